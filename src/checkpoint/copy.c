@@ -8,9 +8,11 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/peft_targets.h"
 #include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
+#include "model/module_names.h"
 #include "model/trainable.h"
 
 #include <inttypes.h>
@@ -95,13 +97,16 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
 
 /* The matrix of a factor, "MODULE.weight" of "MODULE.lora_A.weight"; NULL: it is not a factor. Magnitudes stay as they
  * are: factors of twice the rank have the same product, and so the same norms. */
-static const tri_parameter *matrix_of(const copying *c, const char *factor) {
+static const tri_parameter *matrix_of(const copying *c, const char *name) {
+  char factor[TRI_PEFT_NAME_BYTES], matrix[TRI_PARAMETER_NAME_BYTES];
+  tri_module_names(name, factor, sizeof factor);
   if (strstr(factor, ".lora_A.") == NULL && strstr(factor, ".lora_B.") == NULL) return NULL;
   const char *end = strstr(factor, ".lora_");
   const size_t length = end == NULL ? 0 : (size_t)(end - factor);
   for (int64_t t = 0; t < c->matrices->count && end != NULL; t++) {
     const tri_parameter *tensor = &c->matrices->tensors[t];
-    if (strncmp(tensor->name, factor, length) == 0 && strcmp(tensor->name + length, ".weight") == 0) return tensor;
+    tri_module_names(tensor->name, matrix, sizeof matrix);
+    if (strncmp(matrix, factor, length) == 0 && strcmp(matrix + length, ".weight") == 0) return tensor;
   }
   return NULL;
 }
@@ -323,11 +328,8 @@ static void find_tied(const tri_copy_adapter_request *request, char out[TRI_PARA
   snprintf(out, TRI_PARAMETER_NAME_BYTES, "%s", head);
 }
 
-/* adapter_config.json with one key set. */
-static tri_status set_true(const char *key, char **config) {
-  json_t *document = NULL;
-  TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
-  json_object_set_new(document, key, json_true());
+/* Replaces *config by the text of a document, and releases that. */
+static tri_status replace_config(json_t *document, char **config) {
   char *text = tri_huggingface_text(document), *copy = NULL;
   json_decref(document);
   if (text == NULL) return tri_fail_internal("an adapter's description cannot be written as JSON");
@@ -337,6 +339,68 @@ static tri_status set_true(const char *key, char **config) {
   tri_free(*config);
   *config = copy;
   return TRI_OK;
+}
+
+/* Sets a key of adapter_config.json. */
+static tri_status set_true(const char *key, char **config) {
+  json_t *document = NULL;
+  TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
+  json_object_set_new(document, key, json_true());
+  return replace_config(document, config);
+}
+
+static tri_status rename_text(const char *text, char **out) {
+  const size_t bytes = 2 * strlen(text) + 1; /* no name is longer than twice the one that it replaces */
+  TRI_TRY(tri_alloc("the name of a module", bytes, 1, out));
+  tri_module_names(text, *out, bytes);
+  return TRI_OK;
+}
+
+/* Renames modules in a key's value: a pattern, a list of names, or an object whose keys are patterns. */
+static tri_status rename_value(const json_t *value, json_t **out) {
+  json_t *entry = NULL, *renamed = json_is_object(value) ? json_object() : json_is_array(value) ? json_array() : NULL;
+  const char *key = NULL;
+  char *text = NULL;
+  size_t i = 0;
+  tri_status status = TRI_OK;
+  if (json_is_string(value)) {
+    TRI_TRY(rename_text(json_string_value(value), &text));
+    renamed = json_string(text);
+    tri_free(text);
+  }
+  json_array_foreach(value, i, entry) {
+    json_t *one = NULL;
+    if (status == TRI_OK) status = rename_value(entry, &one);
+    json_array_append_new(renamed, one);
+  }
+  json_object_foreach((json_t *)(uintptr_t)value, key, entry) {
+    if (status == TRI_OK) status = rename_text(key, &text);
+    if (status == TRI_OK) json_object_set(renamed, text, entry);
+    tri_free(text);
+    text = NULL;
+  }
+  *out = renamed;
+  return status;
+}
+
+/* Gives modules the names of transformers 5 that their tensors get (tri_peft_name): an older adapter may have others.
+ */
+static tri_status rename_modules(char **config) {
+  static const char *const keys[] = {"alpha_pattern", "exclude_modules", "modules_to_save", "rank_pattern",
+                                     "target_modules"};
+  json_t *document = NULL;
+  if (!tri_module_names_differ(*config)) return TRI_OK;
+  TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
+  tri_status status = TRI_OK;
+  for (size_t k = 0; k < sizeof keys / sizeof keys[0] && status == TRI_OK; k++) {
+    json_t *renamed = NULL;
+    status = rename_value(json_object_get(document, keys[k]), &renamed);
+    if (status == TRI_OK && renamed != NULL) json_object_set(document, keys[k], renamed);
+    json_decref(renamed);
+  }
+  if (status == TRI_OK) return replace_config(document, config);
+  json_decref(document);
+  return status;
 }
 
 static void times(json_t *object, const char *key, double factor) {
@@ -367,15 +431,7 @@ static tri_status double_ranks(const tri_adapter *adapter, char **config) {
     json_object_foreach(object, key, value) { times(object, key, more[i]); }
   }
   json_object_set_new(document, "init_lora_weights", json_true());
-  char *text = tri_huggingface_text(document), *copy = NULL;
-  json_decref(document);
-  if (text == NULL) return tri_fail_internal("an adapter's description cannot be written as JSON");
-  tri_status status = tri_strdup(text, &copy);
-  free(text);
-  TRI_TRY(status);
-  tri_free(*config);
-  *config = copy;
-  return TRI_OK;
+  return replace_config(document, config);
 }
 
 /* Its tensors as parameters, by our names. */
@@ -383,6 +439,12 @@ static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const ch
   const char *name = tri_peft_own_name(tensor->name);
   if (tensor->num_dims < 1 || tensor->num_dims > 2 || strlen(name) >= sizeof out->name) {
     return tri_fail(TRI_BAD_FILE, "%s: the tensor `%.200s` is not one of an adapter's", file, tensor->name);
+  }
+  if (strstr(name, ".experts.") != NULL && strstr(name, ".lora_") == NULL) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: the tensor `%.200s` is of an expert that is trained as a whole (`adapter.train`), which PEFT "
+                    "does not read by itself; write a model with --merge",
+                    file, tensor->name);
   }
   *out = (tri_parameter){.num_dims = tensor->num_dims, .shape = {tensor->shape[0], 1}};
   if (tensor->num_dims == 2) out->shape[1] = tensor->shape[1];
@@ -439,11 +501,13 @@ tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) 
   tri_parameter *parameters = NULL;
   const int64_t count = tri_checkpoint_num_tensors(request->from);
   TRI_TRY(check_new(request->to));
+  TRI_TRY(tri_peft_check_written(tri_checkpoint_path(request->from)));
   TRI_TRY(tri_path_join(path, tri_checkpoint_path(request->from), TRI_FILE_ADAPTER_CONFIG));
   TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &config, &bytes));
   tri_status status = tri_alloc("the tensors of an adapter", (size_t)count + 1, sizeof *parameters, &parameters);
   if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
   if (status == TRI_OK && request->with_base != NULL) status = double_ranks(request->with_base->adapter, &config);
+  if (status == TRI_OK) status = rename_modules(&config);
   find_tied(request, also);
   if (status == TRI_OK && also[0] != '\0') status = set_true("ensure_weight_tying", &config);
   if (status == TRI_OK) status = copy_described(request, config, also, parameters);

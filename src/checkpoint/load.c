@@ -449,12 +449,13 @@ static const tri_safetensors_tensor *find_in_files(const tri_checkpoint *checkpo
   return NULL;
 }
 
-/* What PEFT saves of the base beside factors of an embedding or an output projection: "lm_head.base_layer.weight". */
+/* Finds a tensor of the base whose module has factors: PEFT saves "lm_head.base_layer.weight" beside the factors of an
+ * output projection, and trained biases beside any. */
 static const tri_safetensors_tensor *find_base_layer(const tri_checkpoint *checkpoint, const char *peft_name,
                                                      const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES + sizeof ".base_layer"];
   const char *end = strrchr(peft_name, '.');
-  if (end == NULL || strcmp(end, ".weight") != 0) return NULL;
+  if (end == NULL || strstr(peft_name, ".lora_") != NULL) return NULL;
   snprintf(other, sizeof other, "%.*s.base_layer%s", (int)(end - peft_name), peft_name, end);
   return find_in_files(checkpoint, other, file);
 }
@@ -464,10 +465,13 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
                                                   const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES];
   const tri_safetensors_tensor *tensor = find_in_files(checkpoint, name, file);
-  if (tensor != NULL || !checkpoint->adapter) return tensor;
-  tri_peft_name(name, other);
-  tensor = find_in_files(checkpoint, other, file);
-  return tensor != NULL ? tensor : find_base_layer(checkpoint, other, file);
+  for (int i = 0; i < 2 && tensor == NULL && checkpoint->adapter; i++) {
+    if (i == 0) tri_peft_name(name, other);
+    if (i == 1) tri_peft_file_name(name, other);
+    tensor = find_in_files(checkpoint, other, file);
+    if (tensor == NULL) tensor = find_base_layer(checkpoint, other, file);
+  }
+  return tensor;
 }
 
 static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoint, const char *name,

@@ -229,7 +229,8 @@ static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const cha
 
 /* An adapter that trains one of two tensors that the base has tied. In PEFT the other one stays the base's then, unless
  * adapter_config.json says ensure_weight_tying, or does not have the tensor among modules_to_save: then it is written
- * over the base's, which is both, the output projection last (tests/oracle/test_peft_ties.py). */
+ * over the base's, which is both, the output projection last (tests/oracle/test_peft_ties.py). PEFT ignores the key if
+ * no module to save is called embed_tokens or lm_head, and writes one tensor then. */
 static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
@@ -237,13 +238,14 @@ static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_
   if (!tri_ties_names(base, head, embedding)) return TRI_OK;
   const bool has_head = tri_checkpoint_has(merged->named, head);
   const bool has_embedding = tri_checkpoint_has(merged->named, embedding);
+  const bool ties = peft->keeps_ties && (peft->own || (has_head && has_embedding));
   if (break_by_factors(merged, peft, head, embedding, model) || (!has_head && !has_embedding)) return TRI_OK;
-  if (!peft->keeps_ties) {
+  if (!ties) {
     TRI_TRY(tri_peft_saves(folder, head, &saves_head));
     TRI_TRY(tri_peft_saves(folder, embedding, &saves_embedding));
   }
   if (!saves_head && !saves_embedding) {
-    if (has_head && (!has_embedding || !peft->keeps_ties)) tri_checkpoint_read_as(merged->named, embedding, head);
+    if (has_head && (!has_embedding || !ties)) tri_checkpoint_read_as(merged->named, embedding, head);
     return TRI_OK;
   }
   model->tied = false;
@@ -271,8 +273,8 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   TRI_TRY(load_models(merged, verify, &own, model));
   TRI_TRY(check_signature(merged, peft, &own, verify));
   TRI_TRY(open_ties(merged, peft, &own, model));
-  TRI_TRY(check_adapter(merged->named, merged->adapter, model));
-  return tri_peft_check_targets(merged->named);
+  TRI_TRY(tri_peft_check_targets(merged->named, model));
+  return check_adapter(merged->named, merged->adapter, model);
 }
 
 static tri_status open_adapter(tri_merged *merged, const char *base, const tri_checkpoint_use *use, tri_model *model) {
@@ -282,6 +284,7 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   if (status == TRI_OK) {
     status = tri_alloc("an adapter's description", 1, sizeof *merged->adapter, &merged->adapter);
   }
+  if (status == TRI_OK) status = tri_peft_check_parameters(merged->named, &peft->adapter);
   if (status == TRI_OK) status = tri_peft_check_tensors(merged->named, &peft->adapter);
   if (status == TRI_OK) {
     *merged->adapter = peft->adapter;

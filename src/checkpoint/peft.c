@@ -12,10 +12,10 @@
 #include "checkpoint/state.h"
 #include "config/config.h"
 #include "model/family.h"
+#include "model/module_names.h"
 #include "model/trainable_experts.h"
 #include "model/trainable_match.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,60 +38,82 @@ static int module_length(const char *name) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Once each. */
+/* Adds a word of `length` bytes, with the names of transformers 5's modules, if the list does not have it yet. */
 static void add_word(json_t *list, const char *word, int length) {
+  char own[TRI_PARAMETER_NAME_BYTES], name[TRI_PARAMETER_NAME_BYTES];
   json_t *found = NULL;
   size_t i;
+  snprintf(own, sizeof own, "%.*s", length, word);
+  tri_module_names(own, name, sizeof name);
   json_array_foreach(list, i, found) {
-    const char *text = json_string_value(found);
-    if (strncmp(text, word, (size_t)length) == 0 && text[length] == '\0') return;
+    if (strcmp(json_string_value(found), name) == 0) return;
   }
-  json_array_append_new(list, json_stringn(word, (size_t)length));
+  json_array_append_new(list, json_string(name));
 }
 
-/* The ends of modules' names. Where there are experts, whose matrices have the ends of others' names, all of each. */
+static bool has_pattern_target(const tri_adapter *adapter) {
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    if (tri_trainable_is_pattern(adapter->targets.words[i].text)) return true;
+  }
+  return false;
+}
+
+/* The ends of modules' names; whole names where a target is a pattern, which PEFT has none of in lists, or where there
+ * are experts, whose matrices have the ends of others' names. */
 static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_table *table, bool experts) {
   json_t *list = json_array();
-  for (int64_t i = 0; i < adapter->targets.count && !experts && !tri_trainable_is_for_all(adapter); i++) {
+  const bool whole = experts || has_pattern_target(adapter);
+  for (int64_t i = 0; i < adapter->targets.count && !whole && !tri_trainable_is_for_all(adapter); i++) {
     add_word(list, adapter->targets.words[i].text, (int)strlen(adapter->targets.words[i].text));
   }
   if (json_array_size(list) > 0) return list;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (tri_trainable_is_of_experts(entry) || !tri_trainable_is_target(adapter, entry)) continue;
+    if (experts && tri_peft_is_parameter(entry)) continue;
     const char *end = entry->name + module_length(entry->name), *word = end;
-    while (word > entry->name && (experts || word[-1] != '.')) word--;
+    while (word > entry->name && (whole || word[-1] != '.')) word--;
     add_word(list, word, (int)(end - word));
   }
   return list;
 }
 
-static bool is_trained(const tri_adapter *adapter, const char *name) {
-  for (int64_t i = 0; i < adapter->train.count; i++) {
-    if (fnmatch(adapter->train.words[i].text, name, 0) == 0) return true;
+/* Whether the module of a tensor has factors. */
+static bool is_of_target(const tri_adapter *adapter, const tri_parameter_table *table, const char *name) {
+  const int length = module_length(name);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (module_length(entry->name) != length || strncmp(entry->name, name, (size_t)length) != 0) continue;
+    if (tri_trainable_is_target(adapter, entry)) return true;
   }
   return false;
 }
 
-/* PEFT knows modules by the ends of their names: here by the whole names. What has factors already it cannot save
- * besides (a bias beside them): such a tensor is in the file, and PEFT passes over it. */
+/* Whether all tensors of a tensor's module are trained. */
+static bool is_whole(const tri_adapter *adapter, const tri_parameter_table *table, const char *name) {
+  const int length = module_length(name);
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    for (int64_t t = 0, first; t < tri_parameter_num_tensors(&table->entries[i]); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(&table->entries[i], t, &first);
+      const bool same = module_length(tensor.name) == length && strncmp(tensor.name, name, (size_t)length) == 0;
+      if (same && !tensor.factor && !tri_trainable_matches(&adapter->train, tensor.name)) return false;
+    }
+  }
+  return true;
+}
+
+/* PEFT knows modules by the ends of their names: here by the whole names. Not among them are modules that have factors,
+ * whose tensors PEFT reads by the name of the base layer (tri_peft_base_layer_name), and those that are trained in
+ * part, since PEFT takes all tensors of a module from the file: it puts such a tensor in the place of the base's. */
 static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table *table) {
   json_t *list = json_array();
   for (int64_t i = 0; i < table->num_entries; i++) {
     for (int64_t t = 0, first; t < tri_parameter_num_tensors(&table->entries[i]); t++) {
       const tri_parameter tensor = tri_parameter_tensor(&table->entries[i], t, &first);
-      if (tensor.tied_to >= 0 || !is_trained(adapter, tensor.name)) continue;
+      if (tensor.tied_to >= 0 || !tri_trainable_matches(&adapter->train, tensor.name)) continue;
+      if (tensor.placement.has_holders || is_of_target(adapter, table, tensor.name)) continue;
+      if (!is_whole(adapter, table, tensor.name)) continue;
       add_word(list, tensor.name, module_length(tensor.name));
-    }
-  }
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    size_t at = json_array_size(list);
-    while (at-- > 0) {
-      const char *word = json_string_value(json_array_get(list, at));
-      const size_t length = (size_t)module_length(entry->name);
-      const bool same = strlen(word) == length && strncmp(word, entry->name, length) == 0;
-      if (same && tri_trainable_is_target(adapter, entry)) json_array_remove(list, at);
     }
   }
   if (json_array_size(list) > 0) return list;
@@ -103,7 +125,7 @@ static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table 
 static bool trains_tied(const tri_adapter *adapter, const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const int64_t other = table->entries[i].tied_to;
-    if (other >= 0 && is_trained(adapter, table->entries[other].name)) return true;
+    if (other >= 0 && tri_trainable_matches(&adapter->train, table->entries[other].name)) return true;
   }
   return false;
 }
@@ -139,7 +161,9 @@ static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) 
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {
     const tri_adapter_pattern *entry = &patterns->entries[i];
-    json_object_set_new(out, entry->pattern, alphas ? number_json(entry->alpha) : json_integer(entry->rank));
+    char pattern[2 * TRI_TRAINABLE_WORD_BYTES];
+    tri_module_names(entry->pattern, pattern, sizeof pattern);
+    json_object_set_new(out, pattern, alphas ? number_json(entry->alpha) : json_integer(entry->rank));
   }
   return out;
 }
@@ -169,9 +193,9 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core",
       "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank,
       "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision", revision_of(peft), "target_modules",
-      targets_json(adapter, table, model->num_experts > 0), "target_parameters", tri_peft_target_parameters(adapter),
-      "task_type", "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", adapter->magnitude, "use_rslora",
-      adapter->scaling == TRI_SCALING_RSLORA);
+      targets_json(adapter, table, model->num_experts > 0), "target_parameters",
+      tri_peft_target_parameters(adapter, table), "task_type", "CAUSAL_LM", OBJECT, own_json(peft), "use_dora",
+      adapter->magnitude, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {

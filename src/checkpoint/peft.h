@@ -15,8 +15,13 @@
 
 enum { TRI_PEFT_NAME_BYTES = 128 };
 
-/* PEFT's name of a tensor; and back: `name` without PEFT's prefix, if it has that. */
+/* PEFT's name of a tensor: its prefix and the module's name in transformers 5 (model/module_names.h). */
 void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
+/* The same with the module's name in transformers 4, as older adapters have it: that of the model's files. */
+void tri_peft_file_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
+/* PEFT's name of a tensor of the base whose module has factors: "q_proj.base_layer.bias". */
+void tri_peft_base_layer_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
+/* `name` without PEFT's prefix, if it has that. The module's name stays that of the adapter. */
 const char *tri_peft_own_name(const char *name);
 
 typedef struct tri_peft {

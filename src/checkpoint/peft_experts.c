@@ -4,6 +4,8 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/peft_tensors.h"
 #include "checkpoint/safetensors.h"
+#include "model/trainable_experts.h"
+#include "model/trainable_match.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,12 +13,43 @@
 
 #define EXPERTS "model.layers.%ld.mlp.experts"
 
-json_t *tri_peft_target_parameters(const tri_adapter *adapter) {
+bool tri_peft_is_parameter(const tri_parameter *entry) {
+  static const char *const taken[] = {"gate_proj", "up_proj", "down_proj"};
+  for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+    if (tri_trainable_is_module(taken[i], entry->name)) return tri_trainable_is_linear(entry);
+  }
+  return false;
+}
+
+/* Adds a target that names experts, or the whole names of the parameters that a pattern of them matches. */
+static void add_experts(json_t *list, const tri_parameter_table *table, const char *target) {
+  char name[TRI_PARAMETER_NAME_BYTES];
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (!tri_trainable_is_of_experts(&table->entries[i])) continue;
+    tri_trainable_target_name(&table->entries[i], name);
+    if (!tri_trainable_names_experts(target, name)) continue;
+    if (!tri_trainable_is_pattern(target)) {
+      json_array_append_new(list, json_string(target));
+      return;
+    }
+    json_array_append_new(list, json_stringn(name, (size_t)tri_trainable_module_length(name)));
+  }
+}
+
+static bool has_experts(const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (tri_trainable_is_of_experts(&table->entries[i])) return true;
+  }
+  return false;
+}
+
+json_t *tri_peft_target_parameters(const tri_adapter *adapter, const tri_parameter_table *table) {
   json_t *list = json_array();
-  for (int64_t i = 0; i < adapter->targets.count; i++) {
-    const char *word = adapter->targets.words[i].text;
-    if (strstr(word, "experts") == NULL && strcmp(word, "gate_up_proj") != 0) continue;
-    json_array_append_new(list, json_string(word));
+  for (int64_t i = 0; i < adapter->targets.count; i++) add_experts(list, table, adapter->targets.words[i].text);
+  for (int64_t i = 0; i < table->num_entries && has_experts(table); i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || !tri_peft_is_parameter(entry) || !tri_trainable_is_target(adapter, entry)) continue;
+    json_array_append_new(list, json_string(entry->name));
   }
   if (json_array_size(list) > 0) return list;
   json_decref(list);

@@ -12,8 +12,14 @@
 
 #include <jansson.h>
 
-/* `target_parameters` of adapter_config.json: the targets that mean experts; NULL: none does. */
-json_t *tri_peft_target_parameters(const tri_adapter *adapter);
+/* Whether PEFT knows a matrix of a model with experts by its parameter alone: it takes a target module gate_proj,
+ * up_proj or down_proj of such a model, whole name or not, for the experts', and passes over the factors of a dense
+ * layer's or shared experts'. */
+bool tri_peft_is_parameter(const tri_parameter *entry);
+
+/* `target_parameters` of adapter_config.json: the targets that name experts, with the names that a pattern matches in
+ * its place; NULL if no target does. */
+json_t *tri_peft_target_parameters(const tri_adapter *adapter, const tri_parameter_table *table);
 
 /* Whether the name is that of a factor of one expert's matrix: "...experts.3.gate_proj.lora_A.weight". */
 bool tri_peft_is_of_single_expert(const char *name);

@@ -1,5 +1,6 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
+#include "model/module_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,19 @@
 static const char prefix[] = "base_model.model.";
 
 void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]) {
+  memcpy(out, prefix, sizeof prefix);
+  tri_module_names(own, out + strlen(prefix), TRI_PEFT_NAME_BYTES - strlen(prefix));
+}
+
+void tri_peft_file_name(const char *own, char out[TRI_PEFT_NAME_BYTES]) {
   snprintf(out, TRI_PEFT_NAME_BYTES, "%s%s", prefix, own);
+}
+
+void tri_peft_base_layer_name(const char *own, char out[TRI_PEFT_NAME_BYTES]) {
+  char name[TRI_PEFT_NAME_BYTES];
+  tri_peft_name(own, name);
+  const char *end = strrchr(name, '.');
+  snprintf(out, TRI_PEFT_NAME_BYTES, "%.*s.base_layer%s", (int)(end - name), name, end);
 }
 
 const char *tri_peft_own_name(const char *name) {

@@ -4,7 +4,9 @@
 #include "base/python_pattern.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
-#include "model/trainable.h"
+#include "model/family.h"
+#include "model/module_names.h"
+#include "model/trainable_match.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,12 +106,43 @@ static bool are_parameters(const json_t *config, const char *module) {
   return false;
 }
 
+/* The name of a module's weight, if `target_parameters` has it and the module is not of experts. */
+static bool is_parameter(const json_t *config, const char *module, char name[2 * TRI_PEFT_NAME_BYTES]) {
+  const json_t *targets = json_object_get(config, "target_parameters");
+  bool whole = false;
+  snprintf(name, 2 * TRI_PEFT_NAME_BYTES, "%s.weight", module);
+  return json_is_array(targets) && is_named(targets, name, false, &whole);
+}
+
+/* PEFT adds B A to such a weight as it is stored, and matches patterns with the name of the weight. */
+static tri_status check_pattern(const char *file, const tri_adapter *settings, const char *module, const char *weight) {
+  const tri_adapter_patterns *const patterns[] = {&settings->rank_pattern, &settings->alpha_pattern};
+  for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+    if (tri_trainable_pattern_of(patterns[i], module) < 0 && tri_trainable_pattern_of(patterns[i], weight) < 0)
+      continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `target_parameters` of %s names %.200s, and `%s` has a pattern for it, which is not read "
+                    "here; merge this adapter with PEFT's merge_and_unload and use the resulting model",
+                    file, TRI_FILE_ADAPTER_CONFIG, weight, i == 0 ? "rank_pattern" : "alpha_pattern");
+  }
+  return TRI_OK;
+}
+
+static tri_status check_parameter(const char *file, const char *weight, const tri_model *base) {
+  if (!tri_family_of(base)->blocks.in_out) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: `target_parameters` of %s names %.200s, a matrix [in, out], and factors of such a parameter are "
+                  "not read here; merge this adapter with PEFT's merge_and_unload and use the resulting model, or "
+                  "train it again with `target_modules`",
+                  file, TRI_FILE_ADAPTER_CONFIG, weight);
+}
+
 /* ---- the tensors --------------------------------------------------------------------------------------------------
  */
 
-static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *config) {
+static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *config, const tri_model *base) {
   const char *name = entry->tensor->name, *own = tri_peft_own_name(name), *factor = strstr(own, ".lora_");
-  char module[TRI_PEFT_NAME_BYTES], wanted[TRI_PEFT_NAME_BYTES];
+  char module[TRI_PEFT_NAME_BYTES], wanted[TRI_PEFT_NAME_BYTES], weight[2 * TRI_PEFT_NAME_BYTES];
   if (own == name) {
     tri_peft_name(name, wanted);
     return tri_fail(TRI_BAD_FILE,
@@ -120,6 +153,7 @@ static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *
   if (factor == NULL) return TRI_OK;
   snprintf(module, sizeof module, "%.*s", (int)(factor - own), own);
   if (are_parameters(config, module)) return TRI_OK;
+  if (is_parameter(config, module, weight)) return check_parameter(entry->file, weight, base);
   const char *key = left_out_by(config, module);
   if (key == NULL) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -134,27 +168,80 @@ static tri_status load(const char *folder, json_t **out) {
 
 tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out) {
   json_t *config = NULL, *entry = NULL;
-  const char *dot = strrchr(tensor, '.');
-  const size_t length = dot == NULL ? strlen(tensor) : (size_t)(dot - tensor);
+  char module[TRI_PEFT_NAME_BYTES], word[TRI_PEFT_NAME_BYTES];
   size_t i = 0;
   *out = false;
+  tri_module_names(tensor, module, sizeof module);
+  module[tri_trainable_module_length(module)] = '\0';
   TRI_TRY(load(folder, &config));
   json_array_foreach(json_object_get(config, "modules_to_save"), i, entry) {
-    const size_t tail = json_string_length(entry);
-    *out = *out || (json_is_string(entry) && tail <= length &&
-                    memcmp(tensor + length - tail, json_string_value(entry), tail) == 0);
+    if (!json_is_string(entry)) continue;
+    tri_module_names(json_string_value(entry), word, sizeof word);
+    const size_t length = strlen(module), tail = strlen(word);
+    *out = *out || (tail <= length && strcmp(module + length - tail, word) == 0);
   }
   json_decref(config);
   return TRI_OK;
 }
 
-tri_status tri_peft_check_targets(const tri_checkpoint *adapter) {
+tri_status tri_peft_check_parameters(const tri_checkpoint *adapter, const tri_adapter *settings) {
+  json_t *config = NULL;
+  tri_status status = load(tri_checkpoint_path(adapter), &config);
+  const bool ours = json_object_get(config, "trireme") != NULL; /* whose patterns are those of modules */
+  for (int64_t i = 0; status == TRI_OK && !ours && i < tri_checkpoint_num_tensors(adapter); i++) {
+    const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
+    const char *own = tri_peft_own_name(entry.tensor->name), *factor = strstr(own, ".lora_");
+    char module[TRI_PEFT_NAME_BYTES], weight[2 * TRI_PEFT_NAME_BYTES];
+    if (factor == NULL) continue;
+    snprintf(module, sizeof module, "%.*s", (int)(factor - own), own);
+    if (are_parameters(config, module) || !is_parameter(config, module, weight)) continue;
+    status = check_pattern(entry.file, settings, module, weight);
+  }
+  json_decref(config);
+  return status;
+}
+
+/* The key for which PEFT refuses, or takes otherwise, a module's weight among `target_parameters`; NULL: none. */
+static const char *in_the_way(const json_t *config, const char *module) {
+  static const char *const patterns[] = {"rank_pattern", "alpha_pattern"};
+  const char *key = NULL;
+  json_t *value = NULL;
+  for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+    json_object_foreach(json_object_get(config, patterns[i]), key, value) {
+      if (tri_python_pattern_ends(key, module)) return patterns[i];
+    }
+  }
+  if (json_is_true(json_object_get(config, "use_dora"))) return "use_dora";
+  return json_number_value(json_object_get(config, "lora_dropout")) > 0 ? "lora_dropout" : NULL;
+}
+
+tri_status tri_peft_check_written(const char *folder) {
+  json_t *config = NULL, *entry = NULL;
+  size_t i = 0;
+  tri_status status = load(folder, &config);
+  json_array_foreach(json_object_get(config, "target_parameters"), i, entry) {
+    char module[TRI_PEFT_NAME_BYTES];
+    const char *name = json_string_value(entry), *end = name == NULL ? NULL : strrchr(name, '.');
+    if (status != TRI_OK || end == NULL || strcmp(end, ".weight") != 0) continue;
+    snprintf(module, sizeof module, "%.*s", (int)(end - name), name);
+    const char *key = in_the_way(config, module);
+    if (key == NULL) continue;
+    status = tri_fail(TRI_UNSUPPORTED,
+                      "%s has factors of %.100s, which PEFT has in models with experts by `target_parameters` alone, "
+                      "and `%s` of %s is not for these; write a model with --merge",
+                      folder, module, key, TRI_FILE_ADAPTER_CONFIG);
+  }
+  json_decref(config);
+  return status;
+}
+
+tri_status tri_peft_check_targets(const tri_checkpoint *adapter, const tri_model *base) {
   json_t *config = NULL;
   tri_status status = load(tri_checkpoint_path(adapter), &config);
   const bool own = json_object_get(config, "trireme") != NULL; /* whose tensors are those that were trained */
   for (int64_t i = 0; status == TRI_OK && !own && i < tri_checkpoint_num_tensors(adapter); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
-    status = check_tensor(&entry, config);
+    status = check_tensor(&entry, config, base);
   }
   json_decref(config);
   return status;

@@ -85,10 +85,25 @@ static uint64_t bytes_of(const tri_checkpoint_tensor *tensor) {
   return bytes;
 }
 
+/* Whether an adapter has factors of the module of one of its other tensors. */
+static bool has_factors(const saving *s, const char *name) {
+  const char *end = strrchr(name, '.');
+  if (end == NULL || strstr(name, ".lora_") != NULL) return false;
+  for (int64_t i = 0; i < s->request.num_weights; i++) {
+    const char *other = s->request.weights[i].name;
+    if (strncmp(other, name, (size_t)(end - name)) == 0 && strncmp(other + (end - name), ".lora_", 6) == 0) return true;
+  }
+  return false;
+}
+
 static const char *name_of(saving *s, int64_t i) {
   const char *own = tensor_at(&s->request, i)->name;
   if (s->names == NULL || i >= s->request.num_weights) return own;
-  tri_peft_name(own, s->names[i]);
+  if (has_factors(s, own)) {
+    tri_peft_base_layer_name(own, s->names[i]);
+  } else {
+    tri_peft_name(own, s->names[i]);
+  }
   return s->names[i];
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "checkpoint/peft.h"
+#include "model/module_names.h"
 #include "optimizers/optimizer.h"
 
 #include <stdio.h>
@@ -118,11 +119,23 @@ static bool is_kept(const tri_tensor_list *list, const char *name) {
 
 /* ---- what a model has no place for ------------------------------------------------------------------------------- */
 
+/* Names in an adapter may be those of modules. */
+static bool knows_module(const tri_tensor_list *list, const char *name) {
+  char module[TRI_PARAMETER_NAME_BYTES];
+  for (int64_t i = 0; i < list->num_names; i++) {
+    if (!tri_module_names_differ(list->names[i])) continue;
+    tri_module_names(list->names[i], module, sizeof module);
+    if (strcmp(module, name) == 0) return true;
+  }
+  return false;
+}
+
 static void look_through(const tri_checkpoint *from, const tri_tensor_list *list, tri_left_out *out) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
     const char *name = tri_peft_own_name(entry.tensor->name);
     if (entry.tensor->bytes == 0 || tri_tensor_list_knows(list, name) || is_kept(list, name)) continue;
+    if (tri_checkpoint_is_adapter(from) && knows_module(list, name)) continue;
     if (out->count++ == 0) out->first = entry.tensor->name;
   }
 }

@@ -24,9 +24,10 @@ typedef struct tri_parameter_table tri_parameter_table;
 /* The end of the name of a module's magnitudes: PEFT's. */
 #define TRI_MAGNITUDE_NAME "lora_magnitude_vector"
 
-enum { TRI_TRAINABLE_WORDS = 16, TRI_TRAINABLE_WORD_BYTES = 96 };
+enum { TRI_TRAINABLE_WORDS = 128, TRI_TRAINABLE_WORD_BYTES = 96 };
 
-/* A pattern of tensors' names on disk, with * and ?; or a target: the end of a module's name, "q_proj". */
+/* A pattern of tensors' names on disk, with * and ?; or a target: the end of a module's name, "q_proj", or a pattern of
+ * it, "*_proj". */
 typedef struct tri_trainable_word {
   char text[TRI_TRAINABLE_WORD_BYTES];
 } tri_trainable_word;

@@ -149,7 +149,7 @@ static tri_status check_targets(const tri_model *model, const tri_parameter_tabl
   return TRI_OK;
 }
 
-static bool names_target(const tri_parameter_table *table, const char *pattern) {
+static bool names_target(const tri_parameter_table *table, const tri_adapter_patterns *pattern) {
   char module[TRI_PARAMETER_NAME_BYTES];
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
@@ -157,7 +157,7 @@ static bool names_target(const tri_parameter_table *table, const char *pattern) 
     char name[TRI_PARAMETER_NAME_BYTES];
     tri_trainable_target_name(entry, name);
     snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(name), name);
-    if (tri_python_pattern_ends(pattern, module)) return true;
+    if (tri_trainable_pattern_of(pattern, module) >= 0) return true;
   }
   return false;
 }
@@ -178,7 +178,8 @@ static tri_status check_adapter_patterns(const tri_parameter_table *table, const
                       "groups, | and repeats such as .* are",
                       key, pattern);
     }
-    if (names_target(table, pattern)) continue;
+    const tri_adapter_patterns alone = {.entries = {patterns->entries[i]}, .count = 1};
+    if (names_target(table, &alone)) continue;
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s`: %.96s matches no target; a pattern is for the end of a module's name, such as %.*s", key,
                     pattern, tri_trainable_module_length(name), name);
@@ -221,11 +222,27 @@ static tri_status check_something_trained(const tri_parameter_table *table) {
   return tri_fail(TRI_BAD_CONFIG, "`freeze` leaves nothing to train; leave some pattern out");
 }
 
+/* Two tied tensors are trained or frozen as one, which is the embedding. */
+static tri_status check_tied_patterns(const tri_parameter_table *table, const char *key,
+                                      const tri_trainable_words *patterns) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *head = &table->entries[i];
+    if (head->tied_to < 0 || head->factor || tri_trainable_num_named(patterns, head) == 0) continue;
+    const tri_parameter *embedding = &table->entries[head->tied_to];
+    if (tri_trainable_num_named(patterns, embedding) > 0) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`%s` matches %.80s, which is tied to %.80s; name that, which stands for both", key,
+                    head->name, embedding->name);
+  }
+  return TRI_OK;
+}
+
 static tri_status check_table(const tri_model *model, const tri_parameter_table *table) {
   const tri_trainable *tuning = &model->tuning;
   TRI_TRY(check_patterns(table, "freeze", &tuning->freeze));
+  TRI_TRY(check_tied_patterns(table, "freeze", &tuning->freeze));
   if (!tri_trainable_has_adapter(tuning)) return check_something_trained(table);
   TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
+  TRI_TRY(check_tied_patterns(table, "adapter.train", &tuning->adapter.train));
   TRI_TRY(check_targets(model, table));
   TRI_TRY(check_principal(&tuning->adapter, table));
   TRI_TRY(check_magnitudes(&tuning->adapter, table));

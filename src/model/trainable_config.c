@@ -8,7 +8,7 @@ static const tri_config_key word_keys[] = {
      .offset = offsetof(tri_trainable_word, text),
      .bytes = sizeof(((tri_trainable_word *)0)->text),
      .example = "q_proj",
-     .help = "a name, or a pattern with * and ?"},
+     .help = "a name, or a pattern with *, ? and sets such as [0-3]"},
 };
 const tri_config_table tri_trainable_word_table = {
     .noun = "run file", .keys = word_keys, .num_keys = sizeof word_keys / sizeof *word_keys};

@@ -81,8 +81,8 @@ extern const tri_config_word tri_adapter_init_words[];
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \
        .help =                                                                                                         \
-           "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the "           \
-           "layers but experts, which are mlp.experts.gate_up_proj and mlp.experts.down_proj"},                        \
+           "modules that get factors, by the ends of their names or patterns: [q_proj, \"*.v_proj\"]; "                \
+           "all-linear: all of the layers but experts, which are mlp.experts.gate_up_proj and mlp.experts.down_proj"}, \
       {.name = "ensure_weight_tying",                                                                                  \
        .type = TRI_CONFIG_BOOL,                                                                                        \
        .offset = offsetof(BASE, MEMBER.ensure_weight_tying),                                                           \

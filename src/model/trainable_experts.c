@@ -1,5 +1,6 @@
 #include "model/trainable_experts.h"
 
+#include "model/module_names.h"
 #include "model/trainable_match.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ void tri_trainable_target_name(const tri_parameter *entry, char out[TRI_PARAMETE
   if (tri_trainable_is_of_experts(entry)) {
     name_of(entry->layer, is_gate_up(entry), out);
   } else {
-    memcpy(out, entry->name, TRI_PARAMETER_NAME_BYTES);
+    tri_module_names(entry->name, out, TRI_PARAMETER_NAME_BYTES);
   }
 }
 

@@ -16,8 +16,8 @@
 /* Whether an entry is a stack of experts' matrices. */
 bool tri_trainable_is_of_experts(const tri_parameter *entry);
 
-/* The name that targets and patterns know a matrix by: of experts "model.layers.0.mlp.experts.down_proj.weight", which
- * is PEFT's, else its own. */
+/* The name that targets and patterns know a matrix by: that of its module in transformers 5, of experts
+ * "model.layers.0.mlp.experts.down_proj.weight". */
 void tri_trainable_target_name(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]);
 
 /* Whether a target means experts' matrices of that name: those of other modules that end alike, `down_proj`, do not. */

@@ -1,15 +1,19 @@
 #include "model/trainable_match.h"
 
 #include "base/python_pattern.h"
+#include "model/module_names.h"
 #include "model/trainable_experts.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
-static bool matches(const tri_trainable_words *patterns, const char *name) {
+bool tri_trainable_matches(const tri_trainable_words *patterns, const char *name) {
+  char module[TRI_PARAMETER_NAME_BYTES];
+  tri_module_names(name, module, sizeof module);
   for (int64_t i = 0; i < patterns->count; i++) {
-    if (fnmatch(patterns->words[i].text, name, 0) == 0) return true;
+    const char *pattern = patterns->words[i].text;
+    if (fnmatch(pattern, name, 0) == 0 || fnmatch(pattern, module, 0) == 0) return true;
   }
   return false;
 }
@@ -85,11 +89,20 @@ void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *ou
   if (!tri_trainable_is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_%c.weight", length, matrix->name, which);
 }
 
-/* Whether a target is the end of a module's name, from a dot on. */
+bool tri_trainable_is_pattern(const char *target) { return strpbrk(target, "*?[") != NULL; }
+
+/* Whether a target is or matches the end of a module's name, from a dot on. */
 bool tri_trainable_is_module(const char *target, const char *name) {
-  const size_t length = (size_t)tri_trainable_module_length(name), own = strlen(target);
-  if (own > length || strncmp(name + length - own, target, own) != 0) return false;
-  return own == length || name[length - own - 1] == '.';
+  char word[2 * TRI_TRAINABLE_WORD_BYTES], module[TRI_PARAMETER_NAME_BYTES];
+  const bool pattern = tri_trainable_is_pattern(target);
+  tri_module_names(target, word, sizeof word);
+  tri_module_names(name, module, sizeof module);
+  module[tri_trainable_module_length(module)] = '\0';
+  for (const char *end = module; end != NULL; end = strchr(end, '.')) {
+    end += *end == '.';
+    if (pattern ? fnmatch(word, end, 0) == 0 : strcmp(word, end) == 0) return true;
+  }
+  return false;
 }
 
 bool tri_trainable_is_for_all(const tri_adapter *adapter) {
@@ -111,9 +124,13 @@ bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *en
 
 bool tri_trainable_names_tied(const tri_adapter *adapter) {
   for (int64_t i = 0; i < adapter->targets.count; i++) {
-    const char *target = adapter->targets.words[i].text, *dot = strrchr(target, '.'),
-               *end = dot == NULL ? target : dot + 1;
+    char target[2 * TRI_TRAINABLE_WORD_BYTES];
+    tri_module_names(adapter->targets.words[i].text, target, sizeof target);
+    const char *dot = strrchr(target, '.'), *end = dot == NULL ? target : dot + 1;
     if (strcmp(end, "embed_tokens") == 0 || strcmp(end, "lm_head") == 0) return true;
+    if (!tri_trainable_is_pattern(target)) continue;
+    if (tri_trainable_is_module(target, "model.embed_tokens.weight")) return true;
+    if (tri_trainable_is_module(target, "lm_head.weight")) return true;
   }
   return false;
 }
@@ -129,8 +146,12 @@ bool tri_trainable_ties_factors(const tri_adapter *adapter, const tri_parameter_
 }
 
 int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const char *module) {
+  char name[TRI_PARAMETER_NAME_BYTES];
+  tri_module_names(module, name, sizeof name);
   for (int64_t i = 0; i < patterns->count; i++) {
-    if (tri_python_pattern_ends(patterns->entries[i].pattern, module)) return i;
+    char pattern[2 * TRI_TRAINABLE_WORD_BYTES];
+    tri_module_names(patterns->entries[i].pattern, pattern, sizeof pattern);
+    if (tri_python_pattern_ends(pattern, name)) return i;
   }
   return -1;
 }
@@ -140,7 +161,7 @@ int64_t tri_trainable_num_named(const tri_trainable_words *patterns, const tri_p
   int64_t count = 0, first = 0;
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && patterns->count > 0; t++) {
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
-    count += matches(patterns, tensor.name);
+    count += tri_trainable_matches(patterns, tensor.name);
   }
   return count;
 }

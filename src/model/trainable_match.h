@@ -5,6 +5,9 @@
 #include "model/parameters.h"
 #include "model/trainable.h"
 
+/* Whether a pattern matches the name of a tensor on disk, or that of transformers 5 (model/module_names.h). */
+bool tri_trainable_matches(const tri_trainable_words *patterns, const char *name);
+
 /* The name on disk of an entry's first tensor: patterns treat all members of a stack alike. */
 void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]);
 
@@ -17,7 +20,9 @@ bool tri_trainable_takes_factors(const tri_parameter *entry);
 
 /* The length of the module's name in a tensor's name: of "mlp.up_proj" in "mlp.up_proj.weight". */
 int tri_trainable_module_length(const char *name);
-/* Whether a target is the last part or parts of the name of a tensor's module. */
+/* Whether a target is a pattern with *, ? or a set. */
+bool tri_trainable_is_pattern(const char *target);
+/* Whether a target is, or as a pattern matches, the last part or parts of the name of a tensor's module. */
 bool tri_trainable_is_module(const char *target, const char *name);
 
 /* Whether a matrix is a table of tokens. */

@@ -39,14 +39,14 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
 }
 
 /* Says what else the adapter has that a run begins with factors of; PEFT must take those. */
-static tri_status note_others(const char *folder) {
+static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;
   int64_t others = 0;
   TRI_TRY(tri_checkpoint_open(folder, &adapter));
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
-    if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.") != NULL) continue; /* and what is the base's */
+    if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.weight") != NULL) continue; /* the base's */
     if (others++ == 0) first = name;
   }
   if (others > 0) {
@@ -56,7 +56,7 @@ static tri_status note_others(const char *folder) {
         "it, name what `trireme export --merge` makes of it as `init`",
         (long)others, others == 1 ? "" : "s", folder, first, others == 1 ? "" : ", ...", others == 1 ? "is" : "are");
   }
-  const tri_status status = tri_peft_check_targets(adapter);
+  const tri_status status = tri_peft_check_targets(adapter, base);
   tri_checkpoint_close(adapter);
   return status;
 }
@@ -68,7 +68,7 @@ static tri_status check_factors(const tri_loading *l, const char *given) {
   if (tri_engine_mesh(l->engine)->world.rank > 0) return TRI_OK;
   TRI_TRY(tri_checkpoint_find(given, &use, folder));
   TRI_TRY(tri_peft_check_from(folder, &l->config->model.tuning.adapter, NULL));
-  return note_others(folder);
+  return note_others(folder, &l->config->model);
 }
 
 /* A run that has nothing to go on from begins with the weights that `init` names, if it does; one with an adapter, with

@@ -290,8 +290,12 @@ def test_everywhere(tmp_path):
     with open(os.path.join(os.path.dirname(make_peft_ties.__file__), "peft_everywhere.json")) as stored:
         expected = json.load(stored)
     (tmp_path / "theirs").mkdir()
+    for family, values in make_peft_everywhere.families_found(tmp_path / "theirs").items():
+        for kind in peft_everywhere.KINDS:
+            assert values[kind].pop("loss") == pytest.approx(expected["families"][family][kind].pop("loss"), rel=1e-6)
+        assert values == expected["families"][family]
     found = make_peft_everywhere.all_found(tmp_path / "theirs")
-    for name, values in expected.items():
+    for name, values in expected["cases"].items():
         assert found[name]["loss"] == pytest.approx(values["loss"], rel=1e-12)
         assert found[name]["gradients"].keys() == values["gradients"].keys()
         for key, probes in values["gradients"].items():

@@ -17,6 +17,7 @@ for name in ("TRIREME", "TRIREME_TOOLS"):
 import peft  # noqa: E402
 import peft_everywhere  # noqa: E402
 import peft_ties  # noqa: E402
+import safetensors  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from lora import MAGNITUDE  # noqa: E402
@@ -63,6 +64,57 @@ def found_of(base, adapter, ensure):
     return dict(loss=loss.item(), gradients={name: peft_everywhere.probes(g.numpy()) for name, g in gradients.items()})
 
 
+def load_any(base):
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64, experts_implementation="eager")
+    return model.eval()
+
+
+def modules_of(model, base, family, kind):
+    """Targets and modules_to_save of an adapter of a family. PEFT takes gate_proj, up_proj and down_proj of a model with experts for these."""
+    embedding, norms = peft_everywhere.FAMILIES[family][1:]
+    if kind == "saved":
+        first = next(name for name, module in model.named_modules() if isinstance(module, LINEAR))
+        return dict(target_modules=[first], modules_to_save=norms + ["lm_head"] + (["gate"] if peft_everywhere.is_mixture(family) else []))
+    names = [name for name, module in model.named_modules() if isinstance(module, LINEAR)]
+    apart = [name for name in names if peft_everywhere.is_mixture(family) and name.split(".")[-1] in ("gate_proj", "up_proj", "down_proj")]
+    experts = [name for name, _ in model.named_parameters() if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]
+    return dict(target_modules=sorted(set(names) - set(apart)) + [embedding], target_parameters=[f"{name}.weight" for name in apart] + experts)
+
+
+LINEAR = (torch.nn.Linear, transformers.pytorch_utils.Conv1D)
+
+
+def shapes_in(path, prefix):
+    with safetensors.safe_open(path, "np") as file:
+        return {name.removeprefix(prefix): list(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+
+
+def family_found(folder, family):
+    """A model's tensors by their names on disk, and adapters as PEFT saves them with the losses that PEFT finds when it has read them."""
+    config = peft_everywhere.config_of(family)
+    transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config)).save_pretrained(folder / "drawn")
+    found = dict(base=shapes_in(folder / "drawn/model.safetensors", ""))
+    base = peft_everywhere.write_family(folder / "base", family, found)
+    ids = torch.tensor(peft_ties.tokens()[None].astype("int64") % 53)
+    for kind in peft_everywhere.KINDS:
+        settings = modules_of(load_any(base), base, family, kind)
+        peft.get_peft_model(load_any(base), peft.LoraConfig(r=2, lora_alpha=peft_everywhere.ALPHA, task_type="CAUSAL_LM", **settings)).save_pretrained(folder / kind, save_embedding_layers=False)
+        found[kind] = dict(config=settings, tensors=shapes_in(folder / kind / "adapter_model.safetensors", peft_everywhere.PREFIX))
+        adapter = peft_everywhere.write_kind(folder / f"written-{kind}", base, family, kind, found)
+        with torch.no_grad():
+            logits = peft.PeftModel.from_pretrained(load_any(base), adapter).eval()(ids).logits[0, :-1]
+        found[kind]["loss"] = torch.nn.functional.cross_entropy(logits, ids[0, 1:]).item()
+    return found
+
+
+def families_found(folder):
+    found = {}
+    for family in peft_everywhere.FAMILIES:
+        (folder / family).mkdir()
+        found[family] = family_found(folder / family, family)
+    return found
+
+
 def all_found(folder):
     bases = {tied: peft_everywhere.write_base(folder / f"base-{tied}", tied) for tied in (False, True)}
     found = {}
@@ -73,7 +125,7 @@ def all_found(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        found = all_found(pathlib.Path(folder))
+        found = dict(cases=all_found(pathlib.Path(folder)), families=families_found(pathlib.Path(folder)))
     with open(sys.argv[1], "w") as f:
-        json.dump(found, f, indent=1)
+        json.dump(found, f, separators=(",", ":"))
         f.write("\n")

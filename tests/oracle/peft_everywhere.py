@@ -2,6 +2,7 @@
 make_peft_everywhere.py stores PEFT's losses and gradients, and test_peft_everywhere.py compares ours."""
 import json
 
+import families
 import numpy
 import peft_ties
 from families import tensor_of
@@ -83,3 +84,47 @@ def probes(values):
     flat = numpy.asarray(values, numpy.float64).reshape(-1)
     waves = [numpy.cos((k + 1) * (numpy.arange(flat.size) * 0.7 + k)) for k in range(4)]
     return [float(numpy.linalg.norm(flat)), *(float(flat @ wave) / flat.size**0.5 for wave in waves)]
+
+
+# ---- every family ----------------------------------------------------------------------------------------------------
+
+# Of each family a model of families.py, the embedding, and norms: with all that has factors, and with what modules_to_save may name.
+FAMILIES = {"dots1": ("dots1", "embed_tokens", ["input_layernorm", "norm"]), "falcon": ("falcon, 7B, biases", "word_embeddings", ["input_layernorm", "ln_f"]),
+            "gemma": ("gemma, untied", "embed_tokens", ["input_layernorm", "norm"]), "gemma2": ("gemma2, biases", "embed_tokens", ["pre_feedforward_layernorm", "norm"]),
+            "gemma3": ("gemma3, stretched", "embed_tokens", ["post_feedforward_layernorm", "norm"]), "gpt2": ("gpt2", "wte", ["ln_1", "ln_f"]),
+            "gpt_neox": ("gpt_neox, no biases of attention", "embed_in", ["input_layernorm", "final_layer_norm"]), "granite": ("granite, biases", "embed_tokens", ["input_layernorm", "norm"]),
+            "llama": ("llama, all biases", "embed_tokens", ["input_layernorm", "norm"]), "mixtral": ("mixtral", "embed_tokens", ["input_layernorm", "norm"]),
+            "olmo2": ("olmo2, biases", "embed_tokens", ["post_attention_layernorm", "norm"]), "olmoe": ("olmoe", "embed_tokens", ["q_norm", "norm"]),
+            "opt": ("opt, untied", "embed_tokens", ["self_attn_layer_norm", "final_layer_norm"]), "phi": ("phi", "embed_tokens", ["input_layernorm", "final_layernorm"]),
+            "phi3": ("phi3", "embed_tokens", ["input_layernorm", "norm"]), "qwen3": ("qwen3", "embed_tokens", ["k_norm", "norm"]), "qwen3_moe": ("qwen3_moe", "embed_tokens", ["input_layernorm", "norm"]),
+            "smollm3": ("smollm3, windows", "embed_tokens", ["input_layernorm", "norm"]), "stablelm": ("stablelm", "embed_tokens", ["input_layernorm", "norm"]),
+            "starcoder2": ("starcoder2", "embed_tokens", ["input_layernorm", "norm"])}
+KINDS = ("factors", "saved")
+
+
+def is_mixture(family):
+    return family in ("dots1", "mixtral", "olmoe", "qwen3_moe")
+
+
+def config_of(family):
+    """Of as few layers as a family can be told by."""
+    config = families.config_of(FAMILIES[family][0])
+    return config | ({"n_layer": 1} if family == "gpt2" else {} if is_mixture(family) or "layer_types" in config or "no_rope_layers" in config else {"num_hidden_layers": 1})
+
+
+def write_folder(folder, file, family, config, kind, shapes, prefix=""):
+    """A model, or an adapter with PEFT's names: its tensors follow from their names."""
+    folder.mkdir()
+    tensors = {prefix + name: tensor_of(FAMILIES[family][0].split(",")[0], kind + name, shape) for name, shape in shapes.items()}
+    peft_ties.write_tensors(folder / f"{file}.safetensors", tensors)
+    (folder / ("config.json" if kind == "" else "adapter_config.json")).write_text(json.dumps(config))
+    return folder
+
+
+def write_family(folder, family, found):
+    return write_folder(folder, "model", family, config_of(family), "", found["base"])
+
+
+def write_kind(folder, base, family, kind, found):
+    config = dict(base_model_name_or_path=str(base), bias="none", inference_mode=True, lora_alpha=ALPHA, lora_dropout=0.0, peft_type="LORA", r=2, task_type="CAUSAL_LM")
+    return write_folder(folder, "adapter_model", family, config | found[kind]["config"], kind, found[kind]["tensors"], PREFIX)

@@ -37,6 +37,8 @@ LEAVES_OUT = {
     "by whole names": (dict(target_modules=[f"model.layers.{layer}.self_attn.q_proj" for layer in (0, 1)], layers_to_transform=[0]), None),
     "a pattern of all": (dict(target_modules=r"(?:.*?\.)*layers\.[\d]{1,}\.(?:self_attn|mlp)\.(?:q_proj|up_proj)"), None),
     "excluded others": (dict(exclude_modules=["v_proj", "proj"]), None),
+    "by their parameters": (dict(target_modules=[], target_parameters=["q_proj.weight"]), None),
+    "one parameter": (dict(target_modules=[], target_parameters=["1.self_attn.q_proj.weight"]), "target_modules"),
     "all layers": (dict(layers_to_transform=[0, 1], layers_pattern="layers"), None),
 }
 
