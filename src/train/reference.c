@@ -274,6 +274,9 @@ static tri_status compute(tri_training *t, const tri_preference_source *source, 
                           const char *fingerprint) {
   const bool first = tri_training_is_rank0(t);
   computing c = {.t = t, .source = source, .path = path, .fingerprint = fingerprint};
+  tri_stop_defer("interrupted twice, so it ends at once; reference log-probabilities begin again");
+  if (first)
+    tri_log_to_parent("step %ld", (long)t->progress.step); /* the parent may pass on a stop request from here on */
   tri_status status =
       tri_alloc("log-probabilities of a batch", (size_t)(t->config->optimizer.global_batch * source->options.sequence),
                 sizeof *c.rows, &c.rows);

@@ -2,6 +2,7 @@
 such numbers that are gone or others', and what a run file can get wrong."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -194,27 +195,44 @@ def test_killed_and_gone_on(tmp_path, many, name):
     raise AssertionError(f"no run was ever killed in time: {killed}")
 
 
+@pytest.mark.parametrize("words", [[], ["-n", "2"]], ids=["one rank", "two ranks"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
-def test_asked_to_stop_while_reference_numbers_are_computed(tmp_path, many, number):
-    """The one ends the run there, the other asks for it."""
-    path = long_run(tmp_path, many, DPO)
-    status, said = killed_in_reference(path, number)
+def test_asked_to_stop_while_reference_numbers_are_computed(tmp_path, many, number, words):
+    """The numbers that are done are kept, and the next start goes on with them: the same file in the end, to the bit."""
+    objective = KTO if words else DPO
+    path = long_run(tmp_path, many, objective)
+    status, said = killed_in_reference(path, number, words)
     assert status == 130, said
-    assert ("interrupted before the first step; nothing is lost" if number == signal.SIGTERM else "stopped while reference.bin was computed; it begins again") in said
-    assert not (tmp_path / "run/reference.bin").exists() and not (tmp_path / "run/failures.txt").exists()
+    done, count = map(int, re.search(r"stopped after (\d+) of (\d+) sequences of \S+/reference.bin; the numbers that are done are kept", said).groups())
+    assert 0 < done < count and not (tmp_path / "run/reference.bin").exists() and not (tmp_path / "run/failures.txt").exists()
+    part = (tmp_path / "run/reference.bin.part").read_bytes()
+    assert b"\ndone %d\n" % done in part[:1024]
+    said = trireme("train", path, *words).stderr
+    assert len(lines_of(tmp_path / "run")) == 8 and not (tmp_path / "run/reference.bin.part").exists()
+    trireme("train", long_run(tmp_path / "alone", many, objective), *words)
+    assert (tmp_path / "run/reference.bin").read_bytes()[1024:] == (tmp_path / "alone/run/reference.bin").read_bytes()[1024:]
+
+
+@pytest.mark.parametrize("damage", ["a number", "the head", "shorter", "other weights"])
+def test_a_damaged_part_is_not_used(tmp_path, many, damage):
+    shutil.copytree(many / "model", tmp_path / "model")
+    path = long_run(tmp_path, many, DPO, init=str(tmp_path / "model"))
+    assert killed_in_reference(path, signal.SIGTERM)[0] == 130
+    part = tmp_path / "run/reference.bin.part"
+    data = bytearray(part.read_bytes())
+    if damage == "other weights":
+        weights = tmp_path / "model/model.safetensors"
+        values = bytearray(weights.read_bytes())
+        values[-3] ^= 1
+        weights.write_bytes(values)
+    elif damage == "shorter":
+        del data[-8:]
+    else:
+        data[1030 if damage == "a number" else 3] ^= 1
+    part.write_bytes(data)
     trireme("train", path)
-    assert len(lines_of(tmp_path / "run")) == 8
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
-def test_two_ranks_are_asked_to_stop(tmp_path, many, number):
-    path = long_run(tmp_path, many, DPO)
-    status, said = killed_in_reference(path, number, ["-n", "2"])
-    assert status == 130, said
-    assert ("before the first step; nothing is lost" if number == signal.SIGTERM else "stopped while reference.bin was computed; it begins again") in said
-    assert not (tmp_path / "run/reference.bin").exists()
-    trireme("train", path, "-n", "2")
-    assert len(lines_of(tmp_path / "run")) == 8
+    trireme("train", long_run(tmp_path / "alone", many, DPO, init=str(tmp_path / "model")))
+    assert (tmp_path / "run/reference.bin").read_bytes()[1024:] == (tmp_path / "alone/run/reference.bin").read_bytes()[1024:]
 
 
 def test_two_ranks_are_killed(tmp_path, many):

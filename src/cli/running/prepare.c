@@ -301,8 +301,8 @@ static void say_run_file(const char *out, const tri_split_counts *counts) {
   const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
   const char *key = data_key(counts->preferences);
   if (counts->validation_tokens > 0) {
-    tri_log("  in a run file: data: {%s: %s%strain, validation%s: %s%svalidation}", key, out, slash,
-            counts->preferences == TRI_PREFERENCES_NONE ? "" : "_preferences", out, slash);
+    const char *held_out = strcmp(key, "preferences") == 0 ? "validation_preferences" : "validation";
+    tri_log("  in a run file: data: {%s: %s%strain, %s: %s%svalidation}", key, out, slash, held_out, out, slash);
   } else {
     tri_log("  in a run file: data: {%s: %s%strain}", key, out, slash);
   }
