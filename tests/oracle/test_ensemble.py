@@ -60,6 +60,7 @@ def test_mean_of_probabilities(folder):
 
 
 def test_one_and_the_same(folder):
+    """A model that is named twice, or by a link to it, counts once."""
     alone = evaluate(folder, 2)
     twice = evaluate(folder, 2, 2)
     assert "models" not in alone and abs(twice["loss"] - alone["loss"]) < 1e-12

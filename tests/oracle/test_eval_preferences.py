@@ -66,4 +66,4 @@ def test_refusals(tmp_path, made):
     words = ["eval", tmp_path / "run", tmp_path / HELD]
     check(trireme(*words, "--reference", made / "model", status=2), "the run's objective (simpo) uses no reference")
     check(trireme(*words, "--packing", "windows", status=2), "is a corpus of preferences, which takes one model")
-    check(trireme("eval", tmp_path / "run", *words[1:], status=2), "is a corpus of preferences, which takes one model")
+    check(trireme("eval", made / "model", *words[1:], status=2), "is a corpus of preferences, which takes one model")

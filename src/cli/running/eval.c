@@ -208,6 +208,7 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   out->checkpoint = arguments[optind];
   out->models = arguments + optind;
   out->num_models = asks(out) ? count - optind : count - optind - 1;
+  if (!asks(out) && out->num_models > 1) TRI_TRY(tri_models_drop_doubles(arguments + optind, &out->num_models));
   out->data = asks(out) ? NULL : arguments[count - 1];
   return TRI_OK;
 }

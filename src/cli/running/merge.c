@@ -16,12 +16,10 @@
 #include "options/options.h"
 #include "tokenizer/tokenizer.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct merge_arguments {
   char **from;
@@ -122,31 +120,16 @@ static tri_status take_weights(merge_arguments *a) {
   return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
 }
 
-/* Takes a model that is named twice, such as RUN/checkpoints/best beside the checkpoint that it links to, once. */
+/* Takes a model that is named twice once, unless models have weights of their own. */
 static tri_status drop_doubles(merge_arguments *a) {
-  const tri_checkpoint_use use = {.settings_only = true};
-  char folder[TRI_PATH_BYTES];
-  struct stat about[TRI_COMBINE_MODELS];
-  int kept = 0;
-  for (int i = 0; i < a->count; i++) {
-    int same = 0;
-    TRI_TRY(tri_checkpoint_find(a->from[i], &use, folder));
-    if (stat(folder, &about[kept]) != 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", folder, strerror(errno));
-    while (about[same].st_ino != about[kept].st_ino || about[same].st_dev != about[kept].st_dev) same++;
-    if (same == kept) {
-      a->from[kept++] = a->from[i];
-      continue;
-    }
-    if (a->weights != NULL || kept + 1 == a->count) {
-      return tri_fail(TRI_BAD_USAGE,
-                      "merge: %s and %s are one folder; name it once, with a larger weight if it should "
-                      "count more (--weights)",
-                      a->from[same], a->from[i]);
-    }
-    tri_log("%s is %s, which counts once", a->from[i], a->from[same]);
-  }
-  a->count = kept;
-  return TRI_OK;
+  const int named = a->count;
+  TRI_TRY(tri_models_drop_doubles(a->from, &a->count));
+  if (a->count == named || (a->weights == NULL && a->count > 1)) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_USAGE,
+      "merge: two of the %d models are one folder; name it once, with a larger weight if it should count more "
+      "(--weights)",
+      named);
 }
 
 static tri_status check_method(const merge_arguments *a, const tri_combine_method **out) {

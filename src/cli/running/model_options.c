@@ -1,8 +1,13 @@
 #include "cli/running/model_options.h"
 
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
 #include "options/options.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static tri_status parse_precision(const char *text, tri_dtype *out) {
   static const tri_dtype precisions[] = {TRI_FP32, TRI_BF16, TRI_FP64};
@@ -37,4 +42,26 @@ tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dty
   TRI_TRY(tri_option_word(option, text, names, 2, &which));
   *out = which == 0 ? TRI_FP32 : TRI_BF16;
   return TRI_OK;
+}
+
+tri_status tri_models_drop_doubles(char **models, int *count) {
+  const tri_checkpoint_use use = {.settings_only = true};
+  char folder[TRI_PATH_BYTES];
+  struct stat *about = NULL;
+  int kept = 0;
+  TRI_TRY(tri_alloc("models", (size_t)*count, sizeof *about, &about));
+  tri_status status = TRI_OK;
+  for (int i = 0; i < *count && status == TRI_OK; i++) {
+    int same = 0;
+    status = tri_checkpoint_find(models[i], &use, folder);
+    if (status == TRI_OK && stat(folder, &about[kept]) != 0)
+      status = tri_fail(TRI_BAD_FILE, "cannot open %s: %s", folder, strerror(errno));
+    if (status != TRI_OK) break;
+    while (about[same].st_ino != about[kept].st_ino || about[same].st_dev != about[kept].st_dev) same++;
+    if (same < kept) tri_log("%s is %s, which counts once", models[i], models[same]);
+    if (same == kept) models[kept++] = models[i];
+  }
+  tri_free(about);
+  if (status == TRI_OK) *count = kept;
+  return status;
 }
