@@ -40,8 +40,8 @@ tri_status tri_model_option(int result, const char *value, tri_model_options *op
 /* Reads a precision that may only be fp32 or bf16; PyTorch's names are accepted, too. */
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
 
-/* Drops each model that is the same folder as an earlier one, such as RUN/checkpoints/best beside the checkpoint that it
- * links to, and logs that. models[*count]: checkpoints, runs' outputs or Hugging Face folders. */
+/* Drops each model that is the same folder as an earlier one, such as RUN/checkpoints/best beside the checkpoint that
+ * it links to, and logs that. models[*count]: checkpoints, runs' outputs or Hugging Face folders. */
 tri_status tri_models_drop_doubles(char **models, int *count);
 
 #endif
