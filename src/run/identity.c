@@ -706,9 +706,9 @@ static void tell_epochs(const tri_run_config *there, const tri_run_config *here,
 /* Logs each difference of the run files that is allowed, and its effect. */
 static void tell_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
   tri_run_config *there = config_there(state), *here = NULL;
-  const int64_t seen = tri_identity_next_sample(config, state);
-  if (there == NULL) return;
+  if (there == NULL) return; /* a folder without a state has none */
   if (tri_alloc("a run's configuration", 1, sizeof *here, &here) == TRI_OK) {
+    const int64_t seen = tri_identity_next_sample(config, state);
     *here = *config;
     (void)tri_run_config_count_steps(here, config->optimizer.epoch_samples, state->step,
                                      seen); /* the run does it too */
