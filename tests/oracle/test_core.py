@@ -46,7 +46,7 @@ def operations_of(text, file):
     constants = re.findall(r"\bconst tri_(?:op|mesh_collective) (?:\w+) =.*?;", text, re.S)
     found = set()
     for constant in constants:
-        names = re.findall(r'\.name = "(\w+)"', constant) or re.findall(r'\w+ = [A-Z_]+\("(\w+)"\)', constant)
+        names = re.findall(r'\.name = "([\w ]+)"', constant) or re.findall(r'\w+ = [A-Z_]+\("(\w+)"\)', constant)
         if not names:  # the name is in a macro of all functions
             assert "FUNCTIONS" in constant, (file, constant)
             names = re.findall(r'^#define FUNCTIONS\b.*?\.name = "(\w+)"', text, re.M | re.S)
