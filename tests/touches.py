@@ -81,7 +81,7 @@ TOUCHES = {
     "src/mesh": ["oracle/test_layouts.py", "oracle/test_context.py", "oracle/test_experts.py", "oracle/test_documents.py"],
     "src/model": [
         "oracle/test_recompute.py",
-        "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
+        "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_config_defaults.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
         "oracle/test_lora.py", "oracle/test_lora_everywhere.py", "oracle/test_pissa.py", "oracle/test_extension_guides.py", "oracle/test_folders.py", "oracle/test_refused_there.py"],
     "src/model/preference_losses.c": ["oracle/test_preference_losses.py", "oracle/test_preference_training.py"],
     "src/model/objective.c": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py", "oracle/test_each_layout.py"],

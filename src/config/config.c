@@ -86,6 +86,17 @@ static bool is_known(const key_list *list, size_t i, const char *name) {
   return tri_is_name_alias(name, list->paths[i]) || tri_is_name_alias(name, list->names[i]);
 }
 
+/* As another program calls just that key of that section. */
+static bool is_known_there(const key_list *list, size_t i, const char *name) {
+  return list->paths[i] != list->names[i] && tri_is_name_alias(name, list->paths[i]);
+}
+
+/* Whether the name is the word with a plural s: `link` of `links`. */
+static bool is_plural(const key_list *list, size_t i, const char *name) {
+  const size_t length = strlen(name);
+  return length >= 3 && strncmp(list->names[i], name, length) == 0 && strcmp(list->names[i] + length, "s") == 0;
+}
+
 static bool has_word(const key_list *list, size_t i, const char *name) {
   return strlen(name) >= 3 && strstr(list->names[i], name) != NULL;
 }
@@ -107,15 +118,16 @@ static const char *nearest_in(const key_list *list, const char *path, bool own, 
 }
 
 /* The full name of the key that was probably meant by one that was looked for at `path`, or NULL. One of just that
- * name, or that another program calls so, is the best guess; then one whose name has the word in it (`layers`:
- * `model.num_layers`); then the nearest in spelling; each first in and below the section. */
+ * name, one with a plural s, or one that another program calls so, is the best guess; then one whose name has the word
+ * in it (`layers`: `model.num_layers`); then the nearest in spelling; each first in and below the section. */
 static const char *suggest(const key_list *list, const char *path, const char *name) {
   enum { SECTION, BELOW, ANYWHERE };
   static const struct {
     bool (*is_meant)(const key_list *list, size_t i, const char *name); /* NULL: the nearest */
     int where;
-  } order[] = {{is_named, BELOW}, {is_known, SECTION}, {is_known, BELOW}, {is_named, ANYWHERE}, {is_known, ANYWHERE},
-               {has_word, BELOW}, {NULL, SECTION},     {NULL, BELOW},     {has_word, ANYWHERE}, {NULL, ANYWHERE}};
+  } order[] = {{is_plural, SECTION}, {is_named, BELOW},    {is_known, SECTION},  {is_known_there, BELOW},
+               {is_known, BELOW},    {is_named, ANYWHERE}, {is_known, ANYWHERE}, {has_word, BELOW},
+               {NULL, SECTION},      {NULL, BELOW},        {has_word, ANYWHERE}, {NULL, ANYWHERE}};
   for (size_t k = 0; k < sizeof order / sizeof order[0]; k++) {
     const char *at = order[k].where == ANYWHERE ? "" : path;
     const bool own = order[k].where == SECTION;

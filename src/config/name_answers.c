@@ -52,7 +52,8 @@ static const answer_row keys[] = {
      "passes them on to Weights & Biases"},
     {"logging_steps log_interval logging_dir tensorboard_dir",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder"},
-    {"neftune_noise_alpha neftune", "noise on embeddings (NEFTune) is not supported; the nearest is model.dropout"},
+    {"neftune_noise_alpha neftune",
+     "noise on embeddings (NEFTune) is not supported; the nearest is adapter.dropout of LoRA"},
     {"label_smoothing_factor",
      "label smoothing of the cross entropy is not supported; objective.label_smoothing is of losses of preferences"},
     {"loss loss_type loss_fn loss_weights rpo_alpha",
@@ -99,6 +100,7 @@ static const answer_row keys[] = {
     {"completion_only_loss assistant_only_loss train_on_inputs train_on_responses_only",
      "which tokens count in the loss is the corpus' mask: trireme prepare --chat marks the answers "
      "(docs/finetuning.md)"},
+    {"lora_target_linear", "it is adapter.targets: all-linear, the default"},
     {"load_in_8bit", "8-bit weights are not supported; use adapter.quantise: nf4 (QLoRA)"},
     {"tasks", "questions from a file: trireme eval RUN --choices FILE (docs/judging.md)"},
     {"deepspeed fsdp_config", "sharding is layout.zero: 1, 2 or 3 (docs/architecture.md)"},
@@ -128,6 +130,13 @@ const char *tri_command_answer(const char *word) { return find(commands, sizeof 
 
 static const answer_row values[] = {
     {"fp8 float8 mxfp8", FP8},
+    {"adamw_8bit adamw8bit adamw_bnb_8bit adam_8bit paged_adamw_8bit paged_adamw8bit",
+     "it is optimizer.name: adamw with optimizer.state: int8"},
+    {"lion_8bit lion8bit paged_lion_8bit", "it is optimizer.name: lion with optimizer.state: int8"},
+    {"ademamix ademamix_8bit paged_ademamix_32bit paged_ademamix_8bit",
+     "AdEMAMix is not supported; the nearest is adamw"},
+    {"paged_adamw_32bit paged_adamw", "it is optimizer.name: adamw, whose states stay on the device"},
+    {"paged_lion_32bit paged_lion", "it is optimizer.name: lion, whose states stay on the device"},
     {"aot aot_pair aot_unpaired",
      "it compares the sorted rewards of a batch, and is not supported; the nearest is dpo"},
     {"grpo ppo rloo reinforce", REINFORCEMENT},
@@ -137,3 +146,31 @@ static const answer_row values[] = {
 const char *tri_value_answer(const char *word) { return find(values, sizeof values / sizeof values[0], word); }
 
 const char *tri_key_answer(const char *word) { return find(keys, sizeof keys / sizeof keys[0], word); }
+
+#define RUN_FIRST "the folder of a run or model is the first argument: trireme "
+static const struct {
+  const char *command;
+  answer_row row;
+} options[] = {
+    {"prepare",
+     {"dataset data input inputs file files text train_file dataset_name dataset_path data_path train_data",
+      "files are named without an option: trireme prepare --tokenizer T --out PREFIX FILE..."}},
+    {"prepare",
+     {"vocab_size vocab vocabulary_size", "a tokenizer of 2048 tokens is trained by --tokenizer train:2048"}},
+    {"train",
+     {"config config_file config_path file yaml f", "the run file is the first argument: trireme train run.yaml"}},
+    {"tune",
+     {"config config_file config_path file yaml f study", "the study is the first argument: trireme tune study.yaml"}},
+    {"generate", {"model checkpoint ckpt run model_path model_name_or_path m", RUN_FIRST "generate RUN"}},
+    {"eval", {"model checkpoint ckpt run model_path model_name_or_path m", RUN_FIRST "eval RUN CORPUS"}},
+    {"export", {"model checkpoint ckpt run model_path model_name_or_path m", RUN_FIRST "export RUN FOLDER"}},
+    {"new", {"qlora", "it is --lora, and adapter.quantise: nf4 in the file that is written"}},
+};
+
+const char *tri_option_answer(const char *command, const char *word) {
+  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+    const char *answer = strcmp(options[i].command, command) == 0 ? find(&options[i].row, 1, word) : NULL;
+    if (answer != NULL) return answer;
+  }
+  return NULL;
+}

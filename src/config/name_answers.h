@@ -8,6 +8,8 @@
 const char *tri_command_answer(const char *word);
 /* The same for a key or an option. */
 const char *tri_key_answer(const char *word);
+/* The same for an option of one command ("train"), where a general answer would be wrong. */
+const char *tri_option_answer(const char *command, const char *word);
 /* The same for a value that no key takes. */
 const char *tri_value_answer(const char *word);
 

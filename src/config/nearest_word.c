@@ -13,6 +13,12 @@ enum { MOST_LETTERS = 255 };
 
 static bool is_long(const char *word) { return strnlen(word, MOST_LETTERS + 1) > MOST_LETTERS; }
 
+/* Returns the cost of a changed letter. A digit in the place of another makes a different name (v100 and h800). */
+static size_t change_cost(char letter, char other) {
+  if (letter == other) return 0;
+  return isdigit((unsigned char)letter) && isdigit((unsigned char)other) ? 2 : 1;
+}
+
 /* Changes, insertions, removals and exchanges of neighbours that make one of the other (optimal string alignment);
  * MOST_LETTERS if one of them is long. */
 static size_t edit_distance(const char *a, const char *b) {
@@ -29,7 +35,7 @@ static size_t edit_distance(const char *a, const char *b) {
     row[0] = i + 1;
     for (size_t j = 1; j <= length_b; j++) {
       char letter = plain(a[i]), other = plain(b[j - 1]);
-      size_t best = above[j - 1] + (letter != other);
+      size_t best = above[j - 1] + change_cost(letter, other);
       if (above[j] + 1 < best) best = above[j] + 1;
       if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
       bool exchanged = i > 0 && j > 1 && letter == plain(b[j - 2]) && plain(a[i - 1]) == other;

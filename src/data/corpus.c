@@ -73,6 +73,12 @@ static tri_status no_such_corpus(const char *prefix, const char *path) {
   if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0))
     return tri_fail(TRI_BAD_FILE, "cannot open %s: a corpus is named without .bin or .idx; try %.*s", path,
                     (int)(length - 4), prefix);
+  if (tri_path_exists(prefix) && !tri_path_is_directory(prefix))
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s is a file, not a corpus; `trireme prepare` makes a corpus of text, with --chat of conversations, "
+        "and a corpus is named by the prefix that --out gave",
+        prefix);
   return tri_fail(TRI_BAD_FILE,
                   "cannot open %s: %s (a corpus is named without .bin or .idx; `trireme prepare` makes one)%s", path,
                   strerror(ENOENT), tri_yaml_nearest_file(path, ".idx", nearest));

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "chat/forms.h"
 #include "config/nearest_word.h"
+#include "config/yaml.h"
 #include "data/corpus.h"
 #include "data/corpus_record.h"
 #include "data/prepare_inputs.h"
@@ -284,11 +285,13 @@ static tri_status check_tokenizer_word(const char *given) {
   const bool known = strcmp(given, "bytes") == 0 || strncmp(given, "gpt2:", 5) == 0;
   if (known || tri_path_exists(given)) return TRI_OK;
   const char *nearest = tri_nearest_word(given, words, sizeof words / sizeof words[0]);
+  char file[TRI_NEAREST_FILE_BYTES];
   return tri_fail(TRI_BAD_FILE,
-                  "--tokenizer %s: there is no such file%s%s%s; it is gpt2:DIR, train:VOCAB, char, bytes, or a "
+                  "--tokenizer %s: there is no such file%s%s%s%s; it is gpt2:DIR, train:VOCAB, char, bytes, or a "
                   "tokenizer.json or its folder%s",
                   given, nearest == NULL ? "" : " (did you mean ", nearest == NULL ? "" : nearest,
-                  nearest == NULL ? "" : "?)", tri_hub_advice(given, advice));
+                  nearest == NULL ? "" : "?)", nearest == NULL ? tri_yaml_nearest_file(given, "", file) : "",
+                  tri_hub_advice(given, advice));
 }
 
 static tri_status find_tokenizer(const char *given, char out[TRI_PATH_BYTES]) {

@@ -53,14 +53,16 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
   g->sampling.seed = given->seed;
   g->sampling.temperature =
       choose_sampling_value(given->temperature, folder->temperature, draws, 1, "--temperature", said, sizeof said);
-  g->sampling.top_k = (int64_t)choose_sampling_value((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k",
-                                                     said, sizeof said);
   g->sampling.top_p = choose_sampling_value(given->top_p, folder->top_p, draws, 1, "--top-p", said, sizeof said);
   g->sampling.min_p = choose_sampling_value(given->min_p, folder->min_p, draws, 0, "--min-p", said, sizeof said);
   /* Which is for the likeliest token, too. */
   g->sampling.repetition_penalty = choose_sampling_value(given->repetition_penalty, folder->repetition_penalty, true, 1,
                                                          "--repetition-penalty", said, sizeof said);
-  if (said[0] != '\0') tri_log("as the folder's generation_config.json has it: %s", said);
+  g->sampling.top_k = (int64_t)choose_sampling_value((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k",
+                                                     said, sizeof said);
+  if (said[0] == '\0') return;
+  tri_log("as the folder's generation_config.json has it: %s%s", said,
+          given->top_k < 0 && folder->usual_top_k ? " (transformers' default beside do_sample)" : "");
 }
 
 static void take_ends(tri_generation *g) {

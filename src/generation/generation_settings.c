@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LARGEST_BYTES = 1 << 20 };
+/* GenerationConfig's default, which save_pretrained does not write. Its other defaults cut nothing off. */
+enum { LARGEST_BYTES = 1 << 20, TRANSFORMERS_TOP_K = 50 };
 
 static tri_status read_number(const char *path, const json_t *root, const char *key, double low, double high,
                               double *out) {
@@ -35,6 +36,8 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
   TRI_TRY(read_number(path, root, "repetition_penalty", 1e-2, 1e2, &out->repetition_penalty));
   out->top_k = (int64_t)top_k;
   out->draws = json_is_true(json_object_get(root, "do_sample"));
+  out->usual_top_k = out->draws && out->top_k < 0;
+  if (out->usual_top_k) out->top_k = TRANSFORMERS_TOP_K;
   return TRI_OK;
 }
 

@@ -12,7 +12,8 @@
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
-  bool draws; /* do_sample: the numbers above are meant; repetition_penalty is in any case */
+  bool draws;       /* do_sample: the numbers above are meant; repetition_penalty is in any case */
+  bool usual_top_k; /* `draws` without a top_k: top_k is transformers' default */
 } tri_generation_settings;
 
 /* A folder without the file says nothing. A number that cannot be one is TRI_BAD_FILE. What the file asks for and no

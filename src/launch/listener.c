@@ -130,7 +130,7 @@ static bool is_own(int caller) {
 
 /* The place of a connection that never sent its token and is closed, or a new one; NULL if there is no memory. */
 static tri_speaker *new_speaker(tri_listener *listener) {
-  for (size_t i = 0; i < listener->count; i++) {
+  for (size_t i = 0; listener->speakers != NULL && i < listener->count; i++) {
     if (listener->speakers[i].socket < 0 && !listener->speakers[i].known) return &listener->speakers[i];
   }
   if (listener->count == listener->room) {

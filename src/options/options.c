@@ -80,7 +80,8 @@ tri_status tri_option_word(const char *option, const char *text, const char *con
 enum { MOST_OPTIONS = 96, LONGEST_OPTION = 64 };
 
 static tri_status unknown(const char *command, const char *word, const char *meant) {
-  const char *answer = tri_key_answer(word);
+  const char *answer = tri_option_answer(command, word);
+  if (answer == NULL) answer = tri_key_answer(word);
   if (answer != NULL) return tri_fail(TRI_BAD_USAGE, "%s: %s is not an option; %s", command, word, answer);
   if (meant == NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s: %s is not an option; see trireme %s --help", command, word, command);
@@ -165,7 +166,8 @@ tri_status tri_option_fault_or_key(const char *command, int result, char **argum
   char name[LONGEST_OPTION], key[LONGEST_OPTION];
   bool is_word = result == '?' && optopt == 0 && strncmp(word, "--", 2) == 0;
   snprintf(name, sizeof name, "%.*s", is_word ? (int)strcspn(word + 2, "=") : 0, is_word ? word + 2 : "");
-  if (is_word && known_option(name, options) == NULL && tri_config_meant(table, name, key, sizeof key)) {
+  const bool answered = tri_option_answer(command, name) != NULL;
+  if (is_word && !answered && known_option(name, options) == NULL && tri_config_meant(table, name, key, sizeof key)) {
     return tri_fail(TRI_BAD_USAGE, "%s: --%s is not an option; did you mean %s %s=VALUE? See trireme %s --help",
                     command, name, given_by, key, command);
   }

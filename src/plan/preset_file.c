@@ -9,7 +9,7 @@
 #include <strings.h>
 
 static tri_status unknown(const tri_preset_file *kind, const char *name) {
-  char all[TRI_PRESET_ALL_BYTES], nearest[TRI_PRESET_NAME_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES], meant[128] = "";
+  char all[TRI_PRESET_ALL_BYTES], nearest[TRI_PRESET_NAME_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES], meant[128] = "they";
   tri_preset_suggest(kind->folder, name, all, nearest);
   tri_yaml_excerpt(name, excerpt);
   if (all[0] == '\0') {
@@ -17,9 +17,9 @@ static tri_status unknown(const tri_preset_file *kind, const char *name) {
                     "there is no %s `%s`: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`",
                     kind->noun, excerpt);
   }
-  if (nearest[0] != '\0') snprintf(meant, sizeof meant, "did you mean `%s`? ", nearest);
-  return tri_fail(TRI_BAD_CONFIG, "there is no %s `%s`; %sThere are %s (a file's name ends in .yaml)", kind->noun,
-                  excerpt, meant, all);
+  if (nearest[0] != '\0') snprintf(meant, sizeof meant, "did you mean `%s`? They", nearest);
+  return tri_fail(TRI_BAD_CONFIG, "there is no %s `%s`; %s are %s (a file's name ends in .yaml)", kind->noun, excerpt,
+                  meant, all);
 }
 
 /* Whether a file's list `also` has the name. */

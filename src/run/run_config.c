@@ -307,10 +307,12 @@ static tri_status check_batch(const tri_run_config *c) {
                     " are more sequences than optimizer.global_batch may have, %" PRId64,
                     c->layout.micro_batch, data, unit, (int64_t)MOST_SEQUENCES);
   }
+  char other[64];
   return tri_fail(TRI_BAD_CONFIG,
                   "`optimizer.global_batch` %" PRId64 " is not a multiple of layout.micro_batch %" PRId64
-                  " x layout.data %" PRId64 " = %" PRId64 "; try %" PRId64,
-                  batch, c->layout.micro_batch, data, unit, nearest);
+                  " x layout.data %" PRId64 " = %" PRId64 "; try %" PRId64 "%s",
+                  batch, c->layout.micro_batch, data, unit, nearest,
+                  tri_layout_other_micro_batch(&c->layout, batch, other, sizeof other));
 }
 
 static tri_status check_rates(const tri_run_config *c) {
@@ -548,6 +550,11 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   if (said != NULL && !tri_yaml_is_null(said) && (!some_keys || tri_yaml_find(said, "family") != NULL)) return TRI_OK;
   char folder[TRI_PATH_BYTES];
   TRI_TRY(tri_hub_resolve(init->text, folder));
+  if (tri_path_exists(folder) && !tri_path_is_directory(folder)) {
+    const tri_checkpoint_use use = {.settings_only = true};
+    char found[TRI_PATH_BYTES];
+    return tri_config_blame(init, tri_checkpoint_find(folder, &use, found));
+  }
   if (!tri_path_is_directory(folder)) {
     char excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES], nearest[TRI_NEAREST_FILE_BYTES];
     return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)%s%s",
@@ -709,6 +716,42 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   return tri_config_blame(root, check_run(out));
 }
 
+/* Refuses a path that is a folder, a corpus, or a file of records, with the key of a run file that takes it. */
+static tri_status check_file(const char *path) {
+  static const char *const records[] = {".jsonl", ".jsonl.zst", ".csv", ".tsv", ".parquet", ".txt"};
+  char index[TRI_PATH_BYTES];
+  const size_t length = strlen(path);
+  if (tri_path_is_directory(path)) {
+    if (tri_path_join(index, path, "config.yaml") == TRI_OK && tri_path_exists(index)) {
+      return tri_fail(TRI_BAD_USAGE, "%s is the folder of a run; its run file is %s", path, index);
+    }
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s is a folder, not a run file; a run file names the model to begin with as `init: %s`", path,
+                    path);
+  }
+  if (!tri_path_exists(path) && tri_path_with(index, path, ".idx") == TRI_OK && tri_path_exists(index)) {
+    return tri_fail(TRI_BAD_USAGE, "%s is a corpus, not a run file; a run file names it as `train: %s` under `data:`",
+                    path, path);
+  }
+  for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+    const size_t end = strlen(records[i]);
+    if (length <= end || strcmp(path + length - end, records[i]) != 0 || !tri_path_exists(path)) continue;
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s holds records or text, and is not a run file; `trireme prepare` makes a corpus of it, which a "
+                    "run file names by data.train (preferences: data.preferences)",
+                    path);
+  }
+  return TRI_OK;
+}
+
+/* Refuses a study in the place of a run file. */
+static tri_status check_is_run(const tri_yaml *root) {
+  if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "space") == NULL || tri_yaml_find(root, "data") != NULL) {
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_CONFIG, "%s is a study, not a run file: trireme tune %s", root->source, root->source);
+}
+
 /* text NULL: read the file of that name. */
 static tri_status load(const char *name, const char *text, size_t bytes, const char *const *overrides,
                        int64_t num_overrides, tri_run_config *out) {
@@ -718,8 +761,10 @@ static tri_status load(const char *name, const char *text, size_t bytes, const c
   TRI_TRY(tri_yaml_create(&tree));
   /* All of it is zero, the padding too: two loads of a file are equal to the byte. */
   tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
+  if (status == TRI_OK && text == NULL) status = check_file(name);
   if (status == TRI_OK && text == NULL) status = tri_yaml_read(tree, name, &root);
   if (status == TRI_OK && text != NULL) status = tri_yaml_parse(tree, name, false, text, bytes, &root);
+  if (status == TRI_OK) status = check_is_run(root);
   if (status == TRI_OK) status = read_tree(tree, root, overrides, num_overrides, config);
   tri_yaml_destroy(tree);
   if (status == TRI_OK) memcpy(out, config, sizeof *config);

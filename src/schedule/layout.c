@@ -7,6 +7,7 @@
 #include "model/family.h"
 #include "schedule/schedule.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -274,15 +275,26 @@ static tri_status check_balance(const tri_layout *layout) {
                   (long)layout->embedding_as_layers, (long)layout->head_as_layers);
 }
 
+const char *tri_layout_other_micro_batch(const tri_layout *layout, int64_t global_batch, char *out, size_t bytes) {
+  const int64_t data = layout->data > 1 ? layout->data : 1;
+  int64_t most = layout->micro_batch;
+  out[0] = '\0';
+  while (global_batch % data == 0 && most > 1 && global_batch / data % most != 0) most--;
+  if (global_batch % data == 0) snprintf(out, bytes, ", or layout.micro_batch %" PRId64, most);
+  return out;
+}
+
 static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
   int64_t unit = layout->micro_batch * layout->data;
   if (global_batch % unit == 0) return TRI_OK;
   int64_t below = global_batch / unit * unit;
+  char other[64];
   return tri_fail(TRI_BAD_LAYOUT,
                   "optimizer.global_batch %ld is not a multiple of layout.micro_batch %ld x layout.data %ld = %ld; try "
-                  "%ld or %ld",
+                  "%ld or %ld%s",
                   (long)global_batch, (long)layout->micro_batch, (long)layout->data, (long)unit,
-                  (long)(below == 0 ? unit : below), (long)(below == 0 ? 2 * unit : below + unit));
+                  (long)(below == 0 ? unit : below), (long)(below == 0 ? 2 * unit : below + unit),
+                  tri_layout_other_micro_batch(layout, global_batch, other, sizeof other));
 }
 
 /* Those that exchange heads are a part of the context ranks, or all of them. */

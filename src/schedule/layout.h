@@ -90,6 +90,9 @@ tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequen
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
 /* Micro-batches of one rank in a step of a resolved layout. */
+/* For the end of a message about a global batch that does not divide: ", or layout.micro_batch 8", the largest up to
+ * the layout's that divides it over layout.data replicas; "" if none does. Returns out. */
+const char *tri_layout_other_micro_batch(const tri_layout *layout, int64_t global_batch, char *out, size_t bytes);
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
 /* The layers of virtual stage v of pipeline x virtual_stages: as stage_layers says, else divided. TRI_BALANCE_WORK: the

@@ -665,6 +665,19 @@ tri_status tri_store_study(const char *path, tri_study *out) {
   return status;
 }
 
+tri_status tri_store_check_layouts(const char *path) {
+  tri_study *study = NULL;
+  TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
+  tri_status status = tri_store_study(path, study);
+  if (status == TRI_OK && study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) {
+    status =
+        tri_fail(TRI_BAD_FILE,
+                 "%s is a study of optimizers or rates, whose trials have one layout; name a study of layouts", path);
+  }
+  tri_free(study);
+  return status;
+}
+
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes) {
   TRI_TRY(text_of(path, "SELECT layout FROM trials WHERE state = 1 ORDER BY value DESC, number LIMIT 1", text, bytes));
   return text[0] != '\0' ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: no trial has succeeded yet", path);

@@ -22,6 +22,8 @@ bool tri_store_is_one(const char *path);
 bool tri_store_begins(int file);
 /* The study of a store, from the stored study file (tri_study_read). TRI_BAD_FILE if there is none. */
 tri_status tri_store_study(const char *path, tri_study *out);
+/* TRI_BAD_FILE for a study of validation losses, which varies no layout. */
+tri_status tri_store_check_layouts(const char *path);
 /* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE if no trial has succeeded. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 

@@ -680,11 +680,21 @@ static tri_status check_space(tri_study *study, const tri_yaml *root) {
   return status == TRI_OK ? TRI_OK : tri_objective_add_line(status, root);
 }
 
+/* Refuses a run file in the place of a study. */
+static tri_status check_is_study(const tri_yaml *root) {
+  if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "data") == NULL || tri_yaml_find(root, "space") != NULL) {
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_CONFIG, "%s is a run file, not a study; a study names it as `run: %s` (docs/tuning.md)",
+                  root->source, root->source);
+}
+
 tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
+  if (status == TRI_OK) status = check_is_study(root);
   if (status == TRI_OK) status = tri_study_join_values(tree, root);
   if (status == TRI_OK) status = tri_objective_check_space(source, root);
   if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);

@@ -177,9 +177,16 @@ def test_end_tokens_and_settings_of_the_folder(folder, tmp_path):
     (copy / "generation_config.json").write_text(json.dumps(dict(do_sample=True, temperature=0.5, top_k=3)))
     words = ("--prompt", "the ", "--tokens", 30, "--ignore-end")
     done = generate(copy, *words)
-    assert b"generation_config.json has it: --temperature 0.5, --top-k 3" in done.stderr
+    assert b"generation_config.json has it: --temperature 0.5, --top-k 3\n" in done.stderr
     assert done.stdout == generate(folder, *words, "--temperature", 0.5, "--top-k", 3).stdout
     assert generate(copy, *words, "--temperature", 1, "--top-k", 0).stdout == generate(folder, *words).stdout
+    # What GenerationConfig has beside do_sample and no file says: top_k 50.
+    for settings in (dict(do_sample=True), dict(do_sample=True, top_k=None)):
+        (copy / "generation_config.json").write_text(json.dumps(settings))
+        done = generate(copy, *words)
+        assert b"generation_config.json has it: --top-k 50 (transformers' default beside do_sample)\n" in done.stderr
+        assert done.stdout == generate(folder, *words, "--top-k", 50).stdout
+        assert generate(copy, *words, "--top-k", 0).stdout == generate(folder, *words).stdout
     # A penalty is for the likeliest token, too; what is asked for and not done is told.
     (copy / "generation_config.json").write_text(json.dumps(dict(repetition_penalty=1.5)))
     assert generate(copy, *words, *GREEDY).stdout == generate(folder, *words, *GREEDY, "--repetition-penalty", 1.5).stdout

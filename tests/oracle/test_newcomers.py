@@ -186,10 +186,58 @@ def test_help(made):
 @pytest.mark.parametrize("setting, said", [
     ("precision=fp16", "must be one of fp32, bf16, fp64, not `fp16`; did you mean `bf16`?"), ("fp16=true", "use precision: bf16"), ("bf16=true", "it is precision: bf16"),
     ("neftune_noise_alpha=5", "(NEFTune) is not supported"), ("report_to=wandb", "examples/follow_metrics.py --wandb passes them on"), ("wandb.project=x", "examples/follow_metrics.py --wandb"),
+    ("optimizer.name=adamw_8bit", "it is optimizer.name: adamw with optimizer.state: int8"), ("optimizer.name=adamw8bit", "with optimizer.state: int8"),
+    ("optimizer.name=paged_adamw_8bit", "with optimizer.state: int8"), ("optimizer.name=lion_8bit", "it is optimizer.name: lion with optimizer.state: int8"),
+    ("block_size=64", "did you mean `data.sequence`?"), ("neftune_noise_alpha=5", "the nearest is adapter.dropout of LoRA"), ("lora_target_linear=true", "it is adapter.targets: all-linear"),
     ("max_seq_length=512", "did you mean `data.sequence`?"), ("packing=true", "did you mean `data.packing`?"), ("loss=dpo", "the loss is objective.name: cross_entropy of the next token"),
 ])
 def test_keys_of_other_programs(made, setting, said):
     assert said in refused(made, setting)
+
+
+@pytest.mark.parametrize("words, said", [
+    ("prepare --dataset x", "files are named without an option: trireme prepare"), ("prepare --data x", "files are named without an option"),
+    ("prepare --vocab-size 2048", "a tokenizer of 2048 tokens is trained by --tokenizer train:2048"), ("prepare --vocab_size=2048", "--tokenizer train:2048"),
+    ("prepare --val_set_size 0.1", "did you mean `--validation`?"), ("prepare --split 0.1", "did you mean `--validation`?"),
+    ("prepare --tokenizer modle --out none text.txt", "there is no such file; did you mean model?"),
+    ("new x --model gpt2-124m --data corpus/train --qlora", "it is --lora, and adapter.quantise: nf4 in the file that is written"),
+    ("train run.yaml --resume latest", "--resume takes auto (the newest good checkpoint), never or a folder, not `latest`"),
+    ("train --config run.yaml", "the run file is the first argument: trireme train run.yaml"), ("tune --config run.yaml", "the study is the first argument"),
+    ("generate --model runs/first", "the folder of a run or model is the first argument: trireme generate RUN"),
+    ("generate runs/first once upon", "one run or model at a time, not `once` too; a text to continue is given by --prompt, in quotes"),
+    ("eval runs/first facts.json", "prepare it first (conversations: prepare --chat)"),
+    ("eval runs/first text.txt", "text.txt is a file, not a corpus; `trireme prepare` makes a corpus of text, with --chat of conversations"),
+    ("train run.yaml --set output=runs/none --set data.train=facts.json", "facts.json is a file, not a corpus; `trireme prepare` makes a corpus"),
+    ("train corpus/train", "corpus/train is a corpus, not a run file; a run file names it as `train: corpus/train` under `data:`"),
+    ("train model", "model is a folder, not a run file; a run file names the model to begin with as `init: model`"),
+    ("train runs/first", "runs/first is the folder of a run; its run file is runs/first/config.yaml"),
+    ("train text.txt", "text.txt holds records or text, and is not a run file; `trireme prepare` makes a corpus of it"),
+    ("tune run.yaml", "run.yaml is a run file, not a study; a study names it as `run: run.yaml`"),
+    ("train study.yaml", "study.yaml is a study, not a run file: trireme tune study.yaml"),
+    ("train run.yaml --layout-from rates.db", "rates.db is a study of optimizers or rates, whose trials have one layout"),
+    ("train run.yaml --set optimizer.global_batch=16 --set layout.micro_batch=16 -n 2 --dry-run", "x layout.data 2 = 32; try 32 or 64, or layout.micro_batch 8"),
+    ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster gpu.yaml", "must be one of accelerator, cpu, not `gpu`; did you mean `accelerator`?"),
+    ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster link.yaml", "`link` is not a key of a cluster file at line 24 of link.yaml; did you mean `links`?"),
+    ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster v100", "there is no cluster `v100`; they are a100-40, "),
+])  # fmt: skip
+def test_hints(made, words, said):
+    """One row for each hint that once led elsewhere."""
+    files = {"gpu.yaml": ("device: accelerator", "device: gpu"), "link.yaml": ("links:", "link:")}
+    for name, (old, new) in files.items():
+        (made / name).write_text((ROOT / "configs/clusters/a100-40.yaml").read_text().replace(f"\n{old}", f"\n{new}"))
+    (made / "study.yaml").write_text(yaml_of(dict(name="rates", run="run.yaml", objective="validation_loss", devices=1, trials=1,
+                                                  trial=dict(steps=2), space=[dict(name="optimizer.lr", values=[1e-3])])))
+    if "rates.db" in words:
+        answer(made, "tune", "study.yaml", "--store", "rates.db", status=0)
+    assert said in answer(made, *words.split())
+
+
+def test_a_gguf_file_to_begin_with(made):
+    """A file in the place of init's folder is called what it is, not a misspelt name."""
+    (made / "some.gguf").write_bytes(b"GGUF" + bytes(64))
+    for settings in ([], ["--set", "model="]):
+        said = answer(made, "train", "run.yaml", "--set", "init=some.gguf", "--set", "output=runs/none", *settings)
+        assert "some.gguf is a GGUF file" in said and "did you mean" not in said
 
 
 def test_numbers_and_lists(made):

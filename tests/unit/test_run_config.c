@@ -171,7 +171,7 @@ static void refuses_impossible_combinations(void **state) {
   } cases[] = {
       {"optimizer.global_batch=30",
        "--set optimizer.global_batch=30: `optimizer.global_batch` 30 is not a multiple of "
-       "layout.micro_batch 4 x layout.data 2 = 8; try 32",
+       "layout.micro_batch 4 x layout.data 2 = 8; try 32, or layout.micro_batch 3",
        TRI_BAD_CONFIG},
       {"optimizer.global_batch=3",
        "--set optimizer.global_batch=3: `optimizer.global_batch` 3 is not a multiple of "
@@ -179,7 +179,7 @@ static void refuses_impossible_combinations(void **state) {
        TRI_BAD_CONFIG},
       {"layout.micro_batch=5",
        "`optimizer.global_batch` 32 is not a multiple of layout.micro_batch 5 x layout.data 2 = "
-       "10; try 30 (line 4 of run.yaml)",
+       "10; try 30, or layout.micro_batch 4 (line 4 of run.yaml)",
        TRI_BAD_CONFIG},
       {"data.sequence=1025",
        "--set data.sequence=1025: `data.sequence` 1025 is longer than the model's max_sequence; "

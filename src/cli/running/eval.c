@@ -764,10 +764,12 @@ static tri_status check_corpus_name(const char *data) {
     const size_t end = strlen(endings[i]);
     if (length <= end || strcmp(data + length - end, endings[i]) != 0) continue;
     if (snprintf(index, sizeof index, "%s.idx", data) < (int)sizeof index && tri_path_exists(index)) return TRI_OK;
-    return tri_fail(TRI_BAD_USAGE,
-                    "eval: %s is not a corpus, which is the prefix of a .bin and .idx that `trireme prepare` writes; "
-                    "of questions: did you mean --choices %s or --answers %s?",
-                    data, data, data);
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "eval: %s is not a corpus, which is the prefix of a .bin and .idx that `trireme prepare` writes; "
+        "of questions: did you mean --choices %s or --answers %s? Of text or conversations, prepare it first "
+        "(conversations: prepare --chat)",
+        data, data, data);
   }
   return TRI_OK;
 }

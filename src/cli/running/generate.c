@@ -197,7 +197,14 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
   for (int result; (result = getopt_long(count, arguments, ":", generate_options, NULL)) != -1;) {
     TRI_TRY(take_option(result, arguments, out));
   }
-  if (optind + 1 != count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
+  if (optind + 1 < count) {
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "generate: one run or model at a time, not `%.200s` too; a text to continue is given by --prompt, in "
+        "quotes: --prompt 'Once upon a time'",
+        arguments[optind + 1]);
+  }
+  if (optind == count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
   out->request.checkpoint = arguments[optind];
   TRI_TRY(check_together(out));
   if (out->request.draft_tokens == 0) out->request.draft_tokens = USUAL_DRAFT_TOKENS;

@@ -368,9 +368,9 @@ static tri_status run_merge(int count, char **arguments) {
   merging *m = NULL;
   const tri_combine_method *method = NULL;
   TRI_TRY(merge_parse(count, arguments, &parsed));
-  TRI_TRY(check_method(&parsed, &method));
+  TRI_TRY(check_method(&parsed, &method)); /* before folders are looked at */
   TRI_TRY(drop_doubles(&parsed));
-  TRI_TRY(check_method(&parsed, &method));
+  TRI_TRY(check_method(&parsed, &method)); /* again, with the models that are left */
   TRI_TRY(tri_alloc("a merge", 1, sizeof *m, &m));
   m->arguments = &parsed;
   m->method = method;

@@ -197,7 +197,8 @@ static tri_status unknown_option(const char *name) {
     names[i] = written[i];
   }
   names[NUM_OPTIONS] = "--help";
-  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS + 1), *answer = tri_key_answer(name);
+  const char *own = tri_option_answer("prepare", name), *answer = own != NULL ? own : tri_key_answer(name);
+  const char *nearest = own != NULL ? NULL : tri_nearest_word(name, names, NUM_OPTIONS + 1);
   if (answer != NULL && nearest == NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; %s", name, answer);
   }

@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -5,6 +6,7 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "comm/placement.h"
+#include "config/name_aliases.h"
 #include "launch/launcher.h"
 #include "options/options.h"
 #include "run/resolve_auto.h"
@@ -78,6 +80,10 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
       case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
       case OPTION_RESUME:
         if (*optarg == '\0') return tri_fail(TRI_BAD_USAGE, "--resume needs a value: auto, never or a folder");
+        if (tri_name_is_among(optarg, "latest last newest true yes") && !tri_path_exists(optarg)) {
+          return tri_fail(TRI_BAD_USAGE,
+                          "--resume takes auto (the newest good checkpoint), never or a folder, not `%s`", optarg);
+        }
         out->resume = optarg;
         break;
       case OPTION_TIMELINE: out->timeline = optarg; break;
@@ -190,7 +196,8 @@ static tri_status find_layout(const train_arguments *arguments, found_layout *ou
   char word[TRI_LAYOUT_WORD_BYTES];
   TRI_TRY(tri_alloc("options", (size_t)arguments->num_sets + MOST_LAYOUT_KEYS, sizeof *out->sets, &out->sets));
   if (arguments->layout_from != NULL) {
-    tri_status status = tri_store_best_layout(arguments->layout_from, out->text, sizeof out->text);
+    tri_status status = tri_store_check_layouts(arguments->layout_from);
+    if (status == TRI_OK) status = tri_store_best_layout(arguments->layout_from, out->text, sizeof out->text);
     if (status != TRI_OK) tri_free(out->sets);
     TRI_TRY(status);
   }
