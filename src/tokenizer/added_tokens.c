@@ -146,6 +146,7 @@ bool tri_added_next(const tri_added_matcher *matcher, tri_added_walk *walk, bool
       if (!is_space(code)) break;
       stop += length;
     }
+    if (token->lstrip && stop <= walk->done) continue; /* a find with rstrip has taken all of it */
     *gap = walk->done;
     *gap_end = start > walk->done ? start : walk->done;
     *id = token->id;

@@ -1,8 +1,10 @@
-/* The decoder of a tokenizer.json with a vocabulary of characters: Metaspace, or a Sequence of Replace, ByteFallback,
- * Fuse and Strip. What stands before Fuse works on each token and what stands behind it on the whole text, so that the
- * order says much; an order that is not that of the known files is refused. */
+/* The decoder of a tokenizer.json. A byte-level vocabulary has ByteLevel, and Fuse may follow. A vocabulary of
+ * characters has Metaspace, or a Sequence of Replace, ByteFallback, Fuse and Strip. What stands before Fuse works on
+ * each token and what stands behind it on the whole text, so that the order says much; an order that is not that of the
+ * known files is refused. */
 #include "tokenizer/tokenizer_internal.h"
 
+#include "base/log.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
@@ -74,17 +76,45 @@ static tri_status read_one(decoder_reader *reader, const json_t *object) {
                 "and Strip are");
 }
 
+/* Reads a decoder of a byte-level vocabulary, whose tokens are bytes whatever it says. */
+static tri_status read_byte_decoder(decoder_reader *reader, const json_t *object) {
+  const char *type = json_string_value(json_object_get(object, "type"));
+  if (type == NULL) return tri_fail(TRI_BAD_FILE, "%s: a decoder has no \"type\"", reader->where);
+  if (strcmp(type, reader->fused ? "Fuse" : "ByteLevel") != 0) {
+    return refuse(reader, type, " here with a byte-level vocabulary; ByteLevel is, and Fuse after it");
+  }
+  reader->fused = true;
+  return TRI_OK;
+}
+
+/* Reads one decoder, or each of a Sequence. */
+static tri_status read_all(decoder_reader *reader, const json_t *object, bool characters) {
+  const json_t *list = json_object_get(object, "decoders");
+  const char *type = json_string_value(json_object_get(object, "type"));
+  size_t index = 0;
+  json_t *entry = NULL;
+  if (type == NULL || strcmp(type, "Sequence") != 0 || !json_is_array(list)) {
+    return characters ? read_one(reader, object) : read_byte_decoder(reader, object);
+  }
+  json_array_foreach(list, index, entry) {
+    TRI_TRY(characters ? read_one(reader, entry) : read_byte_decoder(reader, entry));
+  }
+  if (characters || reader->fused) return TRI_OK;
+  return refuse(reader, type, " without ByteLevel with a byte-level vocabulary");
+}
+
 tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_tokenizer *tokenizer) {
   char where[512];
   snprintf(where, sizeof where, "%s: decoder", file);
   decoder_reader reader = {.where = where, .decoding = &tokenizer->decoding};
-  const json_t *object = json_object_get(root, "decoder"), *list = json_object_get(object, "decoders");
+  const json_t *object = json_object_get(root, "decoder");
   const char *type = json_string_value(json_object_get(object, "type"));
-  if (object == NULL || json_is_null(object)) return TRI_OK; /* tokens are what they are spelled with */
-  if (type != NULL && strcmp(type, "Metaspace") == 0) return decode_metaspace(&reader, object);
-  if (type == NULL || strcmp(type, "Sequence") != 0 || !json_is_array(list)) return read_one(&reader, object);
-  size_t index = 0;
-  json_t *entry = NULL;
-  json_array_foreach(list, index, entry) TRI_TRY(read_one(&reader, entry));
-  return TRI_OK;
+  const bool characters = tokenizer->vocabulary.characters;
+  if (object == NULL || json_is_null(object)) {
+    tri_log("%s: the file has no decoder; tokens become text without the spaces that `tokenizers` puts between them",
+            where);
+    return TRI_OK;
+  }
+  if (characters && type != NULL && strcmp(type, "Metaspace") == 0) return decode_metaspace(&reader, object);
+  return read_all(&reader, object, characters);
 }

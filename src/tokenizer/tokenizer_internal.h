@@ -82,6 +82,10 @@ typedef struct tri_vocabulary_options {
 tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const tri_vocabulary_options *options,
                                           tri_tokenizer **out);
 
+/* Adds a token that only added_tokens has. One that is spelled in byte letters alone is text as their bytes, as the
+ * decoder ByteLevel of Hugging Face reads it. */
+tri_status tri_tokenizer_enter_added(tri_vocabulary *vocabulary, int32_t id, const char *content, size_t bytes);
+
 /* Reading merges: "FILE: KIND NUMBER" names the one at hand. Release scratch with tri_free. */
 typedef struct tri_merge_reader {
   tri_vocabulary *vocabulary;
@@ -97,12 +101,14 @@ tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size
 /* As above for "left right". */
 tri_status tri_merge_reader_add_line(tri_merge_reader *reader, const char *line, size_t bytes);
 
+enum { TRI_DEEPEST_SEQUENCE = 8 }; /* levels of Sequence within Sequence */
+
 /* Whether there is ByteLevel in the pre-tokenizer of a tokenizer.json, so that its tokens are spelled in byte letters.
  */
 bool tri_tokenizer_is_byte_level(const json_t *root);
 /* Reads the normalizer and the pre-tokenizer of a tokenizer.json. */
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer);
-/* Reads the decoder, of a vocabulary of characters. */
+/* Reads the decoder. */
 tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_tokenizer *tokenizer);
 
 /* {"type": "Metaspace", ...}, which pre-tokenizers and decoders have. */

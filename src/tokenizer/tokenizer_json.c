@@ -110,7 +110,7 @@ static tri_status enter_added(json_reader *reader, const char *where, const char
   if (vocabulary->tokens[id].bytes > 0) {
     return tri_fail(TRI_BAD_FILE, "%s: \"%s\" has id %d, which another token has", where, shown, id);
   }
-  return tri_vocabulary_add(vocabulary, id, content, bytes, false);
+  return tri_tokenizer_enter_added(vocabulary, id, content, bytes);
 }
 
 static tri_status read_added_entry(json_reader *reader, const char *where, const json_t *entry, int64_t *largest,
@@ -129,6 +129,7 @@ static tri_status read_added_entry(json_reader *reader, const char *where, const
   if (token.normalized) {
     tri_text_place place = {.first = true};
     TRI_TRY(tri_stepper_run(stepper, &tokenizer->normalizer, place, content, bytes, &content, &bytes));
+    if (bytes == 0) return tri_fail(TRI_UNSUPPORTED, "%s: the normalizer makes \"content\" empty", where);
   }
   return tri_tokenizer_add_token(tokenizer, &token, content, bytes);
 }
@@ -204,39 +205,78 @@ static tri_status add_beginning(json_reader *reader, const json_t *id, tri_token
   return TRI_OK;
 }
 
-/* The special tokens in front of the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}},
- * {"Sequence": ...}], "special_tokens": {"<s>": {"ids": [1]}}}. */
-static tri_status read_template(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
-  const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
-  for (size_t i = 0; i < json_array_size(parts); i++) {
-    const json_t *special = json_object_get(json_array_get(parts, i), "SpecialToken");
-    if (special == NULL) return TRI_OK;
-    const char *name = json_string_value(json_object_get(special, "id"));
-    const json_t *list = json_object_get(name == NULL ? NULL : json_object_get(ids, name), "ids");
-    for (size_t k = 0; k < json_array_size(list); k++) {
-      TRI_TRY(add_beginning(reader, json_array_get(list, k), tokenizer));
-    }
+static tri_status add_special(json_reader *reader, const json_t *special, const json_t *ids, tri_tokenizer *tokenizer) {
+  const char *name = json_string_value(json_object_get(special, "id"));
+  const json_t *list = json_object_get(name == NULL ? NULL : json_object_get(ids, name), "ids");
+  if (!json_is_array(list)) {
+    char shown[TRI_SHOWN_BYTES];
+    return tri_fail(TRI_BAD_FILE, "%s: \"special_tokens\" has no \"ids\" for \"%s\", which \"single\" names",
+                    at_key(reader, "post_processor"),
+                    name == NULL ? "" : tri_tokenizer_show(name, strlen(name), shown));
+  }
+  for (size_t k = 0; k < json_array_size(list); k++) {
+    TRI_TRY(add_beginning(reader, json_array_get(list, k), tokenizer));
   }
   return TRI_OK;
 }
 
-/* {"type": "RobertaProcessing", "cls": ["<s>", 0], ...} */
-static tri_status read_processor(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
+/* Reads the special tokens before the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id":
+ * "<s>"}}, {"Sequence": {"id": "A"}}, ...], "special_tokens": {"<s>": {"ids": [1]}}}. */
+static tri_status read_template(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
+  const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
+  int texts = 0;
+  for (size_t i = 0; i < json_array_size(parts); i++) {
+    const json_t *part = json_array_get(parts, i), *special = json_object_get(part, "SpecialToken");
+    const char *text = json_string_value(json_object_get(json_object_get(part, "Sequence"), "id"));
+    if (special == NULL && (text == NULL || strcmp(text, "A") != 0)) {
+      return tri_fail(TRI_UNSUPPORTED, "%s: \"single\" takes SpecialToken and the Sequence \"A\" alone",
+                      at_key(reader, "post_processor"));
+    }
+    texts += special == NULL;
+    if (special != NULL && texts == 0) TRI_TRY(add_special(reader, special, ids, tokenizer));
+  }
+  if (texts == 1) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "%s: \"single\" has the Sequence \"A\" %d times; only 1 is supported",
+                  at_key(reader, "post_processor"), texts);
+}
+
+/* Reads a post-processor, and those of a Sequence. *frames: the ones so far that put tokens around a text; a second one
+ * would not have the text itself as its Sequence "A". {"type": "RobertaProcessing", "cls": ["<s>", 0], ...} */
+static tri_status read_processor(json_reader *reader, const json_t *processor, int depth, int *frames,
+                                 tri_tokenizer *tokenizer) {
   const char *type = json_string_value(json_object_get(processor, "type"));
-  if (type == NULL) return TRI_OK;
-  if (strcmp(type, "TemplateProcessing") == 0) return read_template(reader, processor, tokenizer);
-  if (strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0) return TRI_OK;
+  const json_t *list = json_object_get(processor, "processors");
+  char shown[TRI_SHOWN_BYTES];
+  if (type == NULL) {
+    return tri_fail(TRI_BAD_FILE, "%s: a post-processor has no \"type\"", at_key(reader, "post_processor"));
+  }
+  if (strcmp(type, "ByteLevel") == 0) return TRI_OK; /* changes offsets alone */
+  if (strcmp(type, "Sequence") == 0 && json_is_array(list) && depth < TRI_DEEPEST_SEQUENCE) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+      TRI_TRY(read_processor(reader, json_array_get(list, i), depth + 1, frames, tokenizer));
+    }
+    return TRI_OK;
+  }
+  const bool template = strcmp(type, "TemplateProcessing") == 0;
+  if (!template && strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: the post-processor %s is not supported; TemplateProcessing, RobertaProcessing, "
+                    "BertProcessing, ByteLevel and a Sequence of these are",
+                    at_key(reader, "post_processor"), tri_tokenizer_show(type, strlen(type), shown));
+  }
+  if (++*frames > 1) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: two post-processors put tokens around a text; only 1 is supported",
+                    at_key(reader, "post_processor"));
+  }
+  if (template) return read_template(reader, processor, tokenizer);
   return add_beginning(reader, json_array_get(json_object_get(processor, "cls"), 1), tokenizer);
 }
 
 static tri_status read_beginning(json_reader *reader, tri_tokenizer *tokenizer) {
   const json_t *processor = json_object_get(reader->root, "post_processor");
-  const json_t *list = json_object_get(processor, "processors");
-  TRI_TRY(read_processor(reader, processor, tokenizer));
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    TRI_TRY(read_processor(reader, json_array_get(list, i), tokenizer));
-  }
-  return TRI_OK;
+  int frames = 0;
+  if (processor == NULL || json_is_null(processor)) return TRI_OK;
+  return read_processor(reader, processor, 0, &frames, tokenizer);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -279,7 +319,7 @@ tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, con
   TRI_TRY_GOTO(read_merges(&reader, tokenizer), release);
   TRI_TRY_GOTO(read_model_options(&reader, tokenizer), release);
   TRI_TRY_GOTO(tri_tokenizer_read_stages(file, reader.root, tokenizer), release);
-  if (options.characters) TRI_TRY_GOTO(tri_tokenizer_read_decoder(file, reader.root, tokenizer), release);
+  TRI_TRY_GOTO(tri_tokenizer_read_decoder(file, reader.root, tokenizer), release);
   TRI_TRY_GOTO(read_added(&reader, tokenizer), release);
   TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, at_key(&reader, "model.vocab")), release);
   TRI_TRY_GOTO(read_beginning(&reader, tokenizer), release);

@@ -104,6 +104,17 @@ static bool spell_token(const tri_vocabulary *vocabulary, const char *token, siz
   return true;
 }
 
+tri_status tri_tokenizer_enter_added(tri_vocabulary *vocabulary, int32_t id, const char *content, size_t bytes) {
+  char *spelled = NULL;
+  size_t count = 0;
+  TRI_TRY(tri_alloc("an added token", bytes, 1, &spelled));
+  const bool letters = spell_token(vocabulary, content, bytes, spelled, &count);
+  const tri_status status =
+      tri_vocabulary_add(vocabulary, id, letters ? spelled : content, letters ? count : bytes, false);
+  tri_free(spelled);
+  return status;
+}
+
 /* `scratch` has room for the longest token. */
 static tri_status add_tokens(const char *where, json_t *object, const json_t *added, char *scratch,
                              tri_vocabulary *vocabulary) {

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEEPEST = 8 }; /* sequences within sequences */
-
 static const char *type_of(const json_t *object, char shown[TRI_SHOWN_BYTES]) {
   const char *type = json_string_value(json_object_get(object, "type"));
   return type == NULL ? "without a \"type\"" : tri_tokenizer_show(type, strlen(type), shown);
@@ -39,6 +37,9 @@ tri_status tri_text_steps_read_replace(const char *where, const json_t *object, 
 static tri_status read_prepend(const char *where, const json_t *object, tri_text_steps *out) {
   const json_t *text = json_object_get(object, "prepend");
   if (!json_is_string(text)) return tri_fail(TRI_BAD_FILE, "%s: the \"prepend\" of a Prepend must be a string", where);
+  if (json_string_length(text) == 0) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: a Prepend of an empty string is not supported; leave it out", where);
+  }
   return tri_text_steps_add_prepend(out, where, json_string_value(text), json_string_length(text), false, false);
 }
 
@@ -49,7 +50,7 @@ static tri_status read_normalizer(const char *where, const json_t *object, int d
   if (is_type(object, "NFC")) return tri_text_steps_add_nfc(out, where);
   if (is_type(object, "Replace")) return tri_text_steps_read_replace(where, object, out);
   if (is_type(object, "Prepend")) return read_prepend(where, object, out);
-  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == DEEPEST) {
+  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == TRI_DEEPEST_SEQUENCE) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: the normalizer %s is not supported; NFC, Replace, Prepend, none, and a Sequence of these are",
                     where, type_of(object, shown));
@@ -201,7 +202,8 @@ static tri_status read_one(stages_reader *reader, const json_t *object) {
 
 static tri_status read_pretokenizer(stages_reader *reader, const json_t *object, int depth) {
   const json_t *list = json_object_get(object, "pretokenizers");
-  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == DEEPEST) return read_one(reader, object);
+  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == TRI_DEEPEST_SEQUENCE)
+    return read_one(reader, object);
   size_t index = 0;
   json_t *entry = NULL;
   json_array_foreach(list, index, entry) TRI_TRY(read_pretokenizer(reader, entry, depth + 1));
@@ -213,7 +215,7 @@ static bool has_byte_level(const json_t *object, int depth) {
   size_t index = 0;
   json_t *entry = NULL;
   if (is_type(object, "ByteLevel")) return true;
-  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == DEEPEST) return false;
+  if (!is_type(object, "Sequence") || !json_is_array(list) || depth == TRI_DEEPEST_SEQUENCE) return false;
   json_array_foreach(list, index, entry) {
     if (has_byte_level(entry, depth + 1)) return true;
   }
@@ -224,6 +226,29 @@ bool tri_tokenizer_is_byte_level(const json_t *root) {
   return has_byte_level(json_object_get(root, "pre_tokenizer"), 0);
 }
 
+static bool is_character(const char *text, size_t bytes) {
+  uint32_t code = 0;
+  return bytes > 0 && tri_utf8_decode(text, bytes, &code) == bytes;
+}
+
+/* Refuses prepend_scheme "first" behind a normalizer that moves the beginning of a text: `tokenizers` takes a piece for
+ * the first if its first letter comes from the beginning of the text before normalization, not after it. */
+static tri_status check_first(const char *where, const tri_tokenizer *tokenizer) {
+  bool only_first = false, moves = false;
+  for (int i = 0; i < tokenizer->spaces.count; i++) only_first |= tokenizer->spaces.steps[i].only_first;
+  for (int i = 0; i < tokenizer->normalizer.count; i++) {
+    const tri_text_step *step = &tokenizer->normalizer.steps[i];
+    moves |= step->kind == TRI_TEXT_PREPEND;
+    moves |= step->kind == TRI_TEXT_REPLACE &&
+             !(is_character(step->find, step->find_bytes) && is_character(step->put, step->put_bytes));
+  }
+  if (!only_first || !moves) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: the prepend_scheme first is not supported with the normalizer Prepend, or Replace of more than "
+                  "one character by one",
+                  where);
+}
+
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer) {
   char where[512];
   snprintf(where, sizeof where, "%s: normalizer", file);
@@ -232,5 +257,6 @@ tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_t
   snprintf(where, sizeof where, "%s: pre_tokenizer", file);
   stages_reader reader = {.where = where, .tokenizer = tokenizer};
   if (pretokenizer == NULL || json_is_null(pretokenizer)) return TRI_OK;
-  return read_pretokenizer(&reader, pretokenizer, 0);
+  TRI_TRY(read_pretokenizer(&reader, pretokenizer, 0));
+  return check_first(where, tokenizer);
 }

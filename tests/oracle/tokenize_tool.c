@@ -6,6 +6,10 @@
  *                                                 comes token by token
  *   tokenize_tool decode SOURCE RECORDS           fails unless the tokens of each record spell the record
  *   tokenize_tool info SOURCE                     vocabulary size and end-of-text id
+ *   tokenize_tool batch LIST                      for each NAME of the list (one a line) with NAME.json, NAME.texts and
+ *                                                 NAME.ids: "refused MESSAGE", or "read", the lines of `encode`, of
+ *                                                 `encode` with "plain", of whole texts with what they begin with, and
+ *                                                 of `text` for the ids
  *   tokenize_tool save SOURCE FILE                writes a tokenizer.json
  *   tokenize_tool train VOCAB RECORDS FILE        learns a vocabulary and writes a tokenizer.json
  *   tokenize_tool speed SOURCE TEXT SECONDS       encodes the lines of a text again and again; prints bytes a second
@@ -39,14 +43,17 @@ static int next_record(records *r, const char **text, size_t *bytes) {
   return r->at <= r->bytes;
 }
 
-static tri_status print_ids(tri_encoder *encoder, records *r, int specials) {
+typedef tri_status (*text_encoder)(tri_encoder *encoder, const char *text, size_t bytes, int specials,
+                                   tri_token_list *out);
+
+static tri_status print_ids(tri_encoder *encoder, records *r, text_encoder encode, int specials) {
   tri_token_list list = {0};
   const char *text = NULL;
   size_t bytes = 0;
   tri_status status = TRI_OK;
   while (status == TRI_OK && next_record(r, &text, &bytes)) {
     list.count = 0;
-    status = tri_encoder_encode(encoder, text, bytes, specials, &list);
+    status = encode(encoder, text, bytes, specials, &list);
     for (int64_t i = 0; i < list.count; i++) printf("%s%" PRId32, i > 0 ? " " : "", list.ids[i]);
     putchar('\n');
   }
@@ -165,11 +172,57 @@ static tri_status use(const char *what, const tri_tokenizer *tokenizer, int coun
     status = strcmp(what, "decode") == 0 ? check_decoding(tokenizer, encoder, &r)
              : strcmp(what, "ends") == 0 ? print_ends(encoder, &r)
              : strcmp(what, "text") == 0 ? print_texts(tokenizer, &r)
-                                         : print_ids(encoder, &r, count < 5);
+                                         : print_ids(encoder, &r, tri_encoder_encode, count < 5);
   }
 release:
   tri_free(r.data);
   tri_encoder_destroy(encoder);
+  return status;
+}
+
+/* Prints the lines of one file of a batch, which has been read. */
+static tri_status print_file(const tri_tokenizer *tokenizer, const char *name) {
+  char path[TRI_PATH_BYTES];
+  tri_encoder *encoder = NULL;
+  records texts = {0}, ids = {0};
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(tri_encoder_create(tokenizer, &encoder), release);
+  TRI_TRY_GOTO(tri_path_with(path, name, ".texts"), release);
+  TRI_TRY_GOTO(open_records(path, &texts), release);
+  TRI_TRY_GOTO(print_ids(encoder, &texts, tri_encoder_encode, 1), release);
+  texts.at = 0;
+  TRI_TRY_GOTO(print_ids(encoder, &texts, tri_encoder_encode, 0), release);
+  texts.at = 0;
+  TRI_TRY_GOTO(print_ids(encoder, &texts, tri_encoder_encode_text, 1), release);
+  TRI_TRY_GOTO(tri_path_with(path, name, ".ids"), release);
+  TRI_TRY_GOTO(open_records(path, &ids), release);
+  TRI_TRY_GOTO(print_texts(tokenizer, &ids), release);
+release:
+  tri_free(texts.data);
+  tri_free(ids.data);
+  tri_encoder_destroy(encoder);
+  return status;
+}
+
+static tri_status print_batch(const char *list) {
+  char name[TRI_PATH_BYTES - 16], path[TRI_PATH_BYTES];
+  FILE *file = fopen(list, "r");
+  tri_status status = TRI_OK;
+  if (file == NULL) return tri_fail(TRI_BAD_FILE, "cannot open %s", list);
+  while (status == TRI_OK && fgets(name, sizeof name, file) != NULL) {
+    tri_tokenizer *tokenizer = NULL;
+    name[strcspn(name, "\n")] = '\0';
+    status = tri_path_with(path, name, ".json");
+    if (status == TRI_OK && tri_tokenizer_create(path, &tokenizer) != TRI_OK) {
+      printf("refused %s\n", tri_status_message());
+    } else if (status == TRI_OK) {
+      puts("read");
+      status = print_file(tokenizer, name);
+    }
+    fflush(stdout); /* a crash shows which file it was */
+    tri_tokenizer_destroy(tokenizer);
+  }
+  fclose(file);
   return status;
 }
 
@@ -198,6 +251,8 @@ int main(int count, char **arguments) {
   if (count < 3) return 2;
   if (strcmp(arguments[1], "train") == 0 && count == 5) {
     status = train(arguments[2], arguments[3], arguments[4]);
+  } else if (strcmp(arguments[1], "batch") == 0) {
+    status = print_batch(arguments[2]);
   } else {
     status = tri_tokenizer_create(arguments[2], &tokenizer);
     if (status == TRI_OK) status = use(arguments[1], tokenizer, count, arguments);

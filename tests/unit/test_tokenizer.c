@@ -354,7 +354,8 @@ static void test_documents(void **state) {
         "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}]}");
   assert_document_ids(root, "hello hello", IDS(256, 'l', 'l', 'o', ' ', 256, 'l', 'l', 'o'));
   root = base_document(); /* a post-processor does not matter */
-  patch(root, "post_processor", "{\"type\": \"TemplateProcessing\", \"single\": []}");
+  patch(root, "post_processor",
+        "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}");
   assert_document_ids(root, "he", IDS(256));
 }
 
