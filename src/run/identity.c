@@ -143,11 +143,13 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
 
 /* ---- the base of an adapter -------------------------------------------------------------------------------------- */
 
-/* An open base. All ranks have the same. */
+/* The base of an adapter while it is signed. The first rank decides what is read; the others take part in that. */
 typedef struct open_base {
   tri_checkpoint *checkpoint;
-  tri_model model;
-  uint64_t *sums; /* checksums of its tensors, computed here; NULL: it records them, or its files have not changed */
+  char folder[TRI_PATH_BYTES];
+  int64_t needs_sums; /* it records no checksums, and its files are not those of the last time */
+  uint64_t *sums;     /* checksums of its tensors, if needed */
+  tri_model model;    /* on the first rank */
 } open_base;
 
 static tri_status find_base_path(const char *init, const char *folder, char out[TRI_PATH_BYTES]) {
@@ -159,31 +161,34 @@ static tri_status find_base_path(const char *init, const char *folder, char out[
   return TRI_OK;
 }
 
-static tri_status take_base(const tri_run_config *config, tri_identity *identity, open_base *out) {
+/* On the first rank: opens the base and decides whether its tensors have to be read. */
+static tri_status begin_signing(const tri_run_config *config, tri_identity *identity, open_base *base) {
   const tri_checkpoint_use use = {.optimizer = false};
-  char folder[TRI_PATH_BYTES];
-  TRI_TRY(tri_checkpoint_find(config->init, &use, folder));
-  TRI_TRY(find_base_path(config->init, folder, identity->base));
-  TRI_TRY(tri_checkpoint_open(folder, &out->checkpoint));
-  if (tri_checkpoint_is_adapter(out->checkpoint)) {
+  TRI_TRY(tri_checkpoint_find(config->init, &use, base->folder));
+  TRI_TRY(find_base_path(config->init, base->folder, identity->base));
+  TRI_TRY(tri_checkpoint_open(base->folder, &base->checkpoint));
+  if (tri_checkpoint_is_adapter(base->checkpoint)) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`init`: %s is an adapter, not a base model; name its base, and the adapter in "
                     "`adapter.from` to begin with its factors",
-                    folder);
+                    base->folder);
   }
-  return tri_ties_load_model(out->checkpoint, true, false, &out->model);
+  tri_base_signature recorded;
+  TRI_TRY(tri_ties_load_model(base->checkpoint, true, false, &base->model));
+  TRI_TRY(tri_base_signature_of(base->checkpoint, &base->model, NULL, &recorded));
+  const bool known =
+      identity->signature.values[0] != '\0' && tri_tensor_files_hash(base->checkpoint) == identity->base_files;
+  base->needs_sums = recorded.values[0] == '\0' && !known;
+  if (base->needs_sums) tri_log("computing the checksums of %s, which it does not record", identity->base);
+  return TRI_OK;
 }
 
-/* A plain Hugging Face folder records no checksums: they are computed, unless its files are those of the last time. */
-static tri_status sum_base(const tri_group *world, const tri_identity *identity, open_base *base) {
-  const bool known = identity->signature.values[0] != '\0';
-  const size_t count = (size_t)tri_checkpoint_num_tensors(base->checkpoint);
-  tri_base_signature found;
-  tri_status status = tri_base_signature_of(base->checkpoint, &base->model, NULL, &found);
-  if (status == TRI_OK && (found.values[0] != '\0' || known)) return tri_common_status(world, TRI_OK);
-  if (status == TRI_OK) status = tri_alloc("checksums of a base", count, sizeof *base->sums, &base->sums);
+/* COLLECTIVE. Each rank reads some of the tensors. */
+static tri_status sum_base(const tri_group *world, open_base *base) {
+  tri_status status = base->checkpoint == NULL ? tri_checkpoint_open(base->folder, &base->checkpoint) : TRI_OK;
+  const int64_t count = status == TRI_OK ? tri_checkpoint_num_tensors(base->checkpoint) : 0;
+  if (status == TRI_OK) status = tri_alloc("checksums of a base", (size_t)count, sizeof *base->sums, &base->sums);
   TRI_TRY(tri_common_status(world, status));
-  if (world->rank == 0) tri_log("computing the checksums of %s, which it does not record", identity->base);
   return tri_tensor_sums(world, base->checkpoint, base->sums);
 }
 
@@ -203,29 +208,30 @@ static tri_status base_changed(const tri_run_config *config, const tri_identity 
       tri_base_signature_text(&identity->signature, now));
 }
 
-/* Signs the base, and compares it with the one that run.json has. */
-static tri_status sign_base(const tri_group *world, const tri_run_config *config, tri_identity *identity,
-                            open_base *base) {
+/* On the first rank: signs the base, and compares it with the one that run.json has. */
+static tri_status end_signing(const tri_run_config *config, tri_identity *identity, const open_base *base) {
   const tri_base_signature there = identity->signature;
-  const uint64_t files = tri_tensor_files_hash(base->checkpoint);
-  if (files != identity->base_files) identity->signature.values[0] = '\0';
-  TRI_TRY(sum_base(world, identity, base));
-  const bool kept = base->sums == NULL && identity->signature.values[0] != '\0';
   tri_base_signature found;
   TRI_TRY(tri_base_signature_of(base->checkpoint, &base->model, base->sums, &found));
-  if (kept && found.values[0] == '\0') memcpy(found.values, there.values, sizeof found.values);
+  if (found.values[0] == '\0') memcpy(found.values, there.values, sizeof found.values); /* of the same files */
   identity->signature = found;
-  identity->base_files = files;
+  identity->base_files = tri_tensor_files_hash(base->checkpoint);
   return tri_base_signature_same(&there, &found) ? TRI_OK : base_changed(config, identity, &there);
 }
 
 static tri_status find_base(const tri_group *world, const tri_run_config *config, tri_identity *identity) {
-  open_base base = {.checkpoint = NULL};
+  open_base *base = NULL;
+  const bool first = world->rank == 0;
   if (config->model.tuning.adapter.rank == 0) return TRI_OK;
-  tri_status status = tri_common_status(world, take_base(config, identity, &base));
-  if (status == TRI_OK) status = sign_base(world, config, identity, &base);
-  tri_free(base.sums);
-  tri_checkpoint_close(base.checkpoint);
+  TRI_TRY(tri_alloc("a base", 1, sizeof *base, &base));
+  tri_status status = tri_first_rank_status(world, first ? begin_signing(config, identity, base) : TRI_OK);
+  if (status == TRI_OK) status = tri_broadcast(world, 0, sizeof base->folder, base->folder);
+  if (status == TRI_OK) status = tri_broadcast(world, 0, sizeof base->needs_sums, &base->needs_sums);
+  if (status == TRI_OK && base->needs_sums) status = sum_base(world, base);
+  if (status == TRI_OK) status = tri_first_rank_status(world, first ? end_signing(config, identity, base) : TRI_OK);
+  tri_free(base->sums);
+  tri_checkpoint_close(base->checkpoint);
+  tri_free(base);
   return status;
 }
 
@@ -237,9 +243,9 @@ static tri_status write_name(const tri_run_config *config, const tri_identity *i
 
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {
   TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? find_name(config, anew, out) : TRI_OK));
-  TRI_TRY(tri_broadcast(world, 0, sizeof *out, out)); /* the fingerprints too: they were found to be equal */
   TRI_TRY(find_base(world, config, out));
-  return tri_first_rank_status(world, world->rank == 0 ? write_name(config, out) : TRI_OK);
+  TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? write_name(config, out) : TRI_OK));
+  return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
 }
 
 tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
