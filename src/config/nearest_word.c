@@ -10,13 +10,15 @@ static char plain(char letter) { return letter == '_' ? '-' : (char)tolower((uns
 
 /* Longer words are not similar to any other; no file has a longer name. */
 enum { MOST_LETTERS = 255 };
+enum { SHORT_NAME = 5 };
 
 static bool is_long(const char *word) { return strnlen(word, MOST_LETTERS + 1) > MOST_LETTERS; }
 
-/* Returns the cost of a changed letter. A digit in the place of another makes a different name (v100 and h800). */
-static size_t change_cost(char letter, char other) {
+/* Returns the cost of a changed letter. In a short name a digit in the place of another makes a different name (v100
+ * and h800). */
+static size_t change_cost(char letter, char other, bool is_short) {
   if (letter == other) return 0;
-  return isdigit((unsigned char)letter) && isdigit((unsigned char)other) ? 2 : 1;
+  return is_short && isdigit((unsigned char)letter) && isdigit((unsigned char)other) ? 2 : 1;
 }
 
 /* Changes, insertions, removals and exchanges of neighbours that make one of the other (optimal string alignment);
@@ -26,6 +28,7 @@ static size_t edit_distance(const char *a, const char *b) {
   size_t *before = rows[0], *above = rows[1], *row = rows[2];
   if (is_long(a) || is_long(b)) return MOST_LETTERS;
   size_t length_b = strlen(b);
+  const bool is_short = length_b <= SHORT_NAME;
   for (size_t j = 0; j <= length_b; j++) row[j] = j;
   for (size_t i = 0; a[i] != '\0'; i++) {
     size_t *oldest = before;
@@ -35,7 +38,7 @@ static size_t edit_distance(const char *a, const char *b) {
     row[0] = i + 1;
     for (size_t j = 1; j <= length_b; j++) {
       char letter = plain(a[i]), other = plain(b[j - 1]);
-      size_t best = above[j - 1] + change_cost(letter, other);
+      size_t best = above[j - 1] + change_cost(letter, other, is_short);
       if (above[j] + 1 < best) best = above[j] + 1;
       if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
       bool exchanged = i > 0 && j > 1 && letter == plain(b[j - 2]) && plain(a[i - 1]) == other;

@@ -802,9 +802,9 @@ def test_many_devices():
 
 @pytest.mark.parametrize("arguments,status,said", [
     (["--model", "frontier-175c"], 3, r"frontier-175c` is not a model preset; did you mean `frontier-175b`"),
-    (["--cluster", "frontiers"], 3, r"there is no cluster `frontiers`; did you mean `frontier`\? There are .*dgx-h100, dgx-h200, frontier"),
+    (["--cluster", "frontiers"], 3, r"there is no cluster `frontiers`; did you mean `frontier`\? They are .*dgx-h100, dgx-h200, frontier"),
     (["--cluster", "no/such.yaml"], 3, r"there is no cluster file no/such.yaml"),
-    (["--system", "deepspeed"], 3, r"there is no system `deepspeed`.*There are .*megatron-deepspeed"),
+    (["--system", "deepspeed"], 3, r"there is no system `deepspeed`.*They are .*megatron-deepspeed"),
     (["--devices", "1021"], 2, r"--devices is 1021, which is not a number of whole nodes of frontier \(8 devices each\); try 1016 or 1024"),
     (["--devices", "1000000"], 2, r"--devices is 1000000, and frontier has 75264"),
     (["--layout", "tensor=5"], 3, r"tensor 5 .*does not divide|layout: tensor 5"),

@@ -247,7 +247,7 @@ static void make_old(const char *path, int days) {
 /* Removes what ended processes have left of this file, and nothing else. */
 static void left_by_others(void **state) {
   (void)state;
-  static const char *const users[] = {"v.md.tmp.2024", "v.md.tmp", "v.md.trireme-a-1.tmp", "v.md.trireme-a-1-2-3.tmp",
+  static const char *const users[] = {"table.tmp.2024", "v.md.tmp", "v.md.trireme-a-1.tmp", "v.md.trireme-a-1-2-3.tmp",
                                       "v.md.trireme-notes.tmp"};
   char dead[TRI_PATH_BYTES], alive[TRI_PATH_BYTES], other[TRI_PATH_BYTES], reused[TRI_PATH_BYTES];
   char rebooted[TRI_PATH_BYTES], new[TRI_PATH_BYTES], host[TRI_PATH_BYTES];
