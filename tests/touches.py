@@ -35,7 +35,7 @@ TOUCHES = {
     "src/chat": ["oracle/test_chat.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_bad_weights_everywhere.py", "oracle/test_damaged_checkpoints.py", "oracle/test_folders.py",
-        "oracle/test_safetensors.py", "oracle/test_extra_files.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
+        "oracle/test_safetensors.py", "oracle/test_four_bits.py", "oracle/test_extra_files.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
         "oracle/test_model_folder.py", "oracle/test_ties.py", "oracle/test_peft_ties.py", "oracle/test_peft_everywhere.py", "oracle/test_pissa.py", "oracle/test_hub_cache.py", "oracle/test_run_notes.py", "oracle/test_foreign_files.py",
         "oracle/test_config_keys.py", "oracle/test_public_reports.py", "oracle/test_run_reports.py", "oracle/test_stale_folders.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
         "guarded/test_bad_weights_everywhere.py"],
@@ -87,6 +87,7 @@ TOUCHES = {
     "src/model/objective.c": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py", "oracle/test_each_layout.py"],
     "src/model/objective_config.c": ["oracle/test_preference_runs.py", "oracle/test_preference_training.py", "oracle/test_bad_input.py", "oracle/test_plan.py"],
     "src/ops": [
+        "oracle/test_expert_lora.py",
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_lora_everywhere.py", "oracle/test_pissa.py", "oracle/test_layouts.py", "guarded/test_context.py",
         "guarded/test_experts.py", "emulated/test_context.py", "emulated/test_experts.py"],
