@@ -124,7 +124,7 @@ static tri_status take_weights(merge_arguments *a) {
 static tri_status drop_doubles(merge_arguments *a) {
   const int named = a->count;
   TRI_TRY(tri_models_drop_doubles(a->from, &a->count));
-  if (a->count == named || (a->weights == NULL && a->count > 1)) return TRI_OK;
+  if (a->count == named || a->weights == NULL) return TRI_OK;
   return tri_fail(
       TRI_BAD_USAGE,
       "merge: two of the %d models are one folder; name it once, with a larger weight if it should count more "
