@@ -258,7 +258,8 @@ def test_all_linear_beside_experts(tmp_path, corpus):
     layers = [layer for layer, parameter in expert_lora.stacks_of(base) if parameter == "down_proj"]
     assert config["target_parameters"][:2] == BOTH and len([name for name in factors if ".experts." in name]) == 4 * len(layers)
     dense = {name: w.shape for name, w in base.items() if not expert_lora.MATRIX.fullmatch(name) and "mlp.gate." not in name}
-    assert sorted(config["target_modules"]) == sorted(lora.modules_of(dense, "all-linear"))
+    by_weight = [name.removesuffix(".weight") for name in config["target_parameters"][2:]]  # dense matrices whose names are the experts' too
+    assert sorted([*config["target_modules"], *by_weight]) == sorted(lora.modules_of(dense, "all-linear"))
     found = merged_by_us(tmp_path, tmp_path / "run")
     expected = expert_lora.whole(in_double(base), factors, adapter)
     assert all(numpy.abs(found[name] - values).max() <= 1e-7 for name, values in expected.items())
