@@ -74,7 +74,8 @@ def test_documents(tmp_path, kind):
     for all_bytes in len("".join(TEXTS).encode()), sum(map(size, documents)):
         assert evaluate(tmp_path)["bytes"] == all_bytes - first[0]
         for packing in ("windows", "documents"):
-            assert evaluate(tmp_path, "--documents", "masked", "--packing", packing)["bytes"] == all_bytes - sum(first)
+            for batch in (), ("--batch", 1), ("--batch", 5):  # five: the last batch is padded
+                assert evaluate(tmp_path, "--documents", "masked", "--packing", packing, *batch)["bytes"] == all_bytes - sum(first)
         forget_bytes(tmp_path)
     joined = evaluate(tmp_path, "--documents", "joined", "--packing", "documents", "--batch", 3)["bytes"]
     assert all_bytes - sum(first) <= joined <= all_bytes and (joined < all_bytes or sum(first) == 0)  # a token that begins texts has no bytes

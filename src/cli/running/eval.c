@@ -444,7 +444,7 @@ static tri_status read_windows(session *s, int64_t row, int32_t *positions) {
   return TRI_OK;
 }
 
-/* The last batch is padded with sequences whose labels do not count. */
+/* The last batch is padded with sequences that have neither labels nor bytes. */
 static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions) {
   for (int64_t row = 0; row < s->batch; row++) {
     int64_t at = row * s->sequence, index = first + row;
@@ -452,7 +452,10 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
     const tri_sample to = {.ids = s->tokens + at, .labels = s->labels + at, .positions = positions + at};
     TRI_TRY(tri_source_read_in_order(&s->packed, padding ? 0 : index, &to));
     TRI_TRY(tri_source_places_in_order(&s->packed, padding ? 0 : index, s->places + at));
-    for (int64_t i = at; i < at + s->sequence && padding; i++) s->labels[i] = TRI_LABEL_PADDING;
+    for (int64_t i = at; i < at + s->sequence && padding; i++) {
+      s->labels[i] = TRI_LABEL_PADDING;
+      s->places[i] = TRI_TOKEN_NONE;
+    }
   }
   return TRI_OK;
 }
