@@ -226,7 +226,9 @@ static pid_t write_half(const char *path, bool ends, char temporary[TRI_PATH_BYT
     int file = -1;
     bool good = tri_temporary_name(path, temporary) == TRI_OK && tri_file_create(temporary, &file) == TRI_OK;
     good = good && write(ends_of_pipe[1], temporary, TRI_PATH_BYTES) == TRI_PATH_BYTES;
-    while (good && !ends) pause();
+    if (good && !ends) {
+      for (;;) pause();
+    }
     _exit(good ? 0 : 1);
   }
   assert_true(child > 0);
