@@ -194,6 +194,7 @@ def floor_programs(build):
                          ("enums-planted", "check_enums_test.py"),
                          ("scripts", "check_scripts.py", build["source"]), ("scripts-planted", "check_scripts.py", "--planted"),
                          ("words", "check_words.py", build["source"]), ("words-planted", "check_words_test.py"),
+                         ("plain", "check_plain.py", build["source"]), ("plain-planted", "check_plain_test.py"),
                          ("twins", "check_twins.py", source), ("twins-planted", "check_twins_test.py"),
                          ("plan-links", "check_links.py", *build["plan_links"]), ("links-planted", "check_links.py", "--planted", build["compiler"])):
         yield Program(f"floors/{name}", (python, os.path.join(floors, words[0]), *words[1:]))
