@@ -1,3 +1,28 @@
+/* Lower bounds of the time and the memory of a layout, for the search.
+ *
+ * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout whose lower bound is
+ * above the best step time found so far, or above the device's memory, is never simulated.
+ *
+ * The idea: layers of one kind cost the same, so that a few prices are enough for all depths. A unit (the embedding,
+ * one layer without experts, one with, the head) is priced once for all layouts whose layers are alike
+ * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
+ * ...), from a list of operations of one or two layers. A bound then only counts layers:
+ *
+ *   time    pipeline_s: all micro-batches on the first or the last stage, with the pass of one micro-batch through the
+ *           layers before the last stage; end_s: the update, and with ZeRO 1 or 2 the gathers of new parameters
+ *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
+ *           flight, stage buffers, and the largest workspace of one layer
+ *
+ * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term either equals a
+ * part of theirs or is less, and a cost that the schedule may hide counts nothing. tests/unit/test_bounds.c compares
+ * them on random layouts.
+ *
+ * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
+ * price the model as if all its weights were frozen, but with gradients passing through: no product for a weight's
+ * gradient, no gradient, no update. The layers up to the lowest trained one run their forward only.
+ *
+ * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
+ * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
 #include "plan/bounds.h"
 
 #include "base/memory.h"
@@ -12,12 +37,11 @@
 
 #include <math.h>
 
-/* Layers without experts, and with; those between which `recompute_every` passes over are counted apart, and so are
- * those up to the lowest that trains something, which are counted as if no gradient came to them. */
+/* Numbers of layers without experts (dense) and with experts, by what their backward does. */
 typedef struct layer_count {
-  double dense, experts;
-  double kept_dense, kept_experts;   /* that are not run again, where others are */
-  double still_dense, still_experts; /* that have a forward alone */
+  double dense, experts;             /* layers that recompute as the layout says */
+  double kept_dense, kept_experts;   /* layers that `recompute_every` skips: their activations are kept */
+  double still_dense, still_experts; /* layers up to the lowest trained one: forward only */
 } layer_count;
 
 static double all_dense(layer_count n) { return n.dense + n.kept_dense + n.still_dense; }
@@ -31,25 +55,26 @@ static layer_count layers_plus(layer_count a, double times, layer_count b) {
                        a.still_experts + times * b.still_experts};
 }
 
-/* Of one micro-batch: a layer, the embedding, the head. Seconds include its collectives. */
+/* The price of one micro-batch in a layer, the embedding or the head. Seconds include its collectives. */
 typedef struct unit_price {
-  double forward, backward, backward_input; /* seconds; what runs again is in both backwards, */
-  double recompute;                         /* and is this, for schedules that do it for either */
-  double kept;                              /* bytes from the forward to the backward */
-  double put_off;                           /* bytes of gradients from the backward of inputs to that of weights */
-  double made_again;                        /* bytes of what its backward reads and does not find kept */
-  double transfer;                          /* bytes through which rows pass between ranks */
-  double packed;                            /* bytes of copies of weights that the engine packs ahead */
+  double forward, backward, backward_input; /* seconds; both backwards include recomputation */
+  double recompute;  /* seconds of recomputation alone, for schedules that split the backward and recompute twice */
+  double kept;       /* bytes of activations kept from the forward to the backward */
+  double put_off;    /* bytes of gradients kept from the backward of inputs to the backward of weights */
+  double made_again; /* bytes of activations that the backward recomputes */
+  double transfer;   /* bytes of the largest buffer for rows that move between ranks */
+  double packed;     /* bytes of weights in packed form, which the engine keeps next to the weights */
 } unit_price;
 
 typedef struct layer_prices {
-  tri_layout of; /* a layout of which they are: the keys that decide about layers count */
+  tri_layout of; /* a layout with these prices; only its keys that affect layers count */
   unit_price embedding, layer, expert_layer, head;
-  unit_price still, still_experts; /* of layers that have a forward alone */
-  int64_t next;                    /* of `prices` with the same number; -1: none */
+  unit_price still, still_experts; /* layers that run their forward only */
+  int64_t next;                    /* index in `prices` of the next entry with the same hash; -1: the last */
 } layer_prices;
 
-/* Elements on one rank: of what replicas share out among them, and of stacks, which replicas of experts do. */
+/* Elements of parameters on one rank. ZeRO shards `plain` over the replicas, and `stacked` (weights of experts) over
+ * the replicas of the experts. */
 typedef struct elements {
   double plain, stacked;
 } elements;
@@ -59,42 +84,42 @@ static elements elements_plus(elements a, double times, elements b) {
 }
 
 typedef struct layer_sizes {
-  tri_layout of; /* the layout's keys that decide about parameters */
+  tri_layout of; /* a layout with these sizes; only its keys that affect parameters count */
   double embedding, tied, head;
   elements layer, expert_layer;
 } layer_sizes;
 
-/* How layers are divided among the stages that bounds ask for: the first two and the last. There are few ways among
- * many layouts. */
+/* Numbers of layers of the stages that bounds need: the first two and the last. Many layouts share one division. */
 typedef struct layer_division {
-  tri_layout of; /* of it the keys that decide */
+  tri_layout of; /* a layout with this division (divided_alike) */
   struct {
-    layer_count before_last, last; /* in its chunks but the last, and in that */
+    layer_count before_last, last; /* layers in all chunks but the last one, and in the last chunk */
   } first[2];
-  layer_count last;  /* in the last stage, */
-  layer_count ahead; /* and before its first chunk */
+  layer_count last;  /* layers of the last stage, all chunks */
+  layer_count ahead; /* layers before the first chunk of the last stage */
 } layer_division;
 
 enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 };
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen;    /* of its model nothing is trained: what no layer takes less than; also the request's own, where
-                          layers that train something differ */
-  tri_model priced;    /* the request's model, */
-  tri_model still;     /* and the frozen one, with no more layers than are priced */
-  int64_t lowest;      /* layer that trains something */
-  double frozen_bytes; /* of one of that model's parameters, at least */
+  tri_model frozen;    /* the request's model with all weights frozen; replaces it in `request` if its trained layers
+                          differ */
+  tri_model priced;    /* the request's model, with no more layers than are priced */
+  tri_model still;     /* the frozen model, with as many layers as `priced` */
+  int64_t lowest;      /* index of the lowest layer with a trained weight; num_layers: only the head has one */
+  double frozen_bytes; /* least bytes of one frozen parameter */
   layer_prices *prices;
   int64_t num_prices, room;
-  int64_t *first_price; /* [PRICE_NUMBERS]: of the prices with that number of their keys; -1: none */
+  int64_t *first_price; /* [PRICE_NUMBERS]: index in `prices` of the first entry with this hash; -1: none */
   layer_sizes *sizes;
   int64_t num_sizes, sizes_room;
-  layer_division *divisions; /* [DIVISIONS_HELD]: those that were asked for, by a number of their keys */
-  int64_t hit, kept_hit;     /* places in `prices` that were asked for last */
+  layer_division *divisions; /* [DIVISIONS_HELD]: a cache, by a hash of the layout's keys */
+  int64_t hit, kept_hit;     /* indices in `prices` of the last lookups, with and without recompute */
 };
 
-/* In 4 bits scales come on top, and not all are in 4 bits. */
+/* Returns the least bytes of a frozen parameter. In 4 bits the scales, and tensors that are not quantised, come on top.
+ */
 static double frozen_bytes(const tri_search_request *request) {
   const bool quantised = request->system->planned && tri_trainable_is_quantised(&request->model->tuning);
   return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
@@ -114,7 +139,7 @@ static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
 }
 
-/* Whether layers of a kind train the same, but for those up to the lowest that trains something. */
+/* Returns whether all layers of a kind (with or without experts) above `lowest` have the same trained parameters. */
 static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
   int64_t first_of[2] = {-1, -1}, begin = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -132,8 +157,8 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
   return true;
 }
 
-/* Where they do not, whatever of a model is trained takes no less than one of which nothing is, but through whose
- * layers gradients pass: no product for a matrix's gradient, no gradient, no update. */
+/* Chooses the model to price. If its layers train differently, that is the frozen model with gradients passing through:
+ * without products for weight gradients, gradients and updates it costs no more than any layer of the request's. */
 static tri_status take_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -145,7 +170,8 @@ static tri_status take_model(tri_bounds *bounds, const tri_model *model) {
   return TRI_OK;
 }
 
-/* Lists of a tuned model are made of a table of all its parameters, so those of a lower model take less time. */
+/* Sets the models that are priced. Listing the operations of a tuned model needs a table of all its parameters, so a
+ * model with fewer layers saves time. */
 static void take_priced(tri_bounds *bounds) {
   bounds->priced = *bounds->request.model;
   bounds->still = bounds->frozen;
@@ -190,7 +216,8 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-/* What may be hidden behind another micro-batch counts nothing. */
+/* Returns the seconds of a price. The exchange of rows of experts is free if the system overlaps it with another
+ * micro-batch. */
 static double seconds(const tri_system *system, tri_price price) {
   const double hidden = system->overlap_batches ? price.along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] : 0;
   return price.compute_s + tri_price_collectives_s(&price) - hidden;
@@ -200,8 +227,8 @@ static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
   return list->calls[list->slots[slot].producer].layer == layer;
 }
 
-/* Where inputs and weights have backwards of their own, gradients of what calls with weights make stay in a frame; of
- * those that share memory with another layer's nothing is said here. */
+/* Adds the gradients that a split backward keeps until the backward of weights: those of the outputs of calls with
+ * weights. Buffers that a layer shares with another one are not counted. */
 static tri_status add_put_off(const tri_op_list *list, int64_t layer, unit_price *unit) {
   int32_t *buffer_of = NULL;
   int64_t num_buffers = 0;
@@ -266,13 +293,13 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
   return add_put_off(list, layer, unit);
 }
 
-/* Adds the calls of a layer to a unit, in a list of some layers of a model. */
+/* A unit to price, in a list of operations of some layers of a model. */
 typedef struct wanted_unit {
   const tri_model *model;
-  tri_layer_range layers;
-  bool passes; /* gradients go on to the layers below */
-  int64_t layer;
-  unit_price *unit;
+  tri_layer_range layers; /* layers of the list */
+  bool passes;            /* the backward also computes the gradient for the layers below */
+  int64_t layer;          /* the layer whose calls are added; -1: embedding, num_layers: head */
+  unit_price *unit;       /* the sum */
 } wanted_unit;
 
 static tri_status price_unit(const tri_search_request *request, layer_prices *of, const wanted_unit *wanted) {
@@ -303,7 +330,7 @@ static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const 
   const int64_t layer = first == 0 && end > 1 ? 1 : first;
   const int64_t begin = first > 0                                  ? layer - 1
                         : bounds->request.model == &bounds->frozen ? 0
-                                                                   : -1; /* nothing is below an embedding */
+                                                                   : -1; /* with the embedding */
   const wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
   return price_unit(&bounds->request, of, &wanted);
 }
@@ -326,7 +353,8 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
-/* The ranks that a layer is on, and no more: one replica of one stage, or as many as exchange rows for experts. */
+/* Returns a layout with only the ranks of one layer: one stage, and one replica or as many as exchange rows of experts.
+ */
 static tri_layout one_of(const tri_layout *layout) {
   const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
   tri_layout one = *layout;
@@ -336,12 +364,11 @@ static tri_layout one_of(const tri_layout *layout) {
   return one;
 }
 
-/* Prices of a layout's layers, and of those that are not run again where only some are. */
 typedef struct layout_prices {
-  const layer_prices *listed, *kept;
+  const layer_prices *listed, *kept; /* of layers that recompute as the layout says, and of skipped ones */
 } layout_prices;
 
-/* `hit`: where the last ones were, which are mostly asked for again. */
+/* Finds or computes the prices of a layout's layers. *hit: the index of the last lookup, which is tried first. */
 static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, int64_t *hit, const layer_prices **out) {
   if (*hit < bounds->num_prices && tri_layouts_alike(&bounds->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
     *out = &bounds->prices[*hit];
@@ -373,7 +400,7 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   return TRI_OK;
 }
 
-/* Which holder of experts has most tokens depends on more than what decides about parameters. */
+/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. */
 static tri_mesh_seat fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -381,7 +408,7 @@ static tri_mesh_seat fewest_experts(const tri_layout *one) {
                          tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Of the first layer of each kind. */
+/* Adds a parameter of the first layer of a kind, and ignores the other layers. */
 static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
   const bool has_experts = tri_model_has_experts(model, entry->layer);
   elements *to = has_experts ? &sizes->expert_layer : &sizes->layer;
@@ -425,12 +452,12 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* Multiples of `every` in the range. */
+/* Returns the number of multiples of `every` in first .. end - 1. */
 static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
   return end <= first ? 0 : (end + every - 1) / every - (first + every - 1) / every;
 }
 
-/* Layers without experts come before those with. */
+/* Counts the layers first .. end - 1. Layers without experts come before layers with experts. */
 static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
   const tri_model *model = bounds->request.model;
   if (first < 0) first = 0;
@@ -481,14 +508,15 @@ static const layer_division *find_division(tri_bounds *bounds, const tri_layout 
   return at;
 }
 
-/* Of a stage, all of its chunks. */
+/* Returns the layers of one of the first two stages, all chunks. */
 static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Layers of a stage times micro-batches in flight when it begins its first backward (of weights, where they are apart):
- * the stages from it on, or all of them where weights are put off by as many as there are before it; or in chunks the
- * first group in all of them, of which it has begun the last one with what it runs ahead. */
+/* Returns layers times micro-batches in flight when a stage begins its first backward (of weights, if the backward is
+ * split). With one chunk that many micro-batches are in flight: pipeline - stage, or pipeline with zero bubble, which
+ * delays weight gradients by `stage` micro-batches. With several chunks the first group of micro-batches is in flight
+ * in all chunks but the last, and in the last chunk as many as the warm-up runs ahead. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -502,7 +530,7 @@ static layer_count layers_in_flight(const tri_layout *layout, const layer_divisi
   return layers_plus(count, (double)group, division->first[stage].before_last);
 }
 
-/* Whether inputs and weights have backwards of their own, each with what runs again before it. */
+/* Returns whether the backwards of inputs and of weights are separate, each with its own recomputation. */
 static bool splits_backward(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE:
@@ -513,12 +541,13 @@ static bool splits_backward(tri_schedule_kind schedule) {
   return true;
 }
 
-/* Of a micro-batch through layers of a stage, one after the other. */
+/* Returns the seconds of one micro-batch in a layer: forward, backward, recomputation. */
 static double layer_s(const tri_layout *layout, const unit_price *layer) {
   double seconds = layer->forward + layer->backward;
   if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
+/* The same for several layers, one after the other. */
 static double layers_s(const tri_layout *layout, const layout_prices *of, layer_count n) {
   const layer_prices *p = of->listed, *kept = of->kept;
   return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer) +
@@ -526,15 +555,16 @@ static double layers_s(const tri_layout *layout, const layout_prices *of, layer_
          n.still_dense * p->still.forward + n.still_experts * p->still_experts.forward;
 }
 
-/* Forward through a layer, and back; what a stage has put off of the weights it may do while the last gradient goes
- * back. */
+/* Returns the seconds that one micro-batch needs to pass a layer in both directions. A split backward counts its
+ * forward alone, because weight gradients may be computed while the last gradient travels back. */
 static double pass_s(const tri_layout *layout, const unit_price *layer) {
   if (splits_backward(layout->schedule)) return layer->forward;
   return layer->forward + layer->backward_input;
 }
 
-/* A stage computes all its micro-batches one after the other; the first reaches it through all layers before its own,
- * and the last one's gradient goes back through them. */
+/* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after the
+ * other; the first one reaches the last stage through all layers before it, and the last gradient returns through them.
+ */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed, *kept = of->kept;
@@ -559,14 +589,14 @@ static elements stage_elements(const layer_sizes *sizes, const tri_layout *layou
   return count;
 }
 
-/* What is left of elements that replicas share out among them. */
+/* Returns the elements of one rank after sharding over the replicas. */
 static double shared_out(const tri_layout *layout, elements count) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   return count.plain / (double)tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) +
          count.stacked / (double)tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS);
 }
 
-/* Of an element of whichever group has the least. */
+/* Returns the bytes of optimizer states of one element, in the parameter group that has the least. */
 static double least_states(const tri_search_request *request) {
   const tri_optimizer_settings *settings =
       request->optimizer != NULL ? request->optimizer : tri_optimizer_settings_default();
@@ -592,7 +622,7 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   /* The engine never shards a tied embedding's values and gradients. */
   const double whole = planned ? tied : 0, all = count.plain + count.stacked;
   const double sharded = shared_out(layout, (elements){count.plain - whole, count.stacked});
-  /* What is not trained is kept in the activations' type, or in 4 bits, and is sharded as what is trained. */
+  /* Frozen weights have the activations' type or 4 bits, and are sharded like trained ones. */
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
@@ -601,7 +631,7 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Of messages; of another system what its libraries take. */
+/* Returns the bytes of the buffers for messages between stages; for another system, of its libraries and buckets. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
@@ -617,18 +647,18 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
   return kinds * (double)stage_buffers * rows * width;
 }
 
-/* Of a micro-batch in flight in a layer. */
+/* Returns the bytes that one micro-batch in flight keeps in a layer. */
 static double kept_bytes(const tri_layout *layout, const unit_price *layer) {
   bool splits = layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE && layout->pipeline > 1;
   return layer->kept + (splits ? layer->put_off : 0);
 }
 
-/* Beside what is kept, where there is a layer: all that it makes again is there at once. */
+/* Returns the workspace of a layer's backward: all recomputed activations exist at the same time. */
 static double work_bytes(const tri_search_request *request, const unit_price *layer) {
   return layer->made_again + (request->system->planned ? layer->transfer : 0);
 }
 
-/* Of one of the first stages. */
+/* Returns a lower bound of the bytes of a rank of stage 0 or 1. */
 static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, const layout_prices *of,
                           const layer_sizes *sizes, const layer_division *division, int64_t stage) {
   const tri_search_request *request = &bounds->request;
@@ -643,8 +673,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer) +
                 flying.kept_dense * kept_bytes(layout, &of->kept->layer) +
                 flying.kept_experts * kept_bytes(layout, &of->kept->expert_layer);
-  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a stage buffer
-   * for it. */
+  /* A first stage without layers sends the embedding's output at once; the engine has a stage buffer for it. */
   bool stays = all_dense(layers) + all_experts(layers) > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
@@ -655,7 +684,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
             (layers.experts + layers.kept_experts) * p->expert_layer.packed +
             layers.still_experts * p->still_experts.packed;
   }
-  /* Which layer's backward comes first, where they differ, is not known here: of them the least. */
+  /* If layers differ it is unknown whose backward comes first, so the smaller workspace counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   double at_work = layers.dense + layers.kept_dense > 0 ? work_bytes(request, &least->layer) : 0;
   if (layers.experts + layers.kept_experts > 0) at_work = most(at_work, work_bytes(request, &least->expert_layer));
@@ -671,7 +700,7 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
                                         tri_network_extent(&shape, domain), system);
 }
 
-/* What comes behind the last backward: the update, and the gathers of new parameters. */
+/* Returns the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new parameters. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;

@@ -91,9 +91,18 @@ static tri_status resume_run(tri_training *t, const char *resume) {
   return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK);
 }
 
+/* Checks that `--resume FOLDER` names a checkpoint, before the run writes anything. On the first rank. */
+static tri_status check_resume(const char *resume) {
+  const tri_checkpoint_use use = {.settings_only = true};
+  char folder[TRI_PATH_BYTES];
+  if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return TRI_OK;
+  return tri_checkpoint_find(resume, &use, folder);
+}
+
 tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_run_output_open(world, t->config, &t->output));
+  TRI_TRY(tri_first_rank_status(world, tri_training_is_rank0(t) ? check_resume(resume) : TRI_OK));
   TRI_TRY(
       tri_first_rank_status(world, tri_training_is_rank0(t) ? tri_training_prepare_preferences(t->config) : TRI_OK));
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));

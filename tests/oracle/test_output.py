@@ -113,7 +113,8 @@ def test_a_second_run_writes_nothing(tmp_path, words):
 
 
 @pytest.mark.parametrize("words, status", [(["--set", "layout.tensor=3"], 3), (["--set", "data.train=nowhere"], 4), (["--set", "data.sequence=33"], 3),
-                                           (["--set", "optimizer.global_batch=5", "-n", "2"], 3)], ids=str)
+                                           (["--set", "optimizer.global_batch=5", "-n", "2"], 3),
+                                           (["--resume", "nowhere"], 4), (["--resume", "nowhere", "-n", "2"], 4)], ids=str)
 def test_a_refused_run_leaves_no_file(tmp_path, corpus, words, status):
     path = write_run(tmp_path, corpus)
     done = subprocess.run([TRIREME, "train", path, *words], capture_output=True, text=True, cwd=tmp_path)

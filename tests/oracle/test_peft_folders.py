@@ -262,6 +262,33 @@ BAD_SETTINGS = {
 }
 
 
+DEFAULTS = json.loads((pathlib.Path(__file__).parent / "peft_defaults.json").read_text())
+
+
+def test_absent_settings(made, tmp_path):
+    """A key that adapter_config.json lacks means what it means to PEFT: its default (make_peft_defaults.py), written into the file, makes the same
+    adapter as the file without the key. A file without rank or alpha is refused."""
+    without_default, faults = {"r", "lora_alpha", "peft_type", "base_model_name_or_path", "target_modules"}, []
+    for key in sorted({*DEFAULTS, *settings("llama", "")} - without_default):
+        said = []
+        for name, more in (("absent", {}), ("written", {key: DEFAULTS.get(key)})):
+            adapter = write_adapter(tmp_path / f"{key}-{name}", "llama", made / "llama")
+            config = {other: value for other, value in settings("llama", str(made / "llama")).items() if other != key}
+            (adapter / "adapter_config.json").write_text(json.dumps({**config, **more}))
+            ended = subprocess.run(words_of("export", adapter, tmp_path / "merged", "--merge", "--force"), capture_output=True, text=True)
+            said.append((ended.returncode, ended.stderr.replace(adapter.name, ""),
+                         (tmp_path / "merged/model.safetensors").read_bytes() if ended.returncode == 0 else b"",
+                         {k: v for k, v in json.loads(trireme("inspect", adapter, "--json").stdout)["adapter"].items() if k != "path"}))
+        if said[0] != said[1]:
+            faults.append((key, DEFAULTS.get(key), said[0][1], said[1][1]))
+    assert not faults, faults
+    for key in ("r", "lora_alpha"):
+        adapter = write_adapter(tmp_path / f"no-{key}", "llama", made / "llama")
+        config = {other: value for other, value in settings("llama", str(made / "llama")).items() if other != key}
+        (adapter / "adapter_config.json").write_text(json.dumps(config))
+        assert f"`{key}`" in refused("eval", adapter, made / "data/train")
+
+
 @pytest.mark.parametrize("case", BAD_SETTINGS)
 def test_bad_settings(made, tmp_path, case):
     change, words = BAD_SETTINGS[case]
