@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As `trireme validate --json` has the rows (docs/validation.md): the errors of each cluster's, and how many devices
- * the largest of them had. */
+/* The errors of the published rows of one cluster, as `trireme validate --json` prints them (docs/validation.md), and
+ * the number of devices of the largest row. */
 typedef struct cluster_row {
   const char *cluster;
   tri_accuracy errors;
@@ -23,7 +23,7 @@ static const cluster_row of_clusters[] = {
 };
 enum { CLUSTERS = sizeof of_clusters / sizeof *of_clusters };
 
-/* Of all clusters, by the number of devices: the largest class first. */
+/* The errors of rows with at least this many devices, on any cluster. Largest class first. */
 typedef struct size_row {
   int64_t least_devices;
   tri_accuracy errors;
@@ -34,7 +34,7 @@ static const size_row of_sizes[] = {
 };
 enum { SIZES = sizeof of_sizes / sizeof *of_sizes };
 
-/* Clusters on whose devices the engine's kernels have run: docs/devices.md says so under "What has run where". */
+/* Names of clusters on whose devices the engine's kernels have run (docs/devices.md, "What has run where"). */
 static const char *const run_on[] = {NULL};
 
 tri_accuracy tri_accuracy_published(void) {
@@ -46,7 +46,7 @@ static int accuracy_compare(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* Of twenty errors the least and the largest are left out. */
+/* The interval leaves out one error in twenty at each end. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count) {
   if (count == 0) return (tri_accuracy){.mean = NAN, .low = NAN, .high = NAN};
   double sum = 0;
@@ -66,7 +66,7 @@ static const cluster_row *row_of(const tri_cluster *cluster) {
 
 /* ---- in words ---------------------------------------------------------------------------------------------------- */
 
-/* "6.6 % too fast on average (-17.9 to +2.3 %)". */
+/* Writes "6.6 % too fast on average (-17.9 to +2.3 %)". */
 static char *in_words(const tri_accuracy *errors, char out[96]) {
   const double mean = 100 * errors->mean;
   int held = snprintf(out, 96, "%.1f %% too %s", fabs(mean), mean < 0 ? "fast" : "slow");
@@ -77,7 +77,7 @@ static char *in_words(const tri_accuracy *errors, char out[96]) {
   return out;
 }
 
-/* What is known of clusters of that size: "; the 4 of 4,096 devices and more, on any cluster: ...". */
+/* Appends the errors of rows of that size: "; the 4 of 4,096 devices and more, on any cluster: ...". */
 static void add_size(int64_t devices, char *buffer) {
   for (int i = 0; i < SIZES; i++) {
     char least[32], words[96];
@@ -119,7 +119,7 @@ char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer
   return buffer;
 }
 
-/* The words of `fitted` that name a constant. */
+/* Returns whether `fitted`, a list of names, has the constant. */
 static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   size_t length = strlen(constant);
   for (const char *at = cluster->fitted; *at != '\0';) {
@@ -131,7 +131,7 @@ static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   return false;
 }
 
-/* Where products are cut into tiles, nothing asks for the half of a rate that has no tiles. */
+/* Returns whether predictions read a constant. A cluster with tile sizes does not use `matmul_half`. */
 static bool is_used(const tri_cluster *cluster, const char *constant) {
   return cluster->num_tiles == 0 || strcmp(constant, "matmul_half") != 0;
 }

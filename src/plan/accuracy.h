@@ -15,20 +15,21 @@ typedef struct tri_accuracy {
   int64_t rows;
 } tri_accuracy;
 
-/* Of all rows. */
+/* Returns the errors of all published rows. */
 tri_accuracy tri_accuracy_published(void);
 
 /* The same for given errors; sorts them. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 
-/* Texts in one line each, which reports print one below the other. `devices`: that are asked about; 0: not known.
- * Return buffer. */
+/* Each of these writes one line of a report and returns buffer. `devices`: number of devices of the prediction; 0:
+ * unknown. */
 enum { TRI_ACCURACY_TEXT_BYTES = 640 };
-/* "13 published runs on dgx-h100 were predicted 6.6 % too fast on average (...); none had more than 16,384 devices". */
+/* Writes "13 published runs on dgx-h100 were predicted 6.6 % too fast on average (...); none had more than 16,384
+ * devices". */
 char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
-/* Which constants were fitted to measurements. */
+/* Writes the names of the constants that were fitted to measurements. */
 char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);
-/* Of the engine's own kernels on an accelerator that they have not run on; "" of other systems and on CPUs. */
+/* Writes a warning if the engine's kernels have never run on this accelerator; "" for other systems and for CPUs. */
 char *tri_accuracy_kernels(const tri_cluster *cluster, const tri_system *system, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 
 /* { fitted: [constants], published_errors: {mean, low, high, rows}, cluster: null or {mean, low, high, rows,

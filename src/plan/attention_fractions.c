@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sequences whose documents are drawn where none is cut. Where they are, tokens that are cut, and the fewest
- * micro-batches whatever they take. */
+/* Sequences whose documents are drawn if they are not cut. Otherwise the most tokens to cut, and the fewest
+ * micro-batches, which may exceed it. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
   const tri_drawn_documents *draws;
-  double whole[SEQUENCES]; /* of each sequence, as a share of one document's */
+  double whole[SEQUENCES]; /* query-key pairs of each sequence, as a share of those of one long document */
   tri_attention_fractions **found;
   int64_t num_found, room;
 };
@@ -80,7 +80,7 @@ static tri_status cutting_fill(const tri_attention_fractions *of, cutting *c) {
   return tri_sequence_cut_create(c->outer, c->tokens, &c->cut);
 }
 
-/* Adds what each part has of a sequence. */
+/* Adds the query-key pairs that each part has of a sequence to c->area. */
 static void add_areas(cutting *c) {
   const tri_sequence_cut *cut = &c->cut;
   for (int64_t p = 0; p < cut->parts; p++) {
@@ -120,8 +120,8 @@ static tri_status cut_all(const tri_attention_fraction_table *table, tri_attenti
   return status;
 }
 
-/* Where a rank has whole sequences, or all of them for some heads, nothing is cut: of sequences that are drawn again
- * and again. */
+/* Computes the areas if no sequence is cut, because a rank has whole sequences or all tokens for some of the heads.
+ * Micro-batches are drawn from the sequences, with replacement. */
 static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
   of->count = TRI_ATTENTION_FRACTIONS_MOST;
@@ -134,7 +134,7 @@ static void join_all(const tri_attention_fraction_table *table, tri_attention_fr
   }
 }
 
-/* ---- what they are ----------------------------------------------------------------------------------------------- */
+/* ---- the fractions ----------------------------------------------------------------------------------------------- */
 
 static int drawn_compare(const void *left, const void *right) {
   double a = *(const double *)left, b = *(const double *)right;
@@ -154,7 +154,7 @@ static void describe(tri_attention_fractions *of) {
   of->skew = squares > 0 ? cubes / (squares * of->deviation) : 0;
 }
 
-/* The next power of two: the cut changes little between them, and few of them are drawn. */
+/* Returns the next power of two. Rounding saves draws, and the cut changes little in between. */
 static int64_t rounded_up(int64_t pairs) {
   int64_t power = 1;
   while (power < pairs) power *= 2;
@@ -215,8 +215,8 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Of numbers drawn from those that there are: the k-th smallest is the largest of n with ((k + 1) / N)^n - (k / N)^n.
- */
+/* Draws with replacement: the k-th smallest of the N areas is the largest of n draws with the probability
+ * ((k + 1) / N)^n - (k / N)^n. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;
   for (int64_t k = 0; k < areas->count; k++) {
@@ -244,7 +244,7 @@ void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t 
   }
 }
 
-/* The mean of the largest of n standard normal numbers, and of its square. */
+/* Computes the mean of the largest of n standard normal numbers, and the mean of its square. */
 static void largest_normal(double n, double *mean, double *square) {
   enum { STEPS = 400 };
   const double low = -8, step = 16.0 / STEPS;
@@ -258,8 +258,8 @@ static void largest_normal(double n, double *mean, double *square) {
   }
 }
 
-/* Sums of several are nearly normal; what is left of their skewness bends their quantiles (Cornish and Fisher, 1938).
- */
+/* Takes sums of several areas as normal, with their quantiles corrected for the remaining skewness (Cornish and Fisher,
+ * 1938). */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks) {
   double mean = 0, square = 0, m = (double)micro_batches;
   if (ranks == 1) return 0;

@@ -15,7 +15,7 @@ enum { TRI_ATTENTION_FRACTIONS_MOST = 1024 };
 typedef struct tri_attention_fractions {
   int64_t micro_batch, context, inner, row_pairs;
   int64_t count;
-  double areas[TRI_ATTENTION_FRACTIONS_MOST]; /* [count]: of the busiest rank of each micro-batch, ascending */
+  double areas[TRI_ATTENTION_FRACTIONS_MOST]; /* [count]: the busiest rank of each micro-batch, ascending */
   double mean;                                /* over all ranks of all micro-batches */
   double busiest;                             /* mean of `areas` */
   double deviation, skew;                     /* standard deviation and skewness of `areas` */
@@ -28,18 +28,20 @@ typedef struct tri_attention_fraction_table tri_attention_fraction_table;
 tri_status tri_attention_fraction_table_create(const tri_drawn_documents *draws, tri_attention_fraction_table **out);
 void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table);
 
-/* The fractions of a resolved layout's micro-batches; the table owns *out. Several threads may call it at once. */
+/* Finds or computes the fractions of a resolved layout's micro-batches; the table owns *out. Several threads may call
+ * it at once. */
 tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table, const tri_layout *layout,
                                              const tri_attention_fractions **out);
 
-/* more[micro_batches]: by how much each micro-batch's area is above the mean, as a share of it, for representative
- * micro-batches: evenly from the smallest to the largest, in random order number `order`. Their sum is 0. */
+/* Sets more[micro_batches] to the difference of each micro-batch's area from the mean, as a share of the mean. The
+ * micro-batches are spread evenly from the smallest area to the largest, in random order number `order`. The sum is 0.
+ */
 void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t micro_batches, int64_t order,
                                   double *more);
 
-/* The expected largest area of `of` micro-batches, minus their mean. */
+/* Returns the expected largest area of `of` micro-batches, minus their mean. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of);
-/* The expected largest of `ranks` sums of micro_batches areas, minus their mean. */
+/* Returns the expected largest of `ranks` sums of micro_batches areas, minus their mean. */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks);
 
 #endif

@@ -1,5 +1,5 @@
-/* Two fits by pattern search on logarithms: a product's share of the peak and the dimension at which half of it is
- * left; a link's bandwidth and latency. What is measured directly (memory, elements, attention) needs none. */
+/* Two fits by pattern search on logarithms: the share of the peak that GEMMs reach, with the dimension at which they
+ * reach half of it; and a link's bandwidth and latency. Memory, elements and attention are measured directly. */
 #include "plan/calibration.h"
 
 #include "plan/network.h"
@@ -29,7 +29,7 @@ static double model_reduce_s(const fitting *f, const tri_measured_collective *c)
                                 (tri_group_extent){f->from->devices, 1}, &system);
 }
 
-/* Of the collectives, those that the links' constants are fitted to. */
+/* Returns whether the links' constants are fitted to a collective. */
 static bool is_fitted(const fitting *f, const tri_measured_collective *c) {
   return c->kind == TRI_COLLECTIVE_ALL_REDUCE && !c->shared && c->ranks == f->from->devices;
 }
@@ -59,7 +59,7 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Moves two numbers by factors, up and down, in smaller and smaller steps, as long as that helps. */
+/* Minimises off() over two numbers, multiplied and divided by steps that become smaller. */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {
@@ -113,9 +113,10 @@ static void take_residuals(const fitting *f, tri_residuals *out) {
   out->messages = median(errors, m->num_messages);
 }
 
-/* ---- what needs no fit ------------------------------------------------------------------------------------------- */
+/* ---- direct measurements -------------------------------------------------------------------------------------------
+ */
 
-/* Seconds of the largest, or of the smallest, forward of a work that was measured; 0: none was. */
+/* Returns the seconds of the largest or the smallest measured forward of a work, and its elements; 0 if none was. */
 static double edge_s(const tri_measured *m, tri_work work, bool largest, double *elements) {
   const tri_measured_elements *found = NULL;
   for (int64_t i = 0; i < m->num_elements; i++) {
@@ -127,7 +128,8 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
   return found == NULL ? 0 : found->seconds;
 }
 
-/* Sums of two long vectors; GELU on what caches hold, as its cost counts it. */
+/* Sets the memory bandwidth from sums of two long vectors, and the vector rate from GELU on data in caches, with the
+ * operations that its cost counts. */
 static void take_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);
@@ -136,7 +138,7 @@ static void take_rates(const tri_calibration *from, tri_cluster *c) {
   c->vector_flops = seconds > 0 ? 16 * elements / seconds : 1e9;
 }
 
-/* Share of the peak that attention's products reach, on average of what was measured, the softmax's time taken off. */
+/* Returns the share of the peak that attention's GEMMs reach on average, without the softmax's time. */
 static double attention_share(const tri_calibration *from, const tri_cluster *c) {
   const tri_measured *m = from->measured;
   double flops = 0, seconds = 0;
@@ -151,7 +153,7 @@ static double attention_share(const tri_calibration *from, const tri_cluster *c)
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
-  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* not measured: as a file that does not say */
+  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* not measured: defaults of a cluster file */
                    .device = from->accelerator ? TRI_CLUSTER_ACCELERATOR : TRI_CLUSTER_CPU,
                    .node_devices = from->devices,
                    .max_devices = from->devices,
@@ -178,7 +180,7 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
         (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .share = 1, .bandwidth = 4e9, .latency = 2e-6};
     search(&f, links_off, (double *[]){&c.links[0].bandwidth, &c.links[0].latency}, (double[]){1e15, 1});
   }
-  take_residuals(&f, residuals); /* before the tables would answer for the model */
+  take_residuals(&f, residuals); /* before `measured` is set: tables would replace the model */
   c.measured = *from->measured;
   *out = c;
 }

@@ -7,11 +7,11 @@
 typedef struct tri_calibration {
   const char *name;
   bool accelerator;              /* devices have their own memory, and do not do the communication themselves */
-  int64_t devices;               /* of one node */
+  int64_t devices;               /* devices of a node */
   int64_t threads, cores, nodes; /* threads of each rank; cores of a node; nodes of the ranks */
   tri_dtype precision;
   double peak, memory_bytes;
-  int64_t processors;           /* of the chip; 0: not known */
+  int64_t processors;           /* multiprocessors of the chip; 0: unknown */
   const tri_measured *measured; /* complete */
 } tri_calibration;
 

@@ -38,9 +38,9 @@ static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pas
   return price;
 }
 
-/* ---- what passes between ranks beside products ------------------------------------------------------------------- */
+/* ---- collectives that overlap with GEMMs ------------------------------------------------------------------- */
 
-/* A collective goes on beside a computation, which keeps `beside` of its rate until one of both is through. */
+/* Overlaps a collective with a computation, which runs at the share `beside` of its rate until one of them ends. */
 static void lay_over(const tri_pricer *pricer, const tri_price *collective, double compute_s, tri_price *together) {
   double beside = pricer->cluster->beside;
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
@@ -52,7 +52,7 @@ static void lay_over(const tri_pricer *pricer, const tri_price *collective, doub
   }
 }
 
-/* Whether it does nothing but pass rows between the ranks that split a layer, one way or the other. */
+/* Returns whether a call only moves rows between tensor ranks, in either direction. */
 static bool passes_rows(const tri_op_call *call) {
   tri_cost cost = {0};
   tri_op_cost(call, TRI_PASS_BACKWARD_INPUT, &cost);
@@ -60,7 +60,7 @@ static bool passes_rows(const tri_op_call *call) {
          cost.exchanges[0].domain == TRI_DOMAIN_TENSOR;
 }
 
-/* The product that reads what such a call has made, and no other call does: the one behind it. */
+/* Returns the GEMM right after such a call if it is the only reader of the call's output; else NULL. */
 static const tri_op_call *product_of(const tri_op_list *list, const tri_op_call *call) {
   const tri_slot *slot = &list->slots[call->outputs[0]];
   if (slot->last_consumer != call->index + 1 || !passes_rows(call)) return NULL;
@@ -78,8 +78,9 @@ bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, 
   return system->gathers_again && !call->recompute && collects(call) && product_of(list, call) != NULL;
 }
 
-/* Of a product behind a collective: its weight's gradient beside the collective of its input's and, where its input is
- * collected again for the former, that beside the input's gradient (Korthikanti et al. 2022, section 4.2.2). */
+/* Overlaps the collectives of a GEMM after a collective: the gradient of its weight with the collective of its input's
+ * gradient and, if the input is gathered again for the weight's gradient, that gather with the gradient of the input
+ * (Korthikanti et al. 2022, section 4.2.2). */
 static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const tri_op_call *product = product_of(list, call);
   bool again = tri_price_gathers_again(pricer->system, list, call);
@@ -94,16 +95,17 @@ static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_
     lay_over(pricer, &gathered, price_pass(pricer, product, TRI_PASS_BACKWARD_INPUT).compute_s, &out->together);
 }
 
-/* ---- what goes on beside other calls ----------------------------------------------------------------------------- */
+/* ---- transfers that overlap with other calls
+ * ----------------------------------------------------------------------------- */
 
-/* Rows on their way: exchange 0 of a call's pass. */
+/* Returns the seconds of the rows that a pass of a call sends: its exchange 0. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);
   return tri_price_exchange(pricer->cluster, pricer->system, call, &cost.exchanges[0], &pricer->shape);
 }
 
-/* What the calls between two compute in a pass: all of them, or those that run again. */
+/* Returns the seconds that the calls between two others compute in a pass; `again`: only the recomputed calls. */
 static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t from, int64_t to, tri_pass pass,
                         bool again) {
   double sum = 0;
@@ -116,7 +118,7 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   return sum;
 }
 
-/* As much of the rows' time goes on beside so much computing. */
+/* Takes off the part of the rows' time that overlaps with compute_s of computation, and returns it. */
 static double lay_beside(const tri_pricer *pricer, double rows, double compute_s, tri_price *price) {
   const double beside = pricer->cluster->beside, over = rows < compute_s / beside ? rows : compute_s / beside;
   price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] -= over;
@@ -128,7 +130,8 @@ static bool goes_beside(const tri_pricer *pricer) {
   return pricer->system->overlap_experts && !pricer->cluster->carries;
 }
 
-/* Going forward it is a call that awaits rows that waits, going back the one that made its input. */
+/* Overlaps the rows that a call awaits. In the forward this call waits; in the backward the call that made its input.
+ */
 static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const int64_t sender = list->slots[call->inputs[0]].producer;
   const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);
@@ -148,8 +151,7 @@ static void price_returned(tri_pricer *pricer, const tri_op_list *list, const tr
   lay_beside(pricer, rows - over, weights_s, &out->together);
 }
 
-/* ---- what waits in the host's memory ------------------------------------------------------------------------------
- */
+/* ---- offload to the host ----------------------------------------------------------------------------------------- */
 
 double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call) {
   const tri_call_range layer = tri_op_list_layer(list, call);
@@ -178,7 +180,7 @@ void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tr
   if (call->outputs[0] >= 0) price_returned(pricer, list, call, out);
 }
 
-/* Without what is copied before and behind it. */
+/* Returns the seconds of a pass without the copies before and after it. */
 static double pairs_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price) {
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);

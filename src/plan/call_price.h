@@ -18,7 +18,7 @@ typedef struct tri_pricer {
   const tri_cluster *cluster;
   const tri_system *system;
   const tri_layout *layout; /* its recompute and recompute_every are used */
-  tri_mesh_shape shape;     /* of its mesh */
+  tri_mesh_shape shape;     /* the mesh of the layout */
   struct {
     const tri_op *op;
     tri_pass pass;
@@ -31,19 +31,19 @@ typedef struct tri_pricer {
 
 void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_call_price *out);
 
-/* Seconds that attention computes query-key pairs, without copies and communication; 0 if the call is not an attention.
- * A recomputed forward counts in the backward. */
+/* The seconds that attention computes query-key pairs, without copies and communication; 0 if the call is not an
+ * attention. A recomputed forward counts in the backward. */
 typedef struct tri_attention_price {
   double forward_s, backward_s;
 } tri_attention_price;
 
 tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *list, int64_t call);
 
-/* Bytes that a layer keeps of a micro-batch from the forward to the backward: of the layer that `call` belongs to. */
+/* Returns the bytes that the layer of `call` keeps of a micro-batch from the forward to the backward. */
 double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call);
 
-/* Whether the rows that a call gathers from tensor ranks are not kept for the gradients of weights, but gathered again.
- */
+/* Returns whether the rows that a call gathers from tensor ranks are gathered again for the gradients of weights, not
+ * kept. */
 bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, const tri_op_call *call);
 
 #endif

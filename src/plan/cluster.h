@@ -1,5 +1,5 @@
 /* A cluster: a machine's devices, their memory, and a hierarchy of links. All facts about a machine are in its file
- * (configs/clusters/NAME.yaml), with their sources; the code knows none. */
+ * (configs/clusters/NAME.yaml), with their sources, not in the code. */
 #ifndef TRI_PLAN_CLUSTER_H
 #define TRI_PLAN_CLUSTER_H
 
@@ -49,9 +49,9 @@ typedef struct tri_efficiency {
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 7 };
 
-/* Costs of running the cluster; 0: not known. */
+/* Costs of running the cluster; 0: unknown. */
 typedef struct tri_tariff {
-  double price; /* of a device for an hour */
+  double price; /* price of one device for one hour */
   char currency[16];
   double device_power, idle_power; /* watts of a device that computes, and of one that waits; idle 0: the same */
   double node_power;               /* watts of a node without its devices */
@@ -60,19 +60,19 @@ typedef struct tri_tariff {
 
 /* Failures and checkpoints. */
 typedef struct tri_failures {
-  double node_mtbf_hours; /* mean time between failures of a node; 0: not known */
+  double node_mtbf_hours; /* mean time between failures of a node; 0: unknown */
   double notice, restart; /* seconds until a failure is noticed, and from then to the first step after it */
-  double repair_hours;    /* until a node can be used again; 0: another one is always at hand */
+  double repair_hours;    /* hours until a node can be used again; 0: a replacement is always available */
   int64_t spare_nodes;    /* idle, in addition to those of the run */
   double storage_bandwidth,
       node_storage_bandwidth; /* bytes per second of writing checkpoints, by all nodes and by one node; 0: no limit */
   double copy_bandwidth; /* bytes per second from a device to its host, if checkpoints are written in the background */
 } tri_failures;
 
-/* The kind of device, for memory plans: with its own memory, or CPUs, which share that of the machine. */
+/* The kind of device, for memory plans: an accelerator has its own memory, CPUs share the machine's. */
 typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
 
-/* Another name by which a cluster is asked for: "mi250x". */
+/* An alternative name of a cluster: "mi250x". */
 typedef struct tri_cluster_alias {
   char name[32];
 } tri_cluster_alias;
@@ -90,18 +90,18 @@ typedef struct tri_cluster {
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
   double peak_fp8;                        /* the same for systems with fp8_products; 0: not supported */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
-  double memory_bytes, memory_bandwidth;  /* of a device; bytes per second */
-  double host_bandwidth;                  /* bytes per second between a device and its host, each way; 0: not known */
-  double reserved_bytes;                  /* of memory_bytes: not for tensors (tri_system_room) */
+  double memory_bytes, memory_bandwidth;  /* bytes of a device; bytes per second */
+  double host_bandwidth;                  /* bytes per second between a device and its host, each way; 0: unknown */
+  double reserved_bytes;                  /* part of memory_bytes that tensors cannot use (tri_system_room) */
   double slow_nodes, slow_by;             /* share of nodes that compute slowly, and how much longer they take */
-  int64_t processors;                     /* of a device; each computes one tile at a time */
+  int64_t processors;                     /* processors of a device; each computes one tile at a time */
   int64_t tile_fill;                      /* time to begin a tile, in elements of the inner dimension */
   tri_tile tiles[TRI_CLUSTER_TILES];
   int64_t num_tiles;    /* 0: products are not cut into tiles */
   bool carries;         /* devices do the communication themselves, so it does not overlap with their work */
   char fitted[96];      /* names of the constants in `efficiency` that were fitted to measurements */
-  int64_t threads;      /* of each rank when it was measured; 0: not known, or not measured */
-  int64_t cores, nodes; /* of the machine when it was measured; 0: the same */
+  int64_t threads;      /* threads of each rank when it was measured; 0: unknown, or not measured */
+  int64_t cores, nodes; /* size of the machine when it was measured; 0: unknown, or not measured */
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_protocol protocols[TRI_CLUSTER_PROTOCOLS];
@@ -110,27 +110,27 @@ typedef struct tri_cluster {
   tri_efficiency efficiency;
   tri_tariff cost;
   tri_failures failures;
-  tri_measured measured; /* used instead of the model for what its tables have */
+  tri_measured measured; /* tables of measurements, used instead of the model where they have the work */
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;
 
-/* How many times as long a computation of that many devices takes, on average, since some of their nodes may be slow:
- * all wait for the slowest. At least 1. */
+/* Returns the mean factor by which a computation on that many devices is slower because some nodes are slow and all
+ * wait for the slowest. At least 1. */
 double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices);
 
 /* Reads a cluster of configs/clusters by its name, or a file by its path (with a slash, or ending in .yaml). The
  * message for an unknown name lists the known ones; that for a missing or negative number has its line. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 
-/* The constants as an array, for fitting them. */
+/* Returns the constants as an array, for fitting them. */
 double *tri_cluster_constants(tri_cluster *cluster);
 const char *tri_cluster_constant_name(int i);
 
-/* The description of such a device for memory plans: scratch memory and packed weights. */
+/* Returns the description of the cluster's device for memory plans: scratch memory and packed weights. */
 const tri_device_description *tri_cluster_description(const tri_cluster *cluster);
 
-/* FLOP/s of matrix products in a precision; 0: not supported. */
+/* Returns the FLOP/s of GEMMs in a precision; 0: not supported. */
 double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision);
 
 #endif

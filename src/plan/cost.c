@@ -9,7 +9,7 @@ static const double seconds_of_hour = 3600;
 
 static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
-/* In addition to the run's. */
+/* Nodes in addition to the run's. */
 static double spare_nodes(const tri_simulation_request *request) {
   return (double)request->cluster->failures.spare_nodes;
 }
@@ -18,8 +18,8 @@ static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
 }
 
-/* A device takes its full power while it computes, and what it takes idle while it waits for others and for messages;
- * the rest of its node takes the same all the time. */
+/* Returns the energy of a step. A device draws its full power while it computes and its idle power while it waits for
+ * other ranks and messages; the power of the rest of the node is constant. */
 static double step_kwh(const tri_simulation_request *request, const tri_prediction *p) {
   const tri_tariff *cost = &request->cluster->cost;
   double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;
@@ -31,8 +31,8 @@ static double step_kwh(const tri_simulation_request *request, const tri_predicti
   return cost->pue * joules / seconds_of_hour / 1e3;
 }
 
-/* What a checkpoint holds is what one rank would hold of a layout that divides nothing; the copies in 16 bits are made
- * from the values, and are not in it. */
+/* Computes the bytes of a checkpoint: the weights and states of one rank of a layout without any split. Copies of
+ * weights in 16 bits are not saved. */
 static tri_status whole_state(const tri_simulation_request *request, double *bytes) {
   tri_layout layout;
   tri_memory_parts memory;
@@ -143,7 +143,7 @@ static void print_failures(const tri_run_cost *e, FILE *to) {
   }
 }
 
-/* Hours with two decimals where they are few. */
+/* Formats hours: with two decimals below 100. */
 static char *format_hours(double hours, char *buffer, size_t bytes) {
   if (hours >= 100) return tri_format_count(hours, buffer, bytes);
   snprintf(buffer, bytes, "%.2f", hours);
@@ -165,7 +165,7 @@ static const char *device_word(const tri_cluster *cluster) {
   return "device";
 }
 
-/* All of a run: time, hours, money and energy include what failures cost. */
+/* Prints the totals of a run. Time, hours, money and energy include the cost of failures. */
 static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
                       double tokens, FILE *to) {
   char many[32], time[32], without[32], of_devices[32], of_nodes[32], money[32], energy[32];

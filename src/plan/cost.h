@@ -1,6 +1,6 @@
-/* Money and energy of a predicted run, and what failures add to time, money and energy. What is not in the cluster's
+/* Money and energy of a predicted run, and the cost of failures in time, money and energy. Parts that the cluster's
  * file
- * (`cost`, `failures`) is left out. */
+ * (`cost`, `failures`) does not describe are left out. */
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 
@@ -14,14 +14,14 @@
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 
-/* Prints time and hours of devices and nodes for `tokens` tokens (0: not), and what the cluster's file says of money,
- * energy and failures. */
+/* Prints time and hours of devices and nodes for `tokens` tokens (0: leaves them out), and money, energy and failures
+ * as far as the cluster's file describes them. */
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              FILE *to);
 
 typedef struct tri_run_cost {
-  bool priced, powered, interrupted; /* price, power, failures are in the cluster's file */
-  double price, kwh;                 /* of a step, with spare nodes, which wait */
+  bool priced, powered, interrupted; /* the cluster's file has prices, powers, failures */
+  double price, kwh;                 /* money and energy of a step, with idle spare nodes */
   double checkpoint_bytes;           /* of parameters and optimizer states, without copies */
   tri_interruptions failures;
   double availability;        /* share of the time in which there are enough nodes; 1 without repairs */
@@ -30,7 +30,8 @@ typedef struct tri_run_cost {
 
 tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
-/* The number of steps for that many tokens, including steps that are repeated after failures; 0: the run never ends. */
+/* Returns the number of steps for that many tokens, including steps that are repeated after failures; 0: the run never
+ * ends. */
 double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_cost *expense, double tokens);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* What is drawn stands for how documents differ; how large their mean is, is known better. */
+/* The drawn documents are used only for how micro-batches differ. Their mean is scaled to the known attention fraction.
+ */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest) {
   *busiest = *request;
@@ -17,11 +18,11 @@ tri_status tri_document_imbalance_find(const tri_simulation_request *request, co
   return TRI_OK;
 }
 
-/* Forwards of a step of uneven micro-batches that are run; and the most times, in other orders. */
+/* Number of forwards to simulate for a step of uneven micro-batches, and the most repetitions in other orders. */
 enum { UNEVEN_FORWARDS = 8192, UNEVEN_ORDERS = 8 };
 
-/* As many micro-batches of a step as show how it waits for the slow ones: some times those in flight, and whole groups
- * of those of chunks. */
+/* Returns a number of micro-batches that is large enough to show how a step waits for the slow ones: several times the
+ * number in flight, and whole groups if stages have chunks. */
 static int64_t fewer_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t few = UNEVEN_FORWARDS / (layout->pipeline * layout->virtual_stages), least = 8 * layout->pipeline;
   int64_t period = tri_schedule_period(layout, micro_batches);
@@ -29,8 +30,8 @@ static int64_t fewer_micro_batches(const tri_layout *layout, int64_t micro_batch
   return few >= micro_batches ? micro_batches : micro_batches - (micro_batches - few) / period * period;
 }
 
-/* With a limited number in flight each stage waits for the slowest of those that the others are at, all the time; with
- * all of them, once for the slowest. */
+/* Returns whether stages wait for slow micro-batches throughout the step. If the number in flight is limited, each
+ * stage waits for the slowest micro-batch of the other stages all the time; GPipe waits once for the slowest of all. */
 static bool waits_all_the_time(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE: return false;
@@ -41,8 +42,8 @@ static bool waits_all_the_time(tri_schedule_kind schedule) {
   return false;
 }
 
-/* What a pipeline waits for micro-batches that have more than others: steps of drawn ones, which have the mean
- * together, beside a step of such as are all alike. */
+/* Computes the seconds that a pipeline waits because micro-batches differ: the time of steps of drawn micro-batches,
+ * scaled to the same mean, minus the time of a step of equal ones. */
 static tri_status pipeline_waits(tri_stages *stages, const tri_attention_fractions *drawn, double *out) {
   const tri_layout *layout = stages->request->layout;
   int64_t micro_batches = tri_layout_micro_batches(layout, stages->request->global_batch);
@@ -70,7 +71,7 @@ done:
   return status;
 }
 
-/* Of a micro-batch, on the stage with most of it. */
+/* Returns the seconds of attention that depend on the documents, for one micro-batch of the stage with the most. */
 static double uneven_s(const tri_stages *stages) {
   double most = 0;
   for (int64_t k = 0; k < stages->num_kinds; k++) {

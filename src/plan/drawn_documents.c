@@ -6,15 +6,15 @@
 
 #include <inttypes.h>
 
-/* A range is stood for by as many lengths. */
+/* Number of lengths that represent a range. */
 enum { SPREAD = 16 };
 
-/* Of a corpus: sums of them are exact. */
+/* Most tokens of a corpus: sums up to it are exact in a double. */
 static const int64_t MOST_TOKENS = INT64_C(1) << 50;
 
 typedef struct group {
   int64_t length, documents;
-  double documents_below, tokens_below; /* of the groups before it */
+  double documents_below, tokens_below; /* sums over the groups before this one */
 } group;
 
 struct tri_drawn_documents {
@@ -39,9 +39,9 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
   return TRI_OK;
 }
 
-/* ---- how long documents are -------------------------------------------------------------------------------------- */
+/* ---- lengths of documents -------------------------------------------------------------------------------------- */
 
-/* Lengths come in order; neighbours that are alike become one. */
+/* Appends documents of one length, in ascending order; equal lengths become one group. */
 static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t count) {
   int64_t n = draws->num_groups;
   if (n > 0 && draws->groups[n - 1].length == length) {
@@ -51,7 +51,7 @@ static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t co
   }
 }
 
-/* Evenly between two lengths that have the mean in their middle and lie within the range. */
+/* Adds a range as lengths that are spread evenly around its mean, as far as the nearer end of the range. */
 static void add_range(tri_drawn_documents *draws, const tri_length_range *r) {
   double mean = (double)r->tokens / (double)r->documents, low = (double)r->from, high = (double)r->to;
   if (mean - low < high - mean) high = 2 * mean - low;
@@ -117,7 +117,7 @@ int64_t tri_drawn_documents_tokens(const tri_drawn_documents *draws) { return dr
 
 /* ---- a sequence -------------------------------------------------------------------------------------------------- */
 
-/* The group with this place among all documents, or among all of their tokens. */
+/* Returns the group with document number `place`, or with token number `place`. */
 static const group *find_group(const tri_drawn_documents *draws, double place, bool by_tokens) {
   int64_t low = 0, high = draws->num_groups - 1;
   while (low < high) {
@@ -147,7 +147,7 @@ static int64_t put_window(const tri_drawn_documents *draws, int64_t number, int3
   }
 }
 
-/* The rest is padding, as the loader does it. */
+/* Writes the lengths of a packed sequence; the rest is padding, as in the loader. */
 static int64_t put_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   int64_t sequences = tri_packing_sequences(draws->packing), count = 0, length = 0, which = 0, room = draws->sequence;

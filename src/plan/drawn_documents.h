@@ -19,16 +19,16 @@ typedef struct tri_length_range {
 
 enum { TRI_LENGTH_RANGES = 1024 };
 typedef struct tri_length_ranges {
-  int64_t count; /* 0: not known */
+  int64_t count; /* 0: unknown */
   tri_length_range ranges[TRI_LENGTH_RANGES];
 } tri_length_ranges;
 
-/* TRI_BAD_FILE if documents cannot have such lengths; `name` is the source, for messages. */
+/* Fails with TRI_BAD_FILE if documents cannot have such lengths; `name` is the source, for messages. */
 tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char *name);
 
 typedef struct tri_drawn_documents tri_drawn_documents;
 
-/* At least one range. Within a range lengths are spread evenly around their mean. Release with
+/* Creates the draws from at least one range. Within a range lengths are spread evenly around their mean. Release with
  * tri_drawn_documents_destroy. */
 tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,
                                       tri_drawn_documents **out);

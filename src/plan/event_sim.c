@@ -26,7 +26,8 @@ static tri_status tell(tri_event_sim *walk, const tri_stage_process *w, const tr
   return tri_timeline_add(walk->timeline, &event);
 }
 
-/* The part of a step that an event counts as, as in a measured summary. What all ranks do together is the norm. */
+/* Returns the part of a step that an event counts as, as in a measured summary. Collectives over all ranks count as
+ * norm. */
 static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   switch (kind) {
     case TRI_EVENT_FORWARD:
@@ -61,9 +62,10 @@ tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, tri_instruction_axis(at->kind), begin, end);
 }
 
-/* ---- meetings ---------------------------------------------------------------------------------------------------- */
+/* ---- collectives of several stages
+ * ---------------------------------------------------------------------------------------------------- */
 
-/* Several stages do something together, when the last has come. */
+/* Executes a collective of several stages, which begins when the last stage has reached it. */
 static tri_status meet(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int meeting,
                        double seconds) {
   if ((w->arrived & 1 << meeting) == 0) {
@@ -91,7 +93,7 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-/* Forwards alone find, or leave, what the step of the same weights prepares. */
+/* Forwards alone cost no preparation: a step with the same weights has prepared, or will. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);
@@ -131,7 +133,7 @@ tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, axis, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
-/* In the background, behind what is there already; without overlap, when it is waited for. */
+/* Starts a bucket's collective: after the ones in progress if collectives overlap, else when the bucket is awaited. */
 static tri_status start_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds,
                                bool overlaps) {
   if (!overlaps || walk->stages->request->cluster->carries) {
@@ -186,7 +188,8 @@ tri_status tri_event_sim_instruction(tri_event_sim *walk, tri_stage_process *w, 
   return handlers[at->kind](walk, w, at);
 }
 
-/* ---- walkers ----------------------------------------------------------------------------------------------------- */
+/* ---- stage processes
+ * ----------------------------------------------------------------------------------------------------- */
 
 tri_status tri_stage_process_create(tri_event_sim *walk, int64_t stage, tri_stage_process *out) {
   const tri_stage_kind *kind = &walk->stages->kinds[walk->stages->kind_of[stage]];

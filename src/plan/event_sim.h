@@ -14,7 +14,7 @@
 typedef struct tri_stage_process {
   const tri_stage_kind *kind;
   int stage;
-  double now, stream; /* time of the rank; time at which its reductions and gathers are done */
+  double now, stream; /* time of the rank; time at which its reductions and gathers end */
   double host;        /* time at which the host has started all kernels so far; may be before or after `now` */
   double beside;      /* tri_cluster.beside */
   double *bucket_end; /* [buckets]: end of each bucket's reduction or gather */
@@ -27,9 +27,9 @@ enum { TRI_MEET_TIED, TRI_MEET_NORM, TRI_MEETINGS };
 
 typedef struct tri_event_sim {
   const tri_stages *stages;
-  double met[TRI_MEETINGS];                           /* the latest time at which a stage has reached it */
-  int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS]; /* numbers of stages that have reached it; that take part */
-  tri_timeline *timeline;                             /* or NULL */
+  double met[TRI_MEETINGS];                           /* latest time at which a stage has reached it */
+  int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS]; /* stages that have reached it; stages that take part */
+  tri_timeline *timeline;                             /* NULL: none */
 } tri_event_sim;
 
 /* The time of a simulated step, and its parts, on average over the stages. */
@@ -38,10 +38,10 @@ typedef struct tri_step_sample {
   tri_step_time time;
 } tri_step_sample;
 
-/* Finds out whether the middle of a step repeats every `period` micro-batches, and the time that a period adds. If all
- * turns of as many micro-batches as are in flight at once are later by the same time than those a period before, so are
- * all later turns that depend on them. Fewer are not enough: a stage that is a little slower may delay the others once
- * in many micro-batches. */
+/* Tests whether the middle of a step repeats every `period` micro-batches, and measures the time that a period adds. If
+ * the turns of all micro-batches in flight are delayed by the same time from one period to the next, so are all later
+ * turns, because they depend on these only. Fewer turns are not enough: a slightly slower stage may delay the others
+ * once in many micro-batches. */
 typedef struct tri_step_probe {
   int64_t first, count, period; /* it compares the micro-batches first .. first + count - 1 */
   bool settled;                 /* result: the step repeats */
@@ -55,10 +55,11 @@ tri_status tri_event_sim_programs(const tri_stages *stages, int64_t micro_batche
 tri_status tri_event_sim_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
                                tri_step_sample *out);
 
-/* ---- what both ways share ---------------------------------------------------------------------------------------- */
+/* ---- shared by both implementations
+ * ---------------------------------------------------------------------------------------- */
 
 /* Executes an instruction in a stage process; sets w->blocked if it has to wait for another stage, and is called again
- * later. Those of messages are in event_sim_program.c. */
+ * later. The handlers of messages are in event_sim_program.c. */
 typedef tri_status tri_event_sim_handler(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at);
 #define TRI_EVENT_SIM_HANDLER(KIND, name, ...) tri_event_sim_handler tri_event_sim_##name;
 TRI_INSTRUCTIONS(TRI_EVENT_SIM_HANDLER)
@@ -72,30 +73,30 @@ void tri_stage_process_release(tri_stage_process *w);
 tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double begin,
                                      double end);
 
-/* tri_schedule_settle of the layout, so that a shorter step has the same schedule. */
+/* Returns tri_schedule_settle of the layout, so that a shorter step has the same schedule. */
 tri_layout tri_event_sim_layout(const tri_stages *stages);
-/* The request for a stage's program. */
+/* Returns the request for a stage's program. */
 tri_program_request tri_event_sim_program(const tri_stages *stages, const tri_layout *settled, int64_t stage,
                                           int64_t micro_batches);
 
 /* Executes a stage process until it ends or waits for another stage; sets *moved if it has executed anything. */
 typedef tri_status tri_stage_process_run(tri_event_sim *walk, tri_stage_process *w, bool *moved);
-/* Runs all stage processes in turn, until none of them moves any more. `walkers`: the first; they are `bytes` apart. */
+/* Runs all stage processes in turn, until none of them can continue. `walkers`: the first one; `bytes` apart. */
 tri_status tri_event_sim_run(tri_event_sim *walk, void *walkers, size_t bytes, tri_stage_process_run *run);
 
-/* The result of a step, which ends with its last stage. `walkers`: the first stage process; they are `bytes` apart. */
+/* Returns the result of a step, which ends with its last stage. `walkers`: the first stage process; `bytes` apart. */
 tri_step_sample tri_event_sim_sum(const tri_stages *stages, void *walkers, size_t bytes);
 
 enum { TRI_TIME_PARTS = sizeof(tri_step_time) / sizeof(double) };
 static inline double *tri_time_parts(tri_step_time *time) { return &time->compute; }
 
-/* The process is busy for `seconds`, which are added to *part, a member of w->spent. */
+/* Lets the process work for `seconds`, and adds them to *part, a member of w->spent. */
 static inline void tri_stage_process_work(tri_stage_process *w, double *part, double seconds) {
   w->now += seconds;
   *part += seconds;
 }
 
-/* The process is busy until `end`, of which the time until `begin` counts as bubble, and the rest is added to *part. */
+/* Lets the process wait until `end`. The time until `begin` counts as bubble, the rest is added to *part. */
 static inline void tri_stage_process_wait(tri_stage_process *w, double *part, double begin, double end) {
   if (end <= w->now) return;
   double carried = end - (begin > w->now ? begin : w->now), waited = end - w->now - carried;

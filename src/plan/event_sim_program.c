@@ -1,8 +1,8 @@
-/* A step taken program by program: every instruction of every stage, messages through their stage buffers. */
+/* Simulates a step by its programs: every instruction of every stage, messages through their stage buffers. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
-/* Messages with one tag, in their order: when they were started on either side, and when they were on their way. */
+/* Messages with one tag, in order: the times at which both sides started them, and their transfers. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
   int64_t num_sent, num_posted, num_done;
@@ -12,7 +12,7 @@ typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
   int64_t at;
-  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message that was started there */
+  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message in the buffer */
 } program_process;
 
 typedef struct program_sim {
@@ -20,16 +20,16 @@ typedef struct program_sim {
   int64_t micro_batches, most_stage_buffers, num_channels;
   program_process *walkers;
   channel *channels;
-  double *times; /* of the channels */
+  double *times; /* memory of the channels' arrays */
 } program_sim;
 
-/* The handlers are given the first members of these. */
+/* Handlers get the first members of these structs. */
 static program_sim *programs_of(tri_event_sim *walk) { return (program_sim *)walk; }
 static program_process *program_of(tri_stage_process *w) { return (program_process *)w; }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Carries whatever both sides have started. One tag's messages follow each other through the same port. */
+/* Transfers all messages that both sides have started. Messages with one tag use the same port one after the other. */
 static void carry(const program_sim *walk, channel *c) {
   while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
     int64_t n = c->num_done++;
@@ -52,14 +52,14 @@ static void start_message(const program_sim *walk, program_process *w, const tri
   carry(walk, &walk->channels[at->tag]);
 }
 
-/* Blocked: the message has not been carried yet. */
+/* Waits for a message; blocks if it has not been transferred yet. */
 static tri_status await_message(program_sim *walk, program_process *w, const tri_instruction *at) {
   const channel *c = &walk->channels[w->stage_buffer_tag[stage_buffer_of(walk, at)]];
   int64_t number = w->stage_buffer_number[stage_buffer_of(walk, at)];
   w->base.blocked = c->num_done <= number;
   if (w->base.blocked) return TRI_OK;
   TRI_TRY(tri_event_sim_communicate(&walk->base, &w->base, at, c->begin[number], c->end[number]));
-  w->base.host = w->base.now; /* it has waited, too */
+  w->base.host = w->base.now; /* the host waited as well */
   return TRI_OK;
 }
 
@@ -86,7 +86,8 @@ tri_status tri_event_sim_wait_sent(tri_event_sim *walk, tri_stage_process *w, co
   return await_message(programs_of(walk), program_of(w), at);
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+/* ---- the simulation
+ * ---------------------------------------------------------------------------------------------------- */
 
 static tri_status run_instructions(tri_event_sim *walk, tri_stage_process *base, bool *moved) {
   program_process *w = program_of(base);

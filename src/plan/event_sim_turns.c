@@ -1,12 +1,12 @@
-/* A step taken turn by turn: what program.c puts around the turns of a schedule, without making it for each of them.
+/* Simulates a step by its turns (a turn is the forward or the backward of one micro-batch in one chunk), without making
+ * the instructions that schedule/program.c puts around each of them.
  *
- * A short program of each kind of stage, of three micro-batches, is cut into what a turn does between its messages and
- * behind them: for the first, which writes gradients, for those that add to them, and for the last, whose gradients are
- * reduced. Most are one
- * instruction with one price. What then differs from turn to turn are its messages, and they follow from it: of each
- * tag there is one for each micro-batch, and the stage buffers are used in turn. So a turn waits for its message in,
- * and for the message out that used its stage buffer; computes; lets the next message into the stage buffer that it has
- * emptied; and sends. */
+ * A program of three micro-batches is made for each kind of stage and cut into the instructions before and after each
+ * turn's message. Three are enough: the first micro-batch writes gradients, those in the middle accumulate, and after
+ * the last one gradients are reduced. Most of these parts are one instruction with one price. Only the messages differ
+ * from turn to turn, and they follow from the turn: each tag has one message for each micro-batch, and stage buffers
+ * are used in rotation. So a turn waits for its message in and for the message out that used its stage buffer;
+ * computes; posts the next receive into the stage buffer that it has emptied; and sends. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -14,27 +14,28 @@
 
 enum { TURN_KINDS = TRI_TURN_BACKWARD_WEIGHT + 1, PLACES = 3 };
 
-/* ---- what there is to do ----------------------------------------------------------------------------------------- */
+/* ---- instructions of a turn -----------------------------------------------------------------------------------------
+ */
 
 typedef struct span {
   const tri_instruction *first, *end;
 } span;
 
-/* A turn but for its messages. */
+/* A turn without its messages. */
 typedef struct duty {
-  span before, behind; /* of its message out */
-  bool plain;          /* nothing but calls of this price */
+  span before, behind; /* instructions before and after its message out */
+  bool plain;          /* one compute instruction with this price, and nothing else */
   tri_price price;
 } duty;
 
-/* What all stages of a kind do. */
+/* The instructions of all stages of a kind. */
 typedef struct script {
-  tri_program *program; /* of three micro-batches, or fewer */
+  tri_program *program; /* three micro-batches, or fewer */
   duty *duties;         /* [chunks][TURN_KINDS][PLACES] */
-  span begin, end;      /* of the step */
+  span begin, end;      /* instructions at the begin and the end of the step */
 } script;
 
-/* Of one micro-batch of a step: the first, one in the middle, the last. */
+/* Returns the index in script.duties for a micro-batch of a step: the first, one in the middle, or the last. */
 static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t micro_batches) {
   int64_t place = micro_batch == micro_batches - 1 ? 2 : micro_batch == 0 ? 0 : 1;
   return (chunk * TURN_KINDS + kind) * PLACES + place;
@@ -43,7 +44,7 @@ static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t mic
 static bool starts_message(const tri_instruction *at) { return at->kind == TRI_POST_RECEIVE || at->kind == TRI_SEND; }
 static bool awaits_message(const tri_instruction *at) { return at->kind == TRI_RECEIVE || at->kind == TRI_WAIT_SENT; }
 
-/* The turn's kind; false: it is no such instruction. */
+/* Sets *out to the kind of turn that an instruction computes; false if it is not a forward or backward. */
 static bool computes(tri_instruction_kind kind, tri_turn_kind *out) {
   if (kind == TRI_FORWARD) *out = TRI_TURN_FORWARD;
   if (kind == TRI_BACKWARD) *out = TRI_TURN_BACKWARD;
@@ -70,21 +71,21 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
   found.before.end = at;
   while (at < all.end && starts_message(at)) at++;
   found.behind.first = at;
-  if (compute == NULL) return; /* a chunk without a call, which has no turn to itself */
+  if (compute == NULL) return; /* a chunk without calls has no turn */
   found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
   if (found.plain) found.price = price_of(kind, compute);
   s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
 }
 
-/* By the last stage of the kind: the first stage of all sends no gradient, and only behind what is sent does its
- * program tell what comes then. */
+/* Makes the script of a kind from its last stage. The first stage sends no gradient, and the instructions after a turn
+ * can only be found by the message that it sends. */
 static tri_status script_create(const tri_stages *stages, const tri_layout *layout, int64_t k, int64_t micro_batches,
                                 script *out) {
   const tri_stage_kind *kind = &stages->kinds[k];
   int64_t stage = stages->num_stages - 1;
   while (stages->kind_of[stage] != k) stage--;
   int64_t few = micro_batches < PLACES ? micro_batches : PLACES;
-  tri_layout any = *layout; /* the groups of so few may be any: turns are the same in all */
+  tri_layout any = *layout; /* the group size does not matter here: turns have the same instructions in all */
   any.micro_batch_group = 0;
   any = tri_schedule_settle(&any, few);
   tri_program_request of = tri_event_sim_program(stages, &any, stage, few);
@@ -109,27 +110,27 @@ typedef struct message {
   double sent, posted, begin, end;
 } message;
 
-/* Messages with one tag: the n-th is micro-batch n's. Both sides have few stage buffers for them, so few are in sight.
- */
+/* Messages with one tag: message n belongs to micro-batch n. Both sides have few stage buffers for them, so a short
+ * ring is enough. */
 typedef struct channel {
   message *ring;
   int64_t num_sent, num_posted, num_done;
 } channel;
 
-/* Both ways of messages: activations and gradients. */
+/* Directions of messages: activations and gradients. */
 enum { WAYS = 2 };
 
-/* Where a turn's messages come from and go to: -1 for none. */
+/* Direction and tag of the messages into and out of a turn; -1: no message. */
 typedef struct route {
   int32_t in_way, in_tag, out_way, out_tag;
 } route;
 
-/* A message that lies in a stage buffer, and whose it is. */
+/* The message in a stage buffer: its tag and its number. */
 typedef struct parcel {
   int32_t tag, number;
 } parcel;
 
-/* A rank's clock, its host's, and when the message that the turn takes was there. */
+/* The times of a rank and of its host, and the arrival of the message into the turn. */
 typedef struct moment {
   double now, host, message;
 } moment;
@@ -140,19 +141,19 @@ typedef struct turn_walker {
   tri_turns turns;
   route *routes; /* [chunks][TURN_KINDS] */
   int64_t at;
-  int64_t to_post[WAYS];       /* the first turn whose message has not been let in */
-  parcel *stage_buffers[WAYS]; /* [stage buffers]: of messages out, */
+  int64_t to_post[WAYS];       /* first turn whose receive has not been posted */
+  parcel *stage_buffers[WAYS]; /* [stage buffers]: messages out */
   int64_t sent[WAYS], next_box[WAYS],
-      drained[WAYS]; /* how many, the stage buffer of the next, and what was awaited at the end */
+      drained[WAYS]; /* messages out so far; stage buffer of the next one; messages that were awaited at the end */
   bool begun;
   const tri_instruction *end_at;
-  moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: when the last ones began */
-  tri_step_time spent; /* a period before the probe's last forward of the first chunk */
+  moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: begins of the last turns */
+  tri_step_time spent; /* sums one period before the probe's last forward of the first chunk */
 } turn_walker;
 
 typedef struct turn_walk {
   tri_event_sim base;
-  int64_t micro_batches, stage_buffers, ring; /* messages in a channel's ring less one: a power of two less one */
+  int64_t micro_batches, stage_buffers, ring; /* ring: size of a channel's ring minus 1; the size is a power of two */
   turn_walker *walkers;
   script *scripts; /* [kinds] */
   channel *channels;
@@ -161,10 +162,10 @@ typedef struct turn_walk {
   route *routes;
   parcel *parcels;
   moment *notes;
-  tri_step_probe *probe; /* or NULL */
+  tri_step_probe *probe; /* NULL: none */
 } turn_walk;
 
-/* Carries whatever both sides have started. One tag's messages follow each other through the same port. */
+/* Transfers all messages that both sides have started. Messages with one tag use the same port one after the other. */
 static void carry(const turn_walk *walk, channel *c) {
   while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
     int64_t n = c->num_done++;
@@ -176,17 +177,17 @@ static void carry(const turn_walk *walk, channel *c) {
   }
 }
 
-/* False: the message has not been carried yet. */
+/* Waits for a message; false if it has not been transferred yet. */
 static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, int64_t number) {
   const channel *c = &walk->channels[tag];
   if (c->num_done <= number) return false;
   const message *m = &c->ring[number & walk->ring];
   tri_stage_process_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], m->begin, m->end);
-  w->base.host = w->base.now; /* it has waited, too */
+  w->base.host = w->base.now; /* the host waited as well */
   return true;
 }
 
-/* A stage buffer is empty: lets in the message of the next turn that takes one. */
+/* Posts the receive of the next turn that has a message in, after a stage buffer has become empty. */
 static void post_next(const turn_walk *walk, turn_walker *w, int way) {
   const tri_turn *end = w->turns.turns + w->turns.count, *turn = w->turns.turns + w->to_post[way];
   const route *by = NULL;
@@ -217,8 +218,8 @@ static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-/* Whether a turn comes a period after the one a period before, at all stages the same. The host and the message are
- * waited for only once they are late, so they may come no later than that. */
+/* Compares a turn with the turn one period before: the delay must be the same at all stages. The host and the message
+ * may be delayed by less, since the rank only waits for them if they are late. */
 static void compare(tri_step_probe *probe, const moment *before, const moment *now) {
   double period_s = now->now - before->now;
   if (probe->step_s == 0) probe->step_s = period_s;
@@ -248,7 +249,7 @@ static void note(const turn_walk *walk, turn_walker *w, const tri_turn *turn) {
   }
 }
 
-/* Without messages nothing waits for another stage. */
+/* Runs instructions without messages, which never wait for another stage. */
 static tri_status run_span(turn_walk *walk, turn_walker *w, span all) {
   for (const tri_instruction *at = all.first; at < all.end; at++) {
     TRI_TRY(tri_event_sim_instruction(&walk->base, &w->base, at));
@@ -264,7 +265,7 @@ static void compute(turn_walker *w, tri_price price) {
   }
 }
 
-/* Seconds that this micro-batch's documents take more than the mean's. */
+/* Returns the seconds that the documents of this micro-batch take beyond the mean. */
 static double more_s(const turn_walk *walk, const turn_walker *w, const tri_turn *turn) {
   const tri_attention_price *uneven = &w->base.kind->chunks[turn->chunk].uneven;
   if (walk->base.stages->more == NULL) return 0;
@@ -305,7 +306,8 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
   return what->plain ? TRI_OK : run_span(walk, w, what->behind);
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+/* ---- the simulation
+ * ---------------------------------------------------------------------------------------------------- */
 
 static tri_status begin(turn_walk *walk, turn_walker *w) {
   w->begun = true;
@@ -317,7 +319,7 @@ static tri_status begin(turn_walk *walk, turn_walker *w) {
   return TRI_OK;
 }
 
-/* What is still on its way out when all turns are through; false: it is not there yet. */
+/* Waits for the messages out that are still in progress after the last turn; false if one has not arrived yet. */
 static bool drain(const turn_walk *walk, turn_walker *w) {
   for (int way = 0; way < WAYS; way++) {
     int64_t left = w->sent[way] < walk->stage_buffers ? w->sent[way] : walk->stage_buffers;
@@ -330,7 +332,7 @@ static bool drain(const turn_walk *walk, turn_walker *w) {
   return true;
 }
 
-/* Of the first members of a turn_walk and a turn_walker. */
+/* Runs turns until the stage waits. The arguments are the first members of a turn_walk and a turn_walker. */
 static tri_status run_turns(tri_event_sim *base, tri_stage_process *process, bool *moved) {
   turn_walk *walk = (turn_walk *)base;
   turn_walker *w = (turn_walker *)process;
@@ -397,15 +399,15 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
     w->notes = walk->notes + s * routes * period;
     find_routes(layout, s, w->routes);
     for (int way = 0; way < WAYS; way++) w->stage_buffers[way] = walk->parcels + (s * WAYS + way) * walk->stage_buffers;
-    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* room enough: it never grows */
+    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* large enough: it never grows */
     const tri_program_request of = tri_event_sim_program(walk->base.stages, layout, s, walk->micro_batches);
     TRI_TRY(tri_program_turns(&of, &w->turns));
   }
   return TRI_OK;
 }
 
-/* A message is sent when its stage buffer is free, so when the one `stage buffers` before it has been awaited on its
- * side; with as many let in, no more than twice as many are begun and not forgotten by both sides. */
+/* Allocates the channels. A send waits for its stage buffer, and so for the message `stage_buffers` before it; as many
+ * receives are posted. So a ring holds at most twice the number of stage buffers. */
 static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
   int64_t count = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1), ring = 2;
   while (ring < 2 * walk->stage_buffers + 2 && ring < walk->micro_batches + 1) ring *= 2;

@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-/* From the moment in which one checkpoint can be gone on from to that of the next are t = interval + stop seconds, if
- * nothing fails. A failure in them takes the run back to the state of `behind` seconds before that moment, so that
- * restart + behind + t seconds without a failure are needed then; a failure in these restarts them. The mean of all
- * that is M exp((restart + behind) / M) (exp(t / M) - 1): Daly's equation 20, with `behind` as more of a restart. */
+/* Without failures t = interval + stop seconds pass from one usable checkpoint to the next. After a failure the run
+ * resumes with the state of `behind` seconds before the last usable checkpoint, and then needs restart + behind + t
+ * seconds without a failure; a failure in these starts them over. The mean of the total is
+ * M exp((restart + behind) / M) (exp(t / M) - 1): Daly's equation 20, with `behind` added to the restart. */
 double tri_goodput(const tri_interruptions *of, double interval_s) {
   const double m = of->between_s;
   double whole_s = m * exp((of->restart_s + of->behind_s) / m) * expm1((interval_s + of->stop_s) / m);
@@ -23,8 +23,9 @@ double tri_availability(double between_s, double repair_s, int64_t spare) {
   return fmin(sum, 1);
 }
 
-/* Where the derivative of interval / (exp((interval + stop) / M) - 1) is 0: log(1 - x) + x + stop / M = 0 for
- * x = interval / M. The left side falls from stop / M at x = 0 to minus infinity at x = 1. */
+/* Finds the interval at which the derivative of interval / (exp((interval + stop) / M) - 1) is 0, by bisection:
+ * log(1 - x) + x + stop / M = 0 for x = interval / M. The left side falls from stop / M at x = 0 to minus infinity at x
+ * = 1. */
 static double without_writing(double stop_over_m) {
   enum { HALVINGS = 200 };
   double low = 0, high = 1;

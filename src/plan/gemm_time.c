@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-/* More parts than that win nothing that is not lost in adding them. */
+/* Most parts of the inner dimension: with more, adding the parts costs more than they save. */
 enum { MOST_PARTS = 8 };
-/* Of the inner dimension, which a processor must have to itself for a part to be worth while. */
+/* Least inner dimension of a part. */
 static const double LEAST_PART = 256;
-/* Elements of 2 bytes or of 1 whose rows do not begin at multiples of 16 bytes are moved in smaller pieces: a round
- * figure. */
+/* Rate of GEMMs with 1 or 2 byte elements whose rows are not aligned to 16 bytes, as a share of the aligned rate: a
+ * round figure, since loads are narrower. */
 static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }
@@ -22,7 +22,7 @@ static double untiled(const tri_cluster *cluster, double peak, const tri_gemm *p
 
 static bool is_aligned(const tri_gemm *p, double dimension) { return fmod(dimension, p->fp8 ? 16 : 8) == 0; }
 
-/* In one shape of tile, with `parts` processors to a tile. */
+/* Returns the seconds with one tile shape and `parts` processors for each tile. */
 static double tiled(const tri_cluster *cluster, double rate, const tri_tile *tile, double parts, const tri_gemm *p) {
   double tiles = ceil(p->rows / (double)tile->rows) * ceil(p->columns / (double)tile->columns) * p->batch;
   double waves = ceil(tiles * parts / (double)cluster->processors);
@@ -38,7 +38,7 @@ double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *p)
   if (flops_of(p) <= 0) return 0;
   if (cluster->num_tiles == 0) return untiled(cluster, peak, p);
   double rate = peak * cluster->efficiency.matmul / (double)cluster->processors;
-  const double first = p->gradient ? p->rows : p->inner; /* what lies in a row of the first operand */
+  const double first = p->gradient ? p->rows : p->inner; /* elements of a row of the first operand */
   if (type == TRI_BF16 && !(is_aligned(p, first) && is_aligned(p, p->columns))) rate *= UNALIGNED;
   for (int64_t t = 0; t < cluster->num_tiles; t++) {
     for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {

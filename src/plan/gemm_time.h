@@ -7,7 +7,7 @@
 /* `batch` products [rows, inner] x [inner, columns] at once. */
 typedef struct tri_gemm {
   double rows, inner, columns, batch;
-  bool gradient; /* of a weight: a is transposed, so both operands are stored by rows of the inner dimension */
+  bool gradient; /* a weight's gradient: a is transposed, so both operands are stored by rows of the inner dimension */
   bool fp8;      /* its operands are in FP8 */
 } tri_gemm;
 

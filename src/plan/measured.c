@@ -1,8 +1,8 @@
-/* Interpolation. Rows are points in logarithms of their sizes. Around what is asked lie up to eight octants; the
- * nearest row of each is a corner, and corners are weighted as in a box: each by how near it lies, along each axis,
- * beside the corner across from it. On a grid that is linear interpolation in all directions, exact at its points; rows
- * that lie between a grid's (the shapes of a model) become corners where they are nearer. Where an octant is empty
- * nothing was measured on that side, and the corners of the other side stand for it: the edge's rate goes on. */
+/* Interpolation. Rows are points in logarithms of their sizes. The requested point has up to eight octants around it.
+ * The nearest row of each octant is a corner, and corners are weighted as in a box: along each axis by the distance to
+ * the opposite corner. On a grid this is linear interpolation in all directions, exact at its points; rows between grid
+ * points (the shapes of a model) become corners if they are nearer. An empty octant means that nothing was measured on
+ * that side; the corners of the opposite side replace it, so the rate at the edge continues. */
 #include "plan/measured.h"
 
 #include <math.h>
@@ -105,11 +105,11 @@ const tri_config_table tri_measured_table = {
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
 
-/* Pairs of positions and heads. */
+/* Returns the number of query-key pairs of causal attention, all heads. */
 static double pairs_of(double sequence, double heads) { return sequence * (sequence + 1) / 2 * heads; }
 
-/* Of a product, seconds for each multiplication; also of attention and elements. Collectives and messages, whose
- * small ones all take the same, keep their seconds. */
+/* The value of GEMMs, attention and elements is seconds per multiplication or element. The value of collectives and
+ * messages is seconds, because small ones all take the same time. */
 void tri_measured_complete(tri_measured *m) {
   for (int64_t i = 0; i < m->num_products; i++) {
     tri_measured_product *p = &m->products[i];
@@ -165,7 +165,8 @@ static void consider(corners *c, const tri_measured_point *p) {
   }
 }
 
-/* How much of the way, along each axis, lies between `at` and the corner across. */
+/* Returns the weight of a corner: the product over the axes of the distance from `at` to the opposite corner, as a
+ * share of the side. */
 static double weight_of(const corners *c, int octant) {
   double weight = 1;
   for (int d = 0; d < TRI_MEASURED_AXES; d++) {
@@ -184,7 +185,7 @@ static bool is_repeated(const corners *c, int octant) {
   return false;
 }
 
-/* False: there is no point. */
+/* Returns false if there is no point. */
 static bool interpolate(const corners *c, double *out) {
   double sum = 0, weights = 0, closest = INFINITY;
   for (int o = 0; o < OCTANTS; o++) {
@@ -247,7 +248,7 @@ bool tri_measured_product_s(const tri_measured *m, tri_dtype type, const tri_cos
   double each = 0, passing = 0;
   const double at[] = {log(product->rows), log(product->inner), log(product->columns)};
   if (!is_of(m, type) || m->num_products == 0 || !find_form(m, product->form, at, &each)) return false;
-  /* Packing never makes slower: where a measurement says so, that is noise. */
+  /* Packing never makes a GEMM slower: a measurement that shows it is noise. */
   if (product->unpacked && find_product(m, product->form, true, at, &passing) && passing > each) each = passing;
   *seconds = exp(each) * product->rows * product->inner * product->columns * product->products;
   return true;
@@ -256,7 +257,7 @@ bool tri_measured_product_s(const tri_measured *m, tri_dtype type, const tri_cos
 bool tri_measured_attention_s(const tri_measured *m, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds) {
   double each = 0;
-  const double sides = (log(cost->rows) + log(cost->columns)) / 2; /* of a square with as many pairs */
+  const double sides = (log(cost->rows) + log(cost->columns)) / 2; /* side of a square with as many pairs */
   const double at[] = {sides, log(cost->inner), log(cost->products)};
   corners c = {.at = at};
   if (!is_of(m, type)) return false;
@@ -285,7 +286,7 @@ bool tri_measured_elements_s(const tri_measured *m, tri_dtype type, tri_work wor
 
 bool tri_measured_work_of(const char *name, tri_work *out) { return works_find(name, out); }
 
-/* Beyond the largest that was measured the rate stays; below the smallest the seconds do. */
+/* Extrapolates: above the largest measured size the rate is constant, below the smallest the seconds are. */
 static double beyond(const tri_measured_point *largest, double at, double value) {
   return at > largest->at[0] ? value + at - largest->at[0] : value;
 }

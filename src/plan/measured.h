@@ -44,12 +44,13 @@ typedef struct tri_measured_elements {
   tri_measured_point point;
 } tri_measured_elements;
 
-/* A collective, in all groups of `ranks` adjacent ranks at once. `bytes` as in tri_cost_exchange: of the whole buffer;
- * of an all-to-all what a rank sends to all; of a ring pass what goes to the next rank. */
+/* A collective, in all groups of `ranks` adjacent ranks at once. `bytes` as in tri_cost_exchange: the size of the whole
+ * buffer; for an all-to-all the bytes that a rank sends to all; for a ring pass those that it sends to the next rank.
+ */
 typedef struct tri_measured_collective {
   tri_collective kind;
-  bool shared; /* in memory that the ranks of a node share (tri_comm_share), as gradients and the rows that context
-                  ranks exchange */
+  bool shared; /* its buffers are in memory that the ranks of a node share (tri_comm_share), like gradients and the rows
+                  that context ranks exchange */
   int64_t ranks, bytes;
   double seconds;
   tri_measured_point point;
@@ -71,7 +72,7 @@ enum {
 };
 
 typedef struct tri_measured {
-  int precision; /* a tri_dtype, of activations; -1: nothing was measured */
+  int precision; /* tri_dtype of activations; -1: nothing was measured */
   tri_measured_product products[TRI_MEASURED_PRODUCTS];
   tri_measured_attention attention[TRI_MEASURED_ATTENTION];
   tri_measured_elements elements[TRI_MEASURED_ELEMENTS];
@@ -87,8 +88,8 @@ tri_status tri_measured_check(const tri_measured *measured);
 /* Sets the points. Must be called before the functions below. */
 void tri_measured_complete(tri_measured *measured);
 
-/* The products of a pass with this cost: their number, 0 if there are none or for attention. A loss computes the logits
- * and, if a backward follows, the gradients of the hidden rows and of the weight. */
+/* Writes the GEMMs of a pass with this cost to `out` and returns their number, 0 for attention. A loss computes the
+ * logits and, if a backward follows, the gradients of the hidden rows and of the weight. */
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
@@ -102,7 +103,7 @@ bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_
                               double *seconds);
 bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_work work, tri_pass pass,
                              double elements, double *seconds);
-/* The work by its name (work.h). */
+/* Finds a work by its name (work.h); false if there is no such work. */
 bool tri_measured_work_of(const char *name, tri_work *out);
 bool tri_measured_collective_s(const tri_measured *measured, tri_collective kind, bool shared, int64_t ranks,
                                double bytes, double *seconds);

@@ -1,5 +1,5 @@
-/* Bytes of one rank of a stage. Trireme's own are the engine's plan. Another system's are counted: weights, gradients
- * and states by what a parameter takes, activations by the plan of the same operations. */
+/* Bytes of one rank of a stage. For Trireme they are the engine's memory plan. For another system weights, gradients
+ * and states are its bytes per parameter, and activations are planned from the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "model/experts.h"
@@ -9,8 +9,8 @@
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
 
-/* A schedule has all its micro-batches in flight long before that many, unless it keeps them all. The last of them are
- * as many as in the whole step. */
+/* Returns a number of micro-batches that is enough to reach the most in flight, unless the schedule keeps all of them.
+ * The last group is as large as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;
@@ -24,10 +24,10 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
   return micro_batches < few + period ? micro_batches : few;
 }
 
-/* Elements on this rank, and what is left of them where replicas share each parameter out among them: of experts,
- * others than of what all tokens meet. */
+/* Elements of parameters on this rank, before and after sharding over replicas. Experts have other replicas than the
+ * rest of the model. */
 typedef struct held_elements {
-  double all, shared_out; /* of what is trained */
+  double all, shared_out; /* trained parameters */
   double frozen, frozen_shared_out;
 } held_elements;
 
@@ -43,7 +43,7 @@ static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape 
   return sum;
 }
 
-/* Of the tied embedding on this rank. */
+/* Returns the elements of the tied embedding on this rank. */
 static double tied_of(const tri_parts *parts) {
   double count = 0;
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
@@ -55,9 +55,9 @@ static double tied_of(const tri_parts *parts) {
   return count;
 }
 
-/* Of a device with memory of its own, what lies in the host's takes none. */
+/* Returns the bytes that count: all of them, or on an accelerator those in its own memory. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL) return plan->total_bytes; /* of the machine at hand, whose memory it shares */
+  if (request->device != NULL) return plan->total_bytes; /* the device of this machine, which shares its memory */
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;
@@ -78,10 +78,10 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
   return parts;
 }
 
-/* Attention that writes its scores, as Korthikanti et al. (arXiv 2205.05198, equation 1) count it: of each, the
- * softmax's result, dropout's mask of a byte and its result stay for the backward, and with a cap its tanh; while that
- * works on a layer there are the gradients of both results beside. Layers, or attention, that run again have them one
- * at a time. Returns what stays of a micro-batch; *passing is raised to what one layer has beside. */
+/* Returns the bytes that attention with stored scores keeps of a micro-batch, as in Korthikanti et al. (arXiv
+ * 2205.05198, equation 1): for each score the softmax's result, dropout's mask of one byte and dropout's result, and
+ * with a cap its tanh. The backward of a layer also has the gradients of both results. Recomputed layers, or recomputed
+ * attention, have all this one layer at a time. Raises *transfer to the bytes that one layer has in addition. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *transfer) {
   const tri_layout *layout = request->layout;
@@ -100,8 +100,8 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
   return stays ? stay : 0;
 }
 
-/* What the engine keeps of a whole sequence that was gathered from the tensor ranks' slices, and a system that gathers
- * again in the backward has while one layer is at work. */
+/* Returns the bytes of whole sequences, gathered from the slices of the tensor ranks, that the engine keeps. A system
+ * that gathers again in the backward has them for one layer at a time: raises *transfer. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
                              double *transfer) {
   if (!tri_price_gathers_again(request->system, list, call)) return 0;
@@ -112,7 +112,8 @@ static double gathered_bytes(const tri_simulation_request *request, const tri_op
   return bytes;
 }
 
-/* A micro-batch's bytes in each chunk, beside those of a frame of the plan, and what a layer at work has beside. */
+/* Adds to frames[chunks] the bytes of a micro-batch that the plan's frames do not have. Returns the bytes that the
+ * layer in progress has in addition. */
 static double add_to_frames(const tri_simulation_request *request, const tri_parts *parts, double *frames) {
   const double share = request->system->offload_activations;
   double scores = 0, gathered = 0, at_work = 0;
@@ -130,12 +131,13 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
       if (moved > at_work) at_work = moved;
     }
   }
-  return scores + gathered + 2 * at_work; /* a layer's on their way, and another's at work */
+  return scores + gathered +
+         2 * at_work; /* at_work twice: one layer computes while another is transferred to or from the host */
 }
 
-/* The most bytes of micro-batches in flight at once. The engine has room for the most of each chunk, which are not all
- * there at the same time; who takes memory as it comes needs no more than this. A micro-batch is in flight in a chunk
- * from its first instruction to its last. */
+/* Computes the largest sum of the bytes of all micro-batches in flight. The engine allocates the maximum of each chunk,
+ * and these do not occur at the same time; a system with a caching allocator needs only this sum. A micro-batch is in
+ * flight in a chunk from its first instruction to its last. */
 static tri_status most_in_flight(const tri_parts *parts, const double *frames, double *out) {
   const tri_program *program = parts->program;
   int64_t *last = NULL, count = program->num_chunks * program->num_micro_batches;
@@ -149,7 +151,7 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
     const tri_instruction *in = &program->instructions[i];
     if (in->frame < 0) continue;
     int64_t *end = &last[in->chunk * program->num_micro_batches + in->micro_batch];
-    if (*end > 0) { /* the first time: from now on its end stands there as a negative number */
+    if (*end > 0) { /* first instruction of this micro-batch: marked by a negative end */
       held += frames[in->chunk];
       *end = -*end;
     }
@@ -161,7 +163,7 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
   return TRI_OK;
 }
 
-/* Bytes of activations: of micro-batches in flight, with the messages that they came as, and of the layer at work. */
+/* Computes the bytes of activations: micro-batches in flight, with the received messages, and the layer in progress. */
 static tri_status activations_of(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                  const tri_memory_plan *plan, double *out) {
   double *frames = NULL, most = 0;
@@ -181,9 +183,9 @@ static tri_status activations_of(const tri_simulation_request *request, int64_t 
   return status;
 }
 
-/* Groups that a rank talks in: the world, one along each axis that has several, and the model's, in which norms are
- * added; where experts are shared out, those who exchange rows, and replicas of experts. Each has buffers of its own in
- * NCCL and RCCL. */
+/* Returns the number of communicators of a rank: the world, one along each axis with several ranks, and the group in
+ * which norms are summed; with expert parallelism also the ranks that exchange rows, and the replicas of experts. Each
+ * has its own buffers in NCCL and RCCL. */
 static double communicators_of(const tri_mesh_shape *shape) {
   bool model = tri_domain_size(shape, TRI_DOMAIN_TENSOR) > 1 && tri_domain_size(shape, TRI_DOMAIN_PIPELINE) > 1;
   double count = model ? 2 : 1;
@@ -254,10 +256,9 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
-  bool planned =
-      request->system->planned; /* of others' systems the operations' tensors alone are taken from the plan */
+  bool planned = request->system->planned; /* for other systems only the operations' tensors come from the plan */
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
-  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as the engine's */
+  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as in the engine */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
   if (planned) {
     *out = of_plan(request, plan);
@@ -271,8 +272,8 @@ done:
   return status;
 }
 
-/* Earlier stages have more micro-batches in flight, so of neighbours with as many layers, and as many of them with
- * experts, the first is the fullest. */
+/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight, so among adjacent
+ * stages with equal numbers of layers, with and without experts, only the first one may. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;

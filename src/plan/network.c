@@ -5,7 +5,7 @@
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain) {
   tri_group_extent span = {1, 1};
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* the other view */
+    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* the other view of the mesh */
     int64_t size = tri_mesh_axis_size(shape, (tri_axis)axis);
     if (tri_domain_has(domain, (tri_axis)axis)) {
       span.size *= size;
@@ -18,21 +18,21 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
 
 static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
 
-/* Members of a group among that many neighbouring devices, the first of which is one. */
+/* Returns the number of members of a group among that many adjacent devices; the first device is a member. */
 static int64_t members_within(tri_group_extent group, int64_t devices) {
   int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
   return most < group.size ? most : group.size;
 }
 
-/* Bytes a second of one of `flows` flows through the ports that `per` devices have together; a flow takes no more than
- * `stripe` ports at once. All units of the level send at the same time, which leaves them `share` of their ports. */
+/* Returns the bytes per second of one of `flows` flows that share a unit's ports; a flow uses at most `stripe` ports at
+ * once. All units of the level send at the same time, so that each has `link->share` of its ports' bandwidth. */
 static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
   double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;
   double most = port * (double)stripe;
   return shared < most ? shared : most;
 }
 
-/* The ways through the machine that a system's collectives take. */
+/* The cluster, and how a system's collectives use its links. */
 typedef struct route {
   const tri_cluster *cluster;
   bool striped;
@@ -40,15 +40,14 @@ typedef struct route {
 
 static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
 
-/* What the links that a collective goes over ask of it: seconds that its bytes take, and its hops, one after the
- * other, with what each takes by itself. */
+/* The time of a collective on its links: seconds of its bytes, and seconds of its hops, one after the other. */
 typedef struct carriage {
   double bytes_s, hops_s;
 } carriage;
 
-/* Libraries have several protocols for the same way: ones that send flags along with the data wait less at each hop
- * and carry less (NCCL's LL sends 4 bytes of flag with each 4 of data, LL128 8 with each 120). They take the
- * quickest. */
+/* Returns the seconds with the fastest protocol, which libraries choose. Protocols that send flags together with the
+ * data have a lower latency for each hop and a lower bandwidth (NCCL's LL sends 4 bytes of flag with each 4 of data,
+ * LL128 8 with each 120). */
 static double quickest_s(const tri_cluster *cluster, carriage of) {
   double best = of.bytes_s + of.hops_s;
   for (int64_t p = 0; p < cluster->num_protocols; p++) {
@@ -59,12 +58,12 @@ static double quickest_s(const tri_cluster *cluster, carriage of) {
   return best;
 }
 
-/* A ring through all members crosses each level once for each of the parts that the levels within leave of it; units of
- * `per` devices hold several groups' rings. A tree has as many levels in each as its parts can be halved. */
+/* A path through all members of a group. A ring crosses the links of a level once for each unit of that level; a unit
+ * carries the rings of several groups. A tree has log2(units) levels on each level of links. */
 typedef struct walk {
-  double speed;    /* bytes a second where it is slowest */
-  double ring_s;   /* all hops of a ring but one, each at its level's latency */
-  double height_s; /* and from a tree's leaf to its root */
+  double speed;    /* bytes per second of the slowest link */
+  double ring_s;   /* latencies of all hops of a ring but one */
+  double height_s; /* latencies from a leaf of a tree to its root */
 } walk;
 
 static walk walk_of(const route *by, tri_group_extent group) {
@@ -88,7 +87,7 @@ static walk walk_of(const route *by, tri_group_extent group) {
   return it;
 }
 
-/* A reduction of all is a scattering one and a gathering. */
+/* Returns how many times the data cross each link: an all-reduce is a reduce-scatter and an all-gather. */
 static double passes_of(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:
@@ -106,12 +105,14 @@ static carriage ring(const walk *way, double passes, double bytes, tri_group_ext
   return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
 }
 
-/* Up to the root and down again, in pieces small enough to fill the way: each link carries the buffer once a pass. */
+/* Returns the time of a tree, to the root and back, pipelined in small pieces: each link carries the buffer once per
+ * pass. */
 static carriage tree(const walk *way, double passes, double bytes) {
   return (carriage){passes * bytes / way->speed, passes * way->height_s};
 }
 
-/* Level by level: each reduces and scatters within, and passes on its part. Every device uses the outer ports then. */
+/* Returns the time level by level: each level does a reduce-scatter inside its units and passes on the parts, so that
+ * every device uses the outer ports. */
 static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage sum = {0};
@@ -123,8 +124,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      if (inside == 1)
-        speed = walk_of(by, (tri_group_extent){within, group.stride}).speed; /* nothing was scattered: rings */
+      if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed; /* not scattered: rings */
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
     }
@@ -133,8 +133,8 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
   return sum;
 }
 
-/* Everybody sends each of the others its part, those near and those far at the same time: what takes longest is the
- * level with the most to carry for its ports, which all devices of a unit use. */
+/* Returns the seconds of an all-to-all. Each rank sends to near and far ranks at the same time, so the slowest level of
+ * links decides; all devices of a unit share its ports. */
 static double all_to_all_s(const route *by, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage worst = {0};
@@ -151,16 +151,17 @@ static double all_to_all_s(const route *by, double bytes, tri_group_extent group
   return quickest_s(cluster, worst);
 }
 
-/* Ranks do not come to a collective at the same time. Their delays have a tail (other processes, the host's scheduler,
- * a kernel's start on another stream): if they are distributed exponentially with a mean of `start`, the last of n
- * comes (1/2 + ... + 1/n) means behind the average. */
+/* Returns the seconds by which the last rank reaches a collective later than the average rank. Delays have a tail
+ * (other processes, the host's scheduler, a kernel's start on another stream). If they are distributed exponentially
+ * with the mean `start`, the last of n is late by (1/2 + ... + 1/n) means. */
 static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   const double n = (double)ranks;
-  double sum = log(n) + 0.5772156649 + 1 / (2 * n) - 1 / (12 * n * n) - 1; /* of 1/2 ... 1/n, to 1e-3 */
+  double sum = log(n) + 0.5772156649 + 1 / (2 * n) - 1 / (12 * n * n) - 1; /* 1/2 + ... + 1/n, to 1e-3 */
   return cluster->efficiency.start * sum;
 }
 
-/* Tables are of neighbours; within a node all are. */
+/* Looks a collective up in the tables, which were measured on adjacent ranks; within a node all ranks count as
+ * adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

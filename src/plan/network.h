@@ -12,12 +12,12 @@ typedef struct tri_group_extent {
   int64_t size, stride;
 } tri_group_extent;
 
-/* The extent of a domain of a mesh; the domain's axes must be adjacent. */
+/* Returns the extent of a domain of a mesh; the domain's axes must be adjacent. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
-/* Seconds of a collective of `bytes` (tri_cost_exchange), while all other groups of the domain do the same: from the
- * cluster's tables, else the fastest of ring, tree and, if the system has them, hierarchical rings, with the fastest of
- * the cluster's protocols. */
+/* Returns the seconds of a collective of `bytes` (tri_cost_exchange), while all other groups of the domain do the same:
+ * from the cluster's tables, else the fastest of ring, tree and, if the system has them, hierarchical rings, with the
+ * fastest of the cluster's protocols. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
@@ -25,8 +25,8 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 
-/* Seconds of a message from each device of a stage to the next stage, over the slowest link between two adjacent
- * stages, which determines the speed of all. */
+/* Returns the seconds of a message from each device of a stage to the next stage, over the slowest link between two
+ * adjacent stages, which determines the speed of all. */
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages);
 
 #endif

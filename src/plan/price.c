@@ -7,39 +7,39 @@
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* Products and their traffic: as long as the longer of both takes. */
+/* Returns the seconds of GEMMs: the longer of arithmetic and memory traffic. */
 static double product_s(const tri_cluster *cluster, tri_dtype type, tri_gemm p) {
   double bytes = p.batch * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
   return larger(tri_gemm_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
-/* Whether scores go through a softmax that is not fused with the mask and the scale. */
+/* Returns whether the softmax is not fused with the mask and the scale. */
 static bool unfused_softmax(const tri_system *system, const tri_cost *cost) {
   if (system->flash_attention || cost->scores <= 0 || system->softmax_batches == 0) return false;
   return fmod(cost->products, (double)system->softmax_batches) != 0;
 }
 
-/* Kernels that it takes then, beside the fused one: to fp32, the scale, the mask (made of ones, cut to a triangle,
- * turned to bits, filled in), and back to 16 bits; in the backward all but the mask's making. */
+/* Returns the additional kernels of an unfused softmax: conversion to fp32, scale, mask (ones, triangle, conversion to
+ * bits, masked fill), conversion to 16 bits; the backward does not make the mask. */
 static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0); }
 
-/* Attention that writes its scores: all of the square, one kernel after the other. Forward: scores, softmax, dropout (a
- * mask of a byte beside), the sum of values. Backward: the gradients of probabilities and of v, back through dropout
- * and softmax, the gradients of q and k. */
+/* Returns the seconds of attention that stores its scores: the whole square, one kernel after the other. Forward:
+ * scores, softmax, dropout (with a mask of one byte each), the sum of values. Backward: the gradients of probabilities
+ * and of v, those of dropout and softmax, the gradients of q and k. */
 static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                             tri_pass pass) {
   const tri_gemm scores = {.rows = cost->rows, .inner = cost->inner, .columns = cost->columns, .batch = cost->products};
   const tri_gemm values = {.rows = cost->rows, .inner = cost->columns, .columns = cost->inner, .batch = cost->products};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
-  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0;            /* a quotient, a tanh, a product */
+  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0; /* division, tanh, multiplication */
   if (unfused_softmax(system, cost)) softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* half of them in fp32 */
   double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return 0;
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout + cap));
 }
 
-/* What the cluster's tables say: of the products, and of what goes over elements beside them. */
+/* Prices a pass by the cluster's tables: its GEMMs and its element-wise work. Returns false if a table lacks one. */
 static bool measured_s(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                        const tri_cost *cost, tri_pass pass, tri_price *out) {
   const tri_measured *m = &cluster->measured;
@@ -84,7 +84,7 @@ bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call) {
   return system->fp8_products && call->recomputable && call->type == TRI_BF16 && !call->op->routes;
 }
 
-/* What comes into a product is converted; the gradient of a weight finds both of its operands so. */
+/* Returns the seconds of converting the input of a GEMM to FP8. The gradient of a weight reuses converted operands. */
 static double converting_s(const tri_cluster *cluster, const tri_system *system, const tri_cost *cost, tri_pass pass) {
   const double elements = tri_pass_choose(pass, 1, 1, 0) * cost->rows * cost->inner * cost->products;
   return tri_price_memory(cluster, elements * system->fp8_conversion);
@@ -100,7 +100,8 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   if (cost->flops > 0 && cost->scores > 0) {
     arithmetic = cost->flops / (tri_cluster_peak(cluster, type) * cluster->efficiency.attention);
   } else if (cost->flops > 0) {
-    double whole = 2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* of the three of a loss, one */
+    double whole =
+        2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* one of the three GEMMs of a loss */
     const tri_gemm p = {.rows = cost->rows,
                         .inner = cost->inner,
                         .columns = cost->columns,
@@ -115,8 +116,8 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   return converted + larger(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
-/* Rows of experts pass between ranks that have the same part of them, each of which sends a holder's rows once; the
- * ranks of a holder gather them, and add up what they return while they scatter it. */
+/* Returns the seconds of exchanging rows of experts if they are sent once to each holder: rows move between ranks with
+ * the same shard of experts; the ranks of a holder gather them, and reduce-scatter the results. */
 static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
                          const tri_mesh_shape *shape) {
   const tri_group_extent holder = tri_network_extent(shape, TRI_DOMAIN_EXPERT_TENSOR);
@@ -138,11 +139,11 @@ double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, 
   return tri_network_shared(cluster, exchange->collective, bytes, group, system);
 }
 
-/* What goes round a domain while the rank computes is beside parts of that, which keep `beside` of their rate. */
+/* Adds the exchanges of a pass. Ring passes overlap with the computation, whose parts keep `beside` of their rate. */
 static void price_exchanges(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                             const tri_cost *cost, const tri_mesh_shape *shape, tri_price *price) {
   const double launch_s = system->kernels > 0 ? cluster->efficiency.launch : 0, kernels_s = price->launch_s;
-  double free_s = -1; /* of a part of the computation, as long as something goes on beside it */
+  double free_s = -1; /* seconds of a part of the computation that overlaps with a transfer */
   for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
     const tri_cost_exchange *exchange = &cost->exchanges[e];
     if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
@@ -155,7 +156,7 @@ static void price_exchanges(const tri_cluster *cluster, const tri_system *system
     if (exchange->overlapped <= 0 || group.size <= 1) continue;
     if (free_s < 0) {
       free_s = price->compute_s / (double)group.size / cluster->beside;
-      price->launch_s += (double)(group.size - 1) * kernels_s; /* a kernel for each part */
+      price->launch_s += (double)(group.size - 1) * kernels_s; /* one kernel for each part */
     }
     if (cluster->carries || !system->overlap_messages) continue;
     double over = each_s < free_s ? each_s : free_s;
@@ -170,7 +171,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   tri_op_call whole = *call;
-  if (!system->flash_attention) whole.attention_fraction = 1; /* masked scores are made, too, and passed over */
+  if (!system->flash_attention) whole.attention_fraction = 1; /* masked scores are computed as well */
   tri_op_cost(&whole, pass, &cost);
   const bool fp8 = tri_price_is_fp8(system, call) && cost.flops > 0 && cost.scores <= 0;
   if (fp8 || !measured_s(cluster, system, call, &cost, pass, &price)) {
@@ -219,7 +220,7 @@ bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, co
   return call->recompute || (whole && call->layer % layout->recompute_every == 0);
 }
 
-/* The engine reads value, gradient and both moments and writes all but the gradient, all wide. */
+/* The engine reads value, gradient and both moments, and writes all of them except the gradient, in the wide type. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision) {
   if (system->planned) return 7.0 * (double)tri_dtype_bytes(tri_dtype_wide(precision));
   return system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;

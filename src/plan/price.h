@@ -9,13 +9,13 @@
 
 /* The price of one pass of an operation. */
 typedef struct tri_price {
-  double compute_s;             /* on the device */
-  double along_s[TRI_NUM_AXES]; /* of collectives, by the axis that they are shown under */
-  double launch_s;              /* of the host for queueing the work; overlaps with the device if it is shorter */
-  double first_s, later_s;      /* added to compute_s in the first micro-batch of a step; in all others */
+  double compute_s;             /* seconds on the device */
+  double along_s[TRI_NUM_AXES]; /* seconds of collectives, by the axis under which reports show them */
+  double launch_s; /* seconds of the host for launching kernels; hidden by the device's time if that is longer */
+  double first_s, later_s; /* seconds added to compute_s in the first micro-batch of a step; in the others */
 } tri_price;
 
-/* Seconds of its collectives together. */
+/* Returns the seconds of all collectives. */
 static inline double tri_price_collectives_s(const tri_price *price) {
   double sum = 0;
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) sum += price->along_s[axis];
@@ -34,33 +34,34 @@ static inline tri_price tri_price_add_scaled(tri_price a, double scale, tri_pric
 static inline tri_price tri_price_plus(tri_price a, tri_price b) { return tri_price_add_scaled(a, 1, b); }
 static inline tri_price tri_price_minus(tri_price a, tri_price b) { return tri_price_add_scaled(a, -1, b); }
 
-/* The price of a pass by the roofline model: the longer of arithmetic (gemm_time.h) and memory traffic, each with the
- * cluster's efficiency. `shape` is the mesh of the layout. */
+/* Returns the price of a pass by the roofline model: the longer of arithmetic (gemm_time.h) and memory traffic, each
+ * with the cluster's efficiency. `shape` is the mesh of the layout. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          const tri_mesh_shape *shape);
 
-/* Seconds of one collective of an exchange of a call. */
+/* Returns the seconds of one collective of an exchange of a call. */
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape);
 
-/* Whether products of a call are computed in FP8: of a layer in bf16, but for routers. Attention's are not. */
+/* Returns whether the GEMMs of a call are computed in FP8: those of layers in bf16, except routers and attention. */
 bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
 
-/* Whether a call's forward is recomputed before its layer's backward: if the list marks it; in systems with
+/* Returns whether a call's forward is recomputed before its layer's backward: if the list marks it; in systems with
  * whole_recompute all calls of such a layer; in those with selective_attention attention. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Seconds of a cost that is not a pass of an operation: computation, then communication. */
+/* Returns the seconds of a cost that is not a pass of an operation: computation, then communication. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 
-/* Bytes that an update of one parameter reads and writes. */
+/* Returns the bytes that an update of one parameter reads and writes. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
-/* Seconds of reading and writing that many bytes. */
+/* Returns the seconds of reading and writing that many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* Seconds of element-wise work of a step outside of operations; `bytes` of memory traffic if it is in no table. */
+/* Returns the seconds of element-wise work of a step outside of operations; `bytes` of memory traffic if it is in no
+ * table. */
 double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

@@ -19,7 +19,7 @@ tri_simulation_request tri_published_request(const tri_published_set *set, const
 
 /* ---- predictions ------------------------------------------------------------------------------------------------- */
 
-/* The step alone, which is all that a fit compares. */
+/* Predicts the time of a step only: a fit compares nothing else. */
 static tri_status predict_step(const tri_published_set *set, tri_published_row *row) {
   tri_simulation_request request = tri_published_request(set, row);
   TRI_TRY(tri_simulate_step(&request, &row->prediction));
@@ -51,7 +51,7 @@ bool tri_published_is_judged(const tri_published_row *row) { return row->publish
 
 /* ---- the order of layouts ---------------------------------------------------------------------------------------- */
 
-/* Rows of one group lie together: the same model on as many devices with the same batch. */
+/* Groups are adjacent in this order: rows with the same model, number of devices and batch. */
 static int compare_counts(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
 static int compare_groups(const tri_published_row *a, const tri_published_row *b) {
@@ -70,7 +70,7 @@ static int compare_rows(const void *left, const void *right) {
   return compare_groups(*(tri_published_row *const *)left, *(tri_published_row *const *)right);
 }
 
-/* From 0; rows with equal seconds share the middle of theirs. */
+/* Returns the rank of a row, from 0. Rows with equal seconds share the mean of their ranks. */
 static double rank_of(tri_published_row *const *rows, int64_t count, int64_t row, bool predicted) {
   double below = 0, equal = 0, value = predicted ? rows[row]->predicted_s : rows[row]->published_s;
   for (int64_t r = 0; r < count; r++) {
@@ -168,7 +168,7 @@ static tri_status badness(tri_published_set *set, const double *begun, double *o
   return TRI_OK;
 }
 
-/* One constant up or down by a factor, if that is better. */
+/* Multiplies a constant by a factor, and keeps the result if the fit becomes better. */
 static tri_status try_move(tri_published_set *set, const double *begun, int i, double factor, double *best,
                            bool *moved) {
   double *constants = tri_cluster_constants(&set->cluster), before = constants[i], now = 0;

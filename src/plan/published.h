@@ -22,7 +22,7 @@ typedef struct tri_published_row {
   tri_layout layout; /* resolved */
   tri_prediction prediction;
   double published_s, predicted_s; /* seconds of a step; published_s 0: only memory is known */
-  double published_bytes;          /* memory of a device; 0: not known */
+  double published_bytes;          /* memory of a device; 0: unknown */
   double host_share;               /* share of the predicted step that is due to launch times of the host */
 } tri_published_row;
 
@@ -46,16 +46,16 @@ typedef struct tri_published {
 tri_status tri_published_load(const char *path, tri_published *out);
 void tri_published_release(tri_published *published);
 
-/* The request for the simulator of a row. */
+/* Returns the simulator's request for a row. */
 tri_simulation_request tri_published_request(const tri_published_set *set, const tri_published_row *row);
 
 /* Computes the predictions of a set. */
 tri_status tri_published_predict(tri_published_set *set);
 
-/* predicted / published - 1, of the step's time. */
+/* Returns predicted / published - 1 of the step's time. */
 double tri_published_error(const tri_published_row *row);
 
-/* Whether a row's time was published, and the row was not used for the fit. */
+/* Returns whether a row's time was published, and the row was not used for the fit. */
 bool tri_published_is_judged(const tri_published_row *row);
 
 /* Summary of the errors of a set. */
@@ -67,7 +67,8 @@ typedef struct tri_published_summary {
   int64_t ranked_groups;                          /* groups of four rows or more */
   double memory_bias, memory_mean, memory_worst;  /* errors of memory, as above */
   int64_t memory_rows, oom_rows;                  /* rows with known memory; rows published as out of memory */
-  int64_t oom_said_to_fit, fit_said_not_to;       /* of the latter, those predicted to fit; the reverse mistake */
+  int64_t oom_said_to_fit,
+      fit_said_not_to; /* rows published as out of memory but predicted to fit; the opposite error */
 } tri_published_summary;
 tri_status tri_published_summarize(const tri_published_set *set, tri_published_summary *out);
 

@@ -1,5 +1,6 @@
-/* What a step of a run shows, by which errors are told: a model that is off where one effect rules and right elsewhere
- * says what it is missing. All are said by the prediction itself, so that rows need no marks. */
+/* Effects that dominate the step of some rows. Errors are reported by effect: if the model is wrong only for rows with
+ * one effect, that effect is modelled badly. The prediction decides which rows show an effect, so rows need no marks.
+ */
 #include "plan/published.h"
 
 static double share_of_step(const tri_published_row *row, double seconds) { return seconds / row->predicted_s; }

@@ -1,12 +1,12 @@
 /* Reading files of published results.
  *
- * A row is written in few words: keys of a layout by their own names, keys of a model by shorter ones, and what was
- * published. Readers get them as one table, so that an unknown key is answered with the nearest of all; the
- * table is put together here from the layout's and from names for the model's. The model's values are then read once
- * more by the model's own table, laid over the preset that the row names: what depends on them follows, and the same
- * checks hold as for a model file.
+ * A row is short: keys of a layout with their own names, keys of a model with shorter ones, and the published numbers.
+ * All of them form one table, so that the nearest of all keys is suggested for an unknown one; the table is put
+ * together here from the layout's table and from the names for the model's keys. The model's values are then read again
+ * with the model's own table, over the preset that the row names, so that derived values are set and a model file's
+ * checks apply.
  *
- * A file of comma-separated values becomes the same mappings, which say its lines in messages. */
+ * A file of comma-separated values is converted to the same mappings; messages name its lines. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "model/model_config.h"
@@ -59,7 +59,7 @@ static const tri_config_key own_keys[] = {
      .help = "published: fits, or oom, which has no time"},
 };
 
-/* Shorter names of a model's keys. A row without `model:` must have those with an example. */
+/* Shorter names of a model's keys. A row without `model:` must have the keys with an example. */
 typedef struct model_key {
   const char *name, *full, *example;
 } model_key;
@@ -100,7 +100,8 @@ static void set_fallback(row_keys *rows, const char *name, const char *fallback)
   }
 }
 
-/* The keys of a row that names a model, or of one that describes it. What published runs usually did is the default. */
+/* Makes the keys of a row that names a model, or of a row that describes it. Defaults are the usual settings of
+ * published runs. */
 static void row_keys_make(bool has_model, row_keys *out) {
   size_t count = 0;
   for (size_t i = 0; i < OWN_KEYS; i++) out->keys[count++] = own_keys[i];
@@ -182,7 +183,7 @@ static tri_status row_model(tri_yaml_tree *tree, const tri_yaml *root, tri_publi
   return tri_model_finish(mapping, &row->model);
 }
 
-/* What the row says of time and memory. */
+/* Sets the published time and memory of a row. */
 static tri_status row_figures(const tri_published_set *set, tri_published_row *row) {
   int times =
       (row->step_s > 0) + (row->step_ms > 0) + (row->tflops > 0) + (row->model_tflops > 0) + (row->tokens_s > 0);
@@ -243,7 +244,7 @@ static tri_status row_complete(tri_yaml_tree *tree, const tri_published_set *set
   return row_figures(set, row);
 }
 
-/* `mem_gb: OOM`, as tables of measurements often have it. */
+/* Copies a key of a row. `mem_gb: OOM`, which tables of measurements often have, becomes out_of_memory. */
 static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, const tri_yaml *from) {
   tri_yaml *node = NULL;
   bool oom = strncmp(key, "mem_g", 5) == 0 && from->kind == TRI_YAML_SCALAR && strcasecmp(from->text, "oom") == 0;
@@ -255,10 +256,11 @@ static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, 
   return tri_yaml_put(tree, root, oom ? "memory" : key, node);
 }
 
-/* `each` is what all rows of the set have that say nothing else; it may be NULL. */
+/* Reads a row. `each`: the set's defaults for its rows; may be NULL. */
 static tri_status row_read(const tri_published_set *set, const tri_yaml *given, const tri_yaml *each,
                            tri_published_row *row) {
-  tri_yaml_tree *tree = NULL; /* of its own: a tree has a limited number of nodes, a file as many rows as one likes */
+  tri_yaml_tree *tree =
+      NULL; /* one for each row, because the number of nodes of a tree is limited and the number of rows is not */
   tri_yaml *root = NULL;
   row_keys keys;
   TRI_TRY(tri_yaml_create(&tree));
@@ -276,7 +278,7 @@ static tri_status row_read(const tri_published_set *set, const tri_yaml *given, 
   return status;
 }
 
-/* A failure says its row, and where that is if it does not say so itself. */
+/* Adds the row to an error message, and the row's place if the message does not have it. */
 static tri_status row_blame(const tri_published_row *row, const tri_yaml *given, tri_status status) {
   char message[1024], place[64], named[96] = "";
   snprintf(message, sizeof message, "%s", tri_status_message());
@@ -307,7 +309,7 @@ static tri_status set_add(tri_published_set *set, const tri_yaml *given, const t
 
 enum { MOST_COLUMNS = 64, MOST_CSV_BYTES = 1 << 26 };
 
-/* Cuts the next field off a line, in place, without its blanks and quotes. NULL behind the last. */
+/* Cuts the next field off a line, in place, without its blanks and quotes. Returns NULL after the last one. */
 static char *field_next(char **line) {
   char *at = *line, *end;
   if (at == NULL) return NULL;
@@ -366,7 +368,7 @@ static tri_status csv_row(csv_file *csv, char *text) {
   return status;
 }
 
-/* Empty lines and those that begin with # are left out; a value that is not there is as a key that is not there. */
+/* Reads the lines of a file. Empty lines and comments (#) are skipped; an empty value is an absent key. */
 static tri_status csv_lines(csv_file *csv, char *text) {
   bool headed = false;
   for (char *line = text; line != NULL;) {
@@ -405,7 +407,7 @@ static tri_status csv_read(const char *published, tri_published_set *set, const 
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* Takes a key out of a mapping; NULL if it is not there. */
+/* Removes a key from a mapping and returns its value; NULL if the mapping does not have it. */
 static tri_yaml *detach_yaml_key(tri_yaml *mapping, const char *key) {
   tri_yaml *before = NULL;
   for (tri_yaml *c = mapping->first; c != NULL; before = c, c = c->next) {
@@ -421,13 +423,13 @@ static tri_yaml *detach_yaml_key(tri_yaml *mapping, const char *key) {
   return NULL;
 }
 
-/* What is read row by row: no array could be large enough. */
+/* The nodes of a set that are read row by row, since no array could be large enough. */
 typedef struct set_nodes {
   tri_yaml *rows, *each;
 } set_nodes;
 
 static void take_rows(tri_yaml *root, set_nodes nodes[TRI_PUBLISHED_SETS]) {
-  if (root->kind != TRI_YAML_MAPPING) return; /* as tri_config_read will say */
+  if (root->kind != TRI_YAML_MAPPING) return; /* tri_config_read reports it */
   tri_yaml *sets = tri_yaml_find(root, "sets");
   int s = 0;
   for (tri_yaml *set = sets == NULL ? NULL : sets->first; set != NULL && s < TRI_PUBLISHED_SETS; set = set->next, s++) {

@@ -125,7 +125,7 @@ static tri_status check_possible(void *context, const tri_range *range, double v
 
 tri_status tri_ranges_check(const tri_cluster *cluster) { return tri_ranges_visit(cluster, check_possible, NULL); }
 
-/* "; did you mean 312e12?": the same digits with another power of a thousand, if that is plausible. */
+/* Writes "; did you mean 312e12?": the same digits with another power of a thousand, if that is plausible. */
 static void write_guess(const tri_range *range, double value, char guess[64]) {
   guess[0] = '\0';
   for (int power = -15; power <= 15; power += 3) {
@@ -138,7 +138,7 @@ static void write_guess(const tri_range *range, double value, char guess[64]) {
   }
 }
 
-enum { FAR = 1000 }; /* times outside of the plausible range: a mistake, unless the file says otherwise */
+enum { FAR = 1000 }; /* factor outside of the plausible range that is a mistake, unless the cluster is hypothetical */
 
 static tri_status look_at(void *context, const tri_range *range, double value) {
   const char *name = context;

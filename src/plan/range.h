@@ -16,7 +16,7 @@ typedef struct tri_range {
 extern const tri_range tri_ranges[];
 extern const size_t tri_num_ranges;
 
-/* NULL: no range has that name. */
+/* Returns the range with that name; NULL if there is no such range. */
 const tri_range *tri_range_of(const char *name);
 
 /* Calls `visit` for each number of a cluster that has a range, until one fails, and returns its status. Peaks of
@@ -24,15 +24,16 @@ const tri_range *tri_range_of(const char *name);
 typedef tri_status (*tri_range_visitor)(void *context, const tri_range *range, double value);
 tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit, void *context);
 
-/* TRI_BAD_CONFIG names a number that is not possible, and its range. */
+/* Fails with TRI_BAD_CONFIG for an impossible number; the message has its range. */
 tri_status tri_ranges_check(const tri_cluster *cluster);
 
-/* Of an accelerator: a warning for each number outside of its plausible range, with the number that was probably meant;
- * TRI_BAD_CONFIG for one a thousand times outside of it. 0 where a key allows it is never remarked on, nor is anything
- * of a `hypothetical` cluster. */
+/* Warns of each number of an accelerator that is outside of its plausible range, and suggests the number that was
+ * probably meant. Fails with TRI_BAD_CONFIG for a number a thousand times outside of it. Ignores zeros that a key
+ * allows, and `hypothetical` clusters. */
 tri_status tri_ranges_remark(const tri_cluster *cluster);
 
-/* Whether a fit may give a constant of tri_efficiency this value: plausible for accelerators, possible for CPUs. */
+/* Returns whether a fit may give a constant of tri_efficiency this value: plausible for accelerators, possible for
+ * CPUs. */
 bool tri_range_allows(const tri_cluster *cluster, const char *constant, double value);
 
 #endif

@@ -7,19 +7,19 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, hardware_tflops_per_device (the same
- * as tflops_per_device), mfu, hfu, bubble, fits, time: {...},
- * memory: {...}, sequence, sequence_assumed, accuracy: {fitted, published_errors}, num_parameters }; with
- * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL if there is no memory for it. */
+/* Returns { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, hardware_tflops_per_device (the
+ * same as tflops_per_device), mfu, hfu, bubble, fits, time: {...}, memory: {...}, sequence, sequence_assumed, accuracy:
+ * {fitted, published_errors}, num_parameters }; with tokens > 0 also { tokens, days, node_hours, device_hours }. NULL
+ * if memory is exhausted. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
-/* The text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
+/* Returns the text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 const char *tri_report_assumed(bool assumed);
-/* How attention is counted in FLOPs: "attention is counted ...". Returns out. */
+/* Writes how attention is counted in FLOPs: "attention is counted ...". Returns out. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
-/* The memory of a device in words: "79.65 GiB, of which 2.00 GiB are reserved". Returns out. */
+/* Writes the memory of a device: "79.65 GiB", and how much of it is reserved. Returns out. */
 enum { TRI_REPORT_MEMORY_BYTES = 80 };
 char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPORT_MEMORY_BYTES]);
 
@@ -27,16 +27,16 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
  * published runs, for the cluster's constants and for kernels that have not run there. */
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to);
 
-/* The parts of a report as text. A report prints them in this order, and tri_report_accuracy and tri_run_cost_text
- * (cost.h) behind them. */
-/* One line: model, sequences, devices, cluster and what its devices are. */
+/* The parts of a report as text, in the order of a report, which ends with tri_report_accuracy and tri_run_cost_text
+ * (cost.h). */
+/* Prints one line: model, sequences, devices, and the cluster with its devices. */
 void tri_report_heading(const tri_simulation_request *request, FILE *to);
-/* The layout, its rates and where the time of a step goes. */
+/* Prints the layout, its rates and the parts of a step's time. */
 void tri_report_speed(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
-/* The peak of the fullest rank, whether it fits, and what it consists of. */
+/* Prints the peak of the fullest rank, whether it fits, and its parts. */
 void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
 
-/* The layout's keys as JSON, as a run file has them. */
+/* Returns the layout's keys as JSON, as a run file has them. */
 json_t *tri_report_layout(const tri_layout *layout);
 
 /* Prints "layout:" and its keys, to be pasted into a run file. */

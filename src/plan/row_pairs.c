@@ -6,13 +6,13 @@
 
 #include <math.h>
 
-/* The largest that the key takes. */
+/* Largest value of the key. */
 static const double MOST_PAIRS = 1 << 20;
 
-/* Of all layers: attention and what passes for it, as if all documents were as long as the sequence. */
+/* Sums over all layers: attention and the transfer of its keys, as if all documents were as long as the sequence. */
 typedef struct sums {
-  double attention_s, pairs; /* as the cut counts them */
-  double rows_s, rows;       /* of keys, from other ranks */
+  double attention_s, pairs; /* query-key pairs, as the cut counts them */
+  double rows_s, rows;       /* rows of keys from other ranks */
 } sums;
 
 static bool gathers_keys(const tri_cost *cost) {
@@ -20,8 +20,8 @@ static bool gathers_keys(const tri_cost *cost) {
          cost->exchanges[0].collective == TRI_COLLECTIVE_ALL_TO_ALL;
 }
 
-/* A row from another rank is packed there and put in order here; all others are put in order, and a rank's own packed,
- * in the same time. */
+/* Returns the seconds of rows from other ranks. Such a row is packed by its rank and reordered here; meanwhile all
+ * other rows are reordered and the rank's own are packed. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};
@@ -48,7 +48,7 @@ static void row_pairs_add(tri_pricer *pricer, const tri_op_list *list, int64_t a
   to->pairs += (double)call->rows * ((double)list->tokens + 1) / 2;
 }
 
-/* The layers' list of a rank with the most tokens, were they all of one stage; of alike ones one is enough. */
+/* Creates the list of all layers, as one stage, for a rank with the most tokens. Equal layers are listed once. */
 static tri_status create_list(const tri_simulation_request *request, const tri_layout *listed, tri_op_list **out) {
   const tri_parts_request parts = {.model = request->model,
                                    .layout = listed,

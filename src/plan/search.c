@@ -21,16 +21,16 @@ enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two looks at the clock */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* time is known, too */
-  bool told;                  /* to tri_search_request.simulated */
-  tri_prediction *prediction; /* NULL: not even memory */
+  bool simulated;             /* the time is predicted as well */
+  bool told;                  /* tri_search_request.simulated was called */
+  tri_prediction *prediction; /* NULL: neither memory nor time is predicted */
 } candidate;
 
 typedef struct search {
   double begin_s;
   const tri_search_request *request;
-  int64_t lowest_trained; /* layer (tri_trainable_lowest_layer) */
-  candidate *all;         /* by their bounds */
+  int64_t lowest_trained; /* tri_trainable_lowest_layer */
+  candidate *all;         /* [count], in the order of their bounds */
   int64_t count, room, simulated;
 } search;
 
@@ -52,7 +52,7 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
 
 static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
 
-/* Searches of seconds are not worth a line. */
+/* Logs the progress of a search that has taken longer than SILENT_S. */
 static void tell_progress(const search *s, bool sorted) {
   const double seconds = tri_clock_s() - s->begin_s;
   if (!s->request->progress || seconds < SILENT_S) return;
@@ -71,11 +71,12 @@ static void tell_progress(const search *s, bool sorted) {
 typedef struct adding {
   search *to;
   tri_bounds *bounds;
-  tri_layout tried, resolved; /* the last one with recompute_every 1, and what became of it */
+  tri_layout tried, resolved; /* the last layout with recompute_every 1, before and after it was resolved */
   bool valid;
 } adding;
 
-/* How many layers are run again decides nothing about the rest: it is asked last, and the others are resolved once. */
+/* Resolves a candidate. `recompute_every` is the innermost key and affects no other key, so a layout is resolved only
+ * for recompute_every 1, and the result is reused for the other values. */
 static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
   const tri_search_request *of = at->to->request;
   tri_layout one = *tried;
@@ -85,7 +86,8 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
     at->valid = tri_layout_resolve_trained(&at->resolved, of->model, at->to->lowest_trained, of->sequence,
                                            of->global_batch, of->devices) == TRI_OK;
   }
-  if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL) return false; /* fixed, and of no effect */
+  if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL)
+    return false; /* a fixed value that has no effect */
   *out = at->resolved;
   out->recompute_every = tried->recompute_every;
   return at->valid;
@@ -115,7 +117,7 @@ static int compare_bounds(const void *left, const void *right) {
   return (a->bound.step_s > b->bound.step_s) - (a->bound.step_s < b->bound.step_s);
 }
 
-/* No layout with the keys that were asked for is valid: says what is wrong with one of them. */
+/* Fails because no layout with the fixed keys is valid. The message has the reason for one of them. */
 static tri_status none_with_fixed(const tri_search_request *request, tri_layout fixed) {
   char why[1024] = "ask `simulate` for one such layout, which says why";
   if (tri_layout_resolve(&fixed, request->model, request->sequence, request->global_batch, request->devices) !=
@@ -162,9 +164,10 @@ static tri_status enumerate(search *s) {
   return TRI_OK;
 }
 
-/* ---- simulating -------------------------------------------------------------------------------------------------- */
+/* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Memory first: what does not fit into `room` needs no time, nor the memory of its other stages: rooms never grow. */
+/* Predicts the memory of a candidate, and its time if it fits into `room`. The memory stops at the first stage that
+ * does not fit, which is enough because `room` never grows. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {
@@ -186,7 +189,7 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
   return TRI_OK;
 }
 
-/* Several at once; a failure of any is the failure of all. */
+/* Simulates several candidates in parallel. Fails if one of them fails. */
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
@@ -210,7 +213,7 @@ static int compare_answers(const void *left, const void *right) {
   return (*a)->prediction->memory.peak > (*b)->prediction->memory.peak ? 1 : -1;
 }
 
-/* The best so far, best first; *count of at most `top`. */
+/* Inserts a candidate into the best ones so far, best first; *count of at most `top`. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
   if (c->prediction->memory.peak > room) return;
   if (*count == top) {
@@ -221,13 +224,13 @@ static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *
   qsort(best, (size_t)*count, sizeof *best, compare_answers);
 }
 
-/* Which candidates are looked at, and how many are kept. */
+/* The candidates that a pass over the list considers, and how many answers it keeps. */
 typedef struct wish {
   double room; /* bytes */
   int64_t top;
-  const tri_config_key *other; /* that they have another value of than `than`; NULL: all */
+  const tri_config_key *other; /* key whose value differs from that of `than`; NULL: all candidates */
   const tri_layout *than;
-  double limit_s; /* what takes longer is not of interest; INFINITY: no limit */
+  double limit_s; /* most seconds of a step; INFINITY: no limit */
 } wish;
 
 static bool is_wanted(const search *s, const wish *want, const candidate *c) {
@@ -243,7 +246,7 @@ static void tell_simulated(const search *s, candidate **some, int64_t count) {
   }
 }
 
-/* The fastest of them, best first, in `best`. */
+/* Finds the fastest of these candidates, best first in `best`. */
 static tri_status find(search *s, const wish *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
   *found = 0;
@@ -275,7 +278,8 @@ static int compare_bytes(const void *left, const void *right) {
   return (a->bound.bytes > b->bound.bytes) - (a->bound.bytes < b->bound.bytes);
 }
 
-/* The candidate with the least memory, by bounds and then as planned. Leaves them ordered by that. */
+/* Finds the candidate with the least memory: planned in the order of the bounds, which is then the order of the list.
+ */
 static tri_status smallest(search *s, candidate **out, double *bytes) {
   *out = NULL;
   *bytes = INFINITY;
@@ -292,10 +296,11 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
   return TRI_OK;
 }
 
-/* The multiple of the devices with which something would fit, or 0. */
+/* Finds the smallest multiple of the devices with which a layout fits, and its batch; 0 if there is no such multiple.
+ */
 static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) {
   *out = 0;
-  /* Each number with the batch that was asked for, and then with one that grows with it. */
+  /* Each number with the requested batch, and then with a batch that grows with it. */
   for (int64_t i = 2; i <= 13 && *out == 0; i++) {
     const int64_t times = INT64_C(1) << (i / 2);
     tri_search_request more = *s->request;
@@ -334,15 +339,14 @@ static tri_status nothing_fits(search *s) {
                   tri_format_bytes(bytes - room, missing, sizeof missing), bytes - room, advice);
 }
 
-/* ---- alternatives --------------------------------------------------------------------------------------------------
- */
+/* ---- alternatives ------------------------------------------------------------------------------------------------ */
 
 static double more_along(const tri_prediction *best, const tri_prediction *other, tri_domain domain) {
   tri_axis axis = tri_domain_axis(domain);
   return other->time.along[axis] - best->time.along[axis];
 }
 
-/* What grew most from the best to another. */
+/* Returns the name of the part of the step that grew most from the best layout to another. */
 static const char *largest_loss(const tri_prediction *best, const tri_prediction *other) {
   const struct {
     const char *name;
@@ -362,7 +366,7 @@ static const char *largest_loss(const tri_prediction *best, const tri_prediction
   return parts[most].name;
 }
 
-/* Several keys may have the same best other. */
+/* Finds or adds an alternative: it may be the best one for several keys. */
 static tri_alternative *alternative_of(tri_search_result *result, const candidate *best, const candidate *other) {
   for (int64_t i = 0; i < result->num_alternatives; i++) {
     if (tri_layouts_alike(&result->alternatives[i].layout, &other->layout, TRI_LAYOUT_OF_ALL)) {
@@ -376,7 +380,7 @@ static tri_alternative *alternative_of(tri_search_result *result, const candidat
   return made;
 }
 
-/* Of the alternatives that are told, as many as there are so far. */
+/* Returns the seconds of the slowest of the TRI_SEARCH_TOLD fastest alternatives; INFINITY if there are fewer. */
 static double farthest_s(const tri_search_result *result) {
   double nearest[TRI_SEARCH_TOLD];
   for (int i = 0; i < TRI_SEARCH_TOLD; i++) nearest[i] = INFINITY;
@@ -392,7 +396,7 @@ static double farthest_s(const tri_search_result *result) {
   return nearest[TRI_SEARCH_TOLD - 1];
 }
 
-/* Whether some that take longer than the limit may fit. */
+/* Returns whether candidates slower than the limit may fit. */
 static bool may_have_others(const search *s, const wish *want) {
   bool some = false;
   for (int64_t i = 0; i < s->count && !some; i++) {
@@ -420,7 +424,8 @@ static tri_status explain_key(search *s, const candidate *best, const tri_config
   return TRI_OK;
 }
 
-/* The fastest of the answers that has another value there is the fastest of all that have; NULL: none has. */
+/* Returns the fastest answer with another value of the key; it is the fastest of all candidates with another value.
+ * NULL if no answer has one. */
 static const candidate *answer_without(candidate *const *best, int64_t found, const tri_config_key *key) {
   for (int64_t i = 1; i < found; i++) {
     if (tri_layouts_differ(&best[i]->layout, &best[0]->layout, key) != NULL) return best[i];
@@ -433,7 +438,7 @@ static int compare_alternatives(const void *left, const void *right) {
   return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
-/* Whether the search had a choice there: some candidate has another value. */
+/* Returns whether a candidate has another value of the key. */
 static bool is_open(const search *s, const candidate *best, const tri_config_key *key) {
   for (int64_t i = 0; i < s->count; i++) {
     if (tri_layouts_differ(&s->all[i].layout, &best->layout, key) != NULL) return true;
@@ -441,7 +446,8 @@ static bool is_open(const search *s, const candidate *best, const tri_config_key
   return false;
 }
 
-/* Those among the answers first: no other key needs alternatives that are farther than the nearest of them. */
+/* Finds an alternative for each key. Alternatives among the answers come first: other keys need none that is slower
+ * than the fastest TRI_SEARCH_TOLD of these. */
 static tri_status explain(search *s, candidate *const *best, int64_t found, tri_search_result *result) {
   const tri_config_key *rest[TRI_SEARCH_EXPLAINED];
   int64_t explained = 0, num_rest = 0;
@@ -511,7 +517,7 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
     int64_t found = 0;
     TRI_TRY_GOTO(find(&s, &(wish){room, 1, NULL, NULL, INFINITY}, &front[points], &found), done);
     if (found == 0) break;
-    room = 0.97 * front[points]->prediction->memory.peak; /* steps worth telling apart */
+    room = 0.97 * front[points]->prediction->memory.peak; /* points of the front differ by at least 3 % */
     points++;
   }
   if (points == 0) {

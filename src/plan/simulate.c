@@ -11,14 +11,14 @@
 
 /* ---- many micro-batches ------------------------------------------------------------------------------------------ */
 
-/* A middle that is looked at from this micro-batch on, and may repeat itself every `period`. */
+/* The middle of a step from micro-batch `first` on, which may repeat every `period` micro-batches. */
 typedef struct middle {
   int64_t first, period;
 } middle;
 
-/* The middle of a step repeats itself once it has settled: what lies between is added without being run. Behind the
- * micro-batches that are looked at come as many as are in flight, so that none of them feels the end; in all no more
- * than half of the step, or it is not worth while. */
+/* Simulates a shorter step and adds the periods that it lacks, if its middle repeats. The probed micro-batches are
+ * followed by as many as can be in flight, so that the end of the step does not affect them. The shorter step has at
+ * most half of the micro-batches, since otherwise little time would be saved. */
 static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, middle at, tri_step_sample *out,
                               bool *settled) {
   const tri_layout *layout = stages->request->layout;
@@ -40,12 +40,12 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   return TRI_OK;
 }
 
-/* Forwards of a step whose turns take so much memory that a search runs one of them at a time. */
+/* Forwards of a step whose turns need so much memory that a search simulates one such step at a time. */
 enum { LONG_STEP = 1000000 };
-/* Micro-batches up to which a step is simulated in full, without looking for its middle. */
+/* Forwards up to which a step is simulated in full, without looking for its middle. */
 enum { SHORT_STEP = 4000 };
 
-/* Whether a step has a middle in which the same comes again and again. */
+/* Returns whether a step has a middle that repeats. */
 static bool repeats_itself(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE: return false; /* all forwards first */
@@ -75,7 +75,7 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   return status;
 }
 
-/* Of a global batch. */
+/* Simulates the forwards of a global batch. */
 static tri_status run_forward(tri_stages *stages, tri_step_sample *out) {
   stages->forward_only = true;
   const tri_status status = run_step(stages, out);
@@ -113,16 +113,14 @@ double tri_step_model_flops(const tri_simulation_request *request) {
          (double)request->global_batch * (double)request->sequence;
 }
 
-/* Of the products of attention: what grows with the sequence. */
+/* Returns the FLOPs of attention's GEMMs: the part that grows with the sequence. */
 static double attention_flops(const tri_simulation_request *request) {
   double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_area(request));
   return (per_token - tri_model_flops_per_token(request->model, 0, 1)) * (double)request->global_batch *
          (double)request->sequence;
 }
 
-/* A layer that is made again in full has its forward once more; the head is not. So does attention where it runs again
- * by itself. */
-/* The products of gate and up: those of down are not read again. */
+/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up, since the output of down is not read again. */
 static double again_of_experts(const tri_simulation_request *request) {
   const tri_model *model = request->model;
   const double tokens = (double)request->global_batch * (double)request->sequence;
@@ -130,6 +128,7 @@ static double again_of_experts(const tri_simulation_request *request) {
   return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
 }
 
+/* Full recompute adds the forward of layers, but not the head's; recompute of attention alone adds attention's. */
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
@@ -179,7 +178,7 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Of the stage with most. */
+/* Returns the load of the stage with the most rows. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {
@@ -194,7 +193,7 @@ static tri_expert_load expert_load(const tri_stages *stages) {
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* What a loss of preferences computes beside its step; the forward of mismatched answers belongs to that. */
+/* Adds the forwards that a loss of preferences needs. The forward of mismatched answers is part of the step. */
 static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri_prediction *out) {
   const tri_preference_rules rules = tri_step_preference_rules(stages->request);
   tri_step_sample forward;
@@ -202,7 +201,7 @@ static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri
   TRI_TRY(run_forward(stages, &forward));
   out->reference_s = forward.step_s;
   if (!rules.kl) return TRI_OK;
-  out->reference_s = 2 * forward.step_s; /* of mismatched answers, too */
+  out->reference_s = 2 * forward.step_s; /* the answers, and mismatched answers */
   out->mismatched_s = forward.step_s;
   step->step_s += forward.step_s;
   for (int i = 0; i < TRI_TIME_PARTS; i++) tri_time_parts(&step->time)[i] += tri_time_parts(&forward.time)[i];
@@ -248,7 +247,7 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* By the same step without any of it. */
+/* Compares with the same step without overlap. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);
@@ -266,7 +265,7 @@ tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri
   return TRI_OK;
 }
 
-/* The forward of mismatched answers, before the step that is drawn already. */
+/* Inserts the forward of mismatched answers before the step, which is drawn already. */
 static tri_status draw_forward(tri_stages *stages, tri_timeline *timeline) {
   const int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   tri_step_sample forward;

@@ -3,8 +3,8 @@
  * been sent, its receive posted, and its data transferred.
  *
  * Ranks of one stage do the same at the same time, so one of them stands for all. The middle of a step with very many
- * micro-batches repeats: a shorter step is simulated, and if every turn of every stage in its middle is later by the
- * same time than the turn one period before, further periods are added without simulating them; if not, the whole step
+ * micro-batches repeats: a shorter step is simulated, and if every turn of every stage in its middle is delayed by
+ * the same time from one period to the next, further periods are added without simulating them; if not, the whole step
  * is simulated (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
@@ -27,7 +27,7 @@ typedef struct tri_simulation_request {
   bool assumed_sequence; /* `sequence` was not given; for reports */
   tri_dtype precision;
   bool masked;                         /* documents of a sequence do not attend to each other */
-  double masked_attention_fraction;    /* attention fraction that document masks leave; 0: not known, taken as 1 */
+  double masked_attention_fraction;    /* attention fraction that document masks leave; 0: unknown, counts as 1 */
   tri_attention_fraction_table *drawn; /* fractions of single micro-batches; NULL: all have the mean */
   double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those under perfect balance; 0: 1 */
   const tri_train_objective *objective;        /* NULL: cross entropy */
@@ -61,63 +61,65 @@ typedef struct tri_memory_parts {
 typedef struct tri_document_imbalance {
   int64_t micro_batches; /* drawn; 0: none, and all members are 0 */
   double mean;           /* over all ranks */
-  double busiest,
-      worst;        /* of the rank with most: on average over micro-batches, with which the step is priced; largest */
-  double waiting_s; /* expected seconds in the step's bubble due to micro-batches with more than `busiest`, in the
-                       pipeline and on other data ranks */
+  double busiest, worst; /* busiest rank: mean over micro-batches, which the step's price uses; largest */
+  double waiting_s;      /* expected seconds in the step's bubble due to micro-batches with more than `busiest`, in the
+                            pipeline and on other data ranks */
 } tri_document_imbalance;
 
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
-  double tflops_per_device;       /* of all computed products, with recompute, as published numbers are counted */
-  double model_tflops_per_device; /* without recompute */
+  double tflops_per_device;       /* FLOPs of all computed GEMMs, with recompute, counted as in published numbers */
+  double model_tflops_per_device; /* the same without recompute */
   double mfu, hfu;                /* model_tflops_per_device, and tflops_per_device, as shares of the peak */
   double bubble;                  /* share of the step */
   tri_step_time time;
-  tri_memory_parts memory; /* of the fullest rank */
+  tri_memory_parts memory; /* bytes of the fullest rank */
   int64_t fullest_stage;
   bool fits;
   tri_document_imbalance uneven;
   tri_expert_load experts; /* all 0 without experts */
-  double mismatched_s; /* of the step: the forward of mismatched answers before it, for losses with a KL divergence */
-  double reference_s;  /* not of the step: log-probabilities under the reference of as many sequences as a step has,
-                          which a run computes of all its data before the first step; 0: no reference */
-  int64_t row_pairs;   /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
+  double mismatched_s;     /* seconds of the step: the forward of mismatched answers, for losses with a KL divergence */
+  double reference_s; /* seconds before the first step, for as many sequences as a step has: log-probabilities under
+                         the reference, which a run computes for all its data; 0: no reference */
+  int64_t row_pairs;  /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
 } tri_prediction;
 
 /* Predicts time and memory; tri_simulate_step only the time: memory, fullest_stage, fits and row_pairs stay 0. */
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* Seconds of a predicted step that gradients and parameters are on their way beside the computation, and how much
- * longer that takes for it: what the step's parts show of neither. 0 for a system that overlaps nothing. */
+/* Seconds of a predicted step in which transfers of gradients and parameters overlap with the computation, and seconds
+ * by which the computation becomes slower because of it. The parts of the step do not show them. 0 for a system without
+ * overlap. */
 typedef struct tri_overlap {
   double hidden_s, slower_s;
 } tri_overlap;
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out);
 
-/* A timeline of the whole step: one rank of each stage, with equal micro-batches. Release with tri_timeline_destroy. */
+/* Draws a timeline of the whole step: one rank of each stage, with equal micro-batches. Release with
+ * tri_timeline_destroy. */
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out);
 
-/* The memory of a rank of a stage (memory.c). */
+/* Predicts the memory of a rank of a stage (memory.c). */
 tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out);
-/* The stage with the highest peak, or the first one that needs more than `room` bytes (INFINITY: no limit). *stage may
- * be NULL. */
+/* Finds the stage with the highest peak, or the first one that needs more than `room` bytes (INFINITY: no limit).
+ * *stage may be NULL. */
 tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
                                tri_memory_parts *out);
 
-/* The number of parameters of the model; tied embeddings count once. 0 if memory is short. */
+/* Returns the number of parameters of the model; tied embeddings count once. 0 if memory is exhausted. */
 double tri_model_num_parameters(const tri_model *model);
 
-/* The attention fraction that masks and windows leave, on average over the layers. */
+/* Returns the attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_area(const tri_simulation_request *request);
 
-/* What the objective's loss of preferences needs; nothing for cross entropy. */
+/* Returns the needs of the objective's loss of preferences (reference, forwards); all false for cross entropy. */
 tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request);
 
-/* FLOPs of a step over all devices, without and with recompute and the forward of mismatched answers. Attention counts
- * the full square of positions, as in published numbers (tri_model_flops_per_token), times the attention fraction. */
+/* Returns the FLOPs of a step over all devices, without and with recompute and the forward of mismatched answers.
+ * Attention counts the full square of positions, as in published numbers (tri_model_flops_per_token), times the
+ * attention fraction. */
 double tri_step_model_flops(const tri_simulation_request *request);
 double tri_step_hardware_flops(const tri_simulation_request *request);
 

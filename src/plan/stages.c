@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- which stages are alike -------------------------------------------------------------------------------------- */
+/* ---- equal stages -------------------------------------------------------------------------------------- */
 
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
@@ -26,14 +26,14 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-/* Of a gradient to some of whose rows nothing is added. */
+/* Returns the seconds of clearing a gradient if only some of its rows are written. */
 static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
   double elements = (double)parts->table->entries[call->parameters[0]].count;
   double bytes = elements * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   return tri_price_work(request->cluster, request->precision, TRI_WORK_ZERO, elements, bytes);
 }
 
-/* Of a layer's parameters, where products do not add to the gradients of the micro-batches before. */
+/* Returns the seconds of accumulating a layer's gradients, if GEMMs do not accumulate themselves. */
 static double adding_s(const tri_simulation_request *request, const tri_parts *parts, int64_t layer) {
   double elements = 0, bytes = request->system->sum_bytes;
   for (int64_t i = 0; bytes > 0 && i < parts->table->num_entries; i++) {
@@ -43,8 +43,8 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
   return tri_price_memory(request->cluster, elements * bytes);
 }
 
-/* Where scores are made and passed over, and through windows shorter than documents, all micro-batches take the same.
- */
+/* Adds the seconds of attention that depend on the documents. Stored scores, and windows shorter than the documents,
+ * take the same time in all micro-batches. */
 static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
   bool by_area = list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
   if (!list->masked || !by_area) return;
@@ -53,8 +53,8 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
   to->backward_s += of.backward_s;
 }
 
-/* What rows of experts take in a layer goes on beside as much of the computation of another micro-batch's, which is as
- * long and keeps `beside` of its rate. */
+/* Overlaps the exchange of rows of experts in a layer with the computation of another micro-batch, which is as long and
+ * continues at the share `beside` of its rate. */
 static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
   const double beside = request->cluster->beside;
   double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
@@ -73,10 +73,10 @@ static void overlap_batches(const tri_simulation_request *request, tri_chunk_pri
   }
 }
 
-/* A layer whose kept activations go to the host takes as long as they do, and so does its backward, for which they come
- * back. The next layer goes on meanwhile, so what passes beside a layer is as much as one layer keeps. */
+/* Offload to the host: the transfer of a layer's kept activations overlaps with the forward of one layer, and the
+ * transfer back with the backward of one layer. A layer takes at least as long as its transfer. */
 typedef struct offloading {
-  double moved_s, forward_s, backward_s; /* of the layer so far */
+  double moved_s, forward_s, backward_s; /* sums over the layer so far */
 } offloading;
 
 static void wait_for_host(const tri_simulation_request *request, const tri_op_list *list, int64_t call, bool last,
@@ -138,7 +138,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
   return TRI_OK;
 }
 
-/* What the micro-batch's turn adds. */
+/* Returns the price with the additional seconds of the first or of later micro-batches. */
 static tri_price in_turn(tri_price price, const tri_instruction *at) {
   price.compute_s += at->micro_batch == 0 ? price.first_s : price.later_s;
   return price;
@@ -159,7 +159,7 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Norms of sliced rows, heads that ranks hold copies of. */
+/* Returns the seconds of summing partial gradients: norms of sliced rows, replicated key and value heads. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
@@ -180,7 +180,7 @@ static const tri_device_description *device_of(const tri_simulation_request *req
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
 }
 
-/* Elements of the copies of weights that the device packs. */
+/* Counts the elements of the weights that the device packs. */
 static tri_status count_packed(const tri_simulation_request *request, const tri_parts *parts, double *packed) {
   double element = (double)tri_dtype_bytes(request->precision);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
@@ -195,7 +195,7 @@ static tri_status count_packed(const tri_simulation_request *request, const tri_
   return TRI_OK;
 }
 
-/* What calls compute once a step, of weights that have changed. */
+/* Returns the seconds of computations on changed weights, once per step. */
 static double price_preparing(const tri_simulation_request *request, const tri_parts *parts) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   double seconds = 0;
@@ -211,7 +211,7 @@ static double price_preparing(const tri_simulation_request *request, const tri_p
   return seconds;
 }
 
-/* What the optimizer's calls read and write as a multiple of what AdamW would, and what else they do. */
+/* Returns the seconds of the optimizer's additional work, and sets *traffic to its bytes as a multiple of AdamW's. */
 static double price_calls(const tri_simulation_request *request, const tri_updates *updates, double *traffic) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const double adamw = tri_price_update_bytes(request->system, request->precision);
@@ -231,14 +231,16 @@ static double price_calls(const tri_simulation_request *request, const tri_updat
   return seconds;
 }
 
-/* Weights of products in FP8 are converted once a step: where replicas hold parts of each, each its own. */
+/* Returns the seconds of converting weights to FP8, once per step. If replicas shard the weights, each converts its
+ * own. */
 static double converting_weights_s(const tri_simulation_request *request, double own, double all) {
   const tri_system *system = request->system;
   if (!system->fp8_products) return 0;
   return tri_price_memory(request->cluster, (request->layout->zero > 2 ? own : all) * system->fp8_conversion);
 }
 
-/* Who updates narrows at once where packed is no more than that. */
+/* Prices clipping, the update and the packing of new weights. If the device packs weights as plain 16-bit copies, the
+ * update writes the rank's own. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {
   const tri_cluster *cluster = request->cluster;
@@ -255,8 +257,8 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
                                                       own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
-/* Of a sharded bucket's frozen parameters, each type by itself; a rank's part is put into the slot first. Other systems
- * keep them in the activations' type. */
+/* Returns the seconds of gathering the frozen parameters of a sharded bucket, type by type, after copying the rank's
+ * part into the slot. Other systems keep them in the activations' type. */
 static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
@@ -300,7 +302,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
-    /* Of what is sharded a rank's part is put away behind its slot, and put into it again. */
+    /* The engine copies a rank's shard out of the slot, and into it before a gather. */
     if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
     if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
     if (!tri_bucket_is_trained(bucket)) kind->gather_s[b] = 0;
@@ -389,14 +391,14 @@ static tri_status stages_fill(tri_stages *stages) {
   return status;
 }
 
-/* Rows go whole from stage to stage, or sliced where the sequence is; or each tensor rank sends its part of them, and
- * the receivers gather. */
+/* Returns the seconds of a message to the next stage: whole rows, slices with sequence parallelism, or the part of each
+ * tensor rank, which the receivers gather. */
 static double price_message(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
   double bytes = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  const tri_group_extent holders = tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* of the same rows */
+  const tri_group_extent holders = tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* ranks with the same rows */
   bool several = holders.size > 1;
   bool sliced = layout->sequence_parallel && several, scattered = request->system->scatter_messages && several;
   if (layout->pipeline == 1) return 0;

@@ -32,15 +32,16 @@ typedef struct tri_stages {
   int64_t *kind_of; /* [num_stages] */
   double message_s, count_s, clip_all_s;
   bool messages_hold; /* a stage cannot compute while it sends */
-  bool forward_only;  /* what is simulated are forwards without a step, in the order of an evaluation */
-  const double *more; /* of each micro-batch: by how much its attention is above the mean, as a share of it; or NULL */
+  bool forward_only;  /* simulate forwards without a step, in the order of an evaluation */
+  const double
+      *more; /* difference of each micro-batch's attention from the mean, as a share of the mean; NULL: all equal */
 } tri_stages;
 
 /* Release with tri_stages_destroy. */
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
 void tri_stages_destroy(tri_stages *stages);
 
-/* The price of an instruction's calls: of their forwards; of the backwards of inputs, weights or both, with the
+/* Return the price of an instruction's calls: the forwards; or the backwards of inputs, weights or both, with the
  * recomputed forwards before them. */
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights);

@@ -108,7 +108,7 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
                   system->name);
 }
 
-/* The engine's own plan knows neither. */
+/* Refuses keys that the engine's own memory plan does not support. */
 static tri_status check_engine(const void *values) {
   const tri_system *system = values;
   if (!system->planned) return TRI_OK;

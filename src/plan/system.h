@@ -39,35 +39,35 @@ typedef struct tri_system {
   double gather_bytes;      /* bytes of a parameter in gathers; 0: as the engine does */
   /* Memory. `planned`: the engine's memory plan, which ignores all that follows. */
   bool planned;
-  double weight_bytes, gradient_bytes, state_bytes; /* of a parameter; state: master copy and moments */
+  double weight_bytes, gradient_bytes, state_bytes; /* bytes per parameter; state: master copy and moments */
   bool whole_gradients;                             /* gradients are not sharded during a step, only after it */
   bool whole_tied_gradients;                        /* gradients of tied embeddings are never sharded */
   bool copies_positions; /* the last stage of a tied model also has the embedding of positions */
   bool keeps_messages;   /* a stage keeps the rows that it received for each micro-batch in flight, 1/tensor of them */
   bool keeps_logits;     /* the last stage keeps those of the last micro-batch: half, fp32, fp32 softmax */
   bool gathers_again;    /* rows that sequence parallelism gathers are gathered again in the backward, not kept */
-  double context_bytes;  /* of the driver and libraries, outside of the allocator */
-  double communicator_bytes; /* of each group of a rank, outside of the allocator */
+  double context_bytes;  /* bytes of the driver and libraries, outside of the allocator */
+  double communicator_bytes; /* bytes of each communicator of a rank, outside of the allocator */
   double fragments;          /* unused memory of the allocator, as a share of its tensors at their peak */
-  double bucket_bytes;       /* of reductions and gathers under way during a step */
+  double bucket_bytes;       /* bytes of reductions and gathers in progress during a step */
 } tri_system;
 
 extern const tri_config_table tri_system_table;
 
-/* The layout whose lists of operations are those of this system: attention that it recomputes selectively is not marked
- * (tri_price_recomputes), nor what other systems gather again (tri_price_gathers_again). */
+/* Returns the layout whose lists of operations are those of this system. The lists mark neither attention that the
+ * system recomputes selectively (tri_price_recomputes) nor rows that it gathers again (tri_price_gathers_again). */
 tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout);
 
-/* Sets what the system decides about a layout: `sequence_regather`, which is on where sequence parallelism of a system
- * with `gathers_again` gathers. `given`: the text that the layout was read from. TRI_BAD_LAYOUT if it asks for what
- * the system does not do. */
+/* Sets the keys of a layout that the system decides: `sequence_regather`, on with sequence parallelism in a system with
+ * `gathers_again`. `given`: the text that the layout was read from. Fails with TRI_BAD_LAYOUT if the layout needs
+ * a feature that the system lacks. */
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout);
 
-/* TRI_UNSUPPORTED if the devices lack what the system needs: FP8 units, a link to the host. */
+/* Fails with TRI_UNSUPPORTED if the devices lack what the system needs: FP8 units, a link to the host. */
 tri_status tri_system_check(const tri_system *system, const tri_cluster *cluster);
 
-/* Bytes of a device that tensors and what the system counts beside them may take: the cluster's memory_bytes, less of
- * its reserved_bytes what the system's context_bytes do not count already. */
+/* Returns the bytes of a device for tensors and the system's own overheads: the cluster's memory_bytes without the part
+ * of its reserved_bytes that the system's context_bytes do not cover. */
 double tri_system_room(const tri_system *system, const tri_cluster *cluster);
 
 /* Reads a system of configs/systems by its name, or a file by its path. */

@@ -14,8 +14,8 @@ typedef struct tri_training_options {
   tri_objective_config objective;
 } tri_training_options;
 
-/* `freeze`, and the sections `objective`, `adapter` and `optimizer`, of which the last two are tables of their own:
- * offsets into tri_training_options. */
+/* Tables of the keys: `freeze` with the section `objective`, and the sections `adapter` and `optimizer`. Offsets are
+ * into tri_training_options. */
 extern const tri_config_table tri_training_options_table, tri_training_options_adapter_table,
     tri_training_options_optimizer_table;
 
