@@ -1,4 +1,4 @@
-/* A matrix of an adapter's base in host memory, as products with it see it. */
+/* A matrix of an adapter's base in host memory, with the values that GEMMs use. */
 #ifndef TRI_CHECKPOINT_BASE_MATRIX_H
 #define TRI_CHECKPOINT_BASE_MATRIX_H
 
@@ -7,16 +7,16 @@
 #include "model/parameters.h"
 #include "model/trainable.h"
 
-/* LOCAL. The device that takes matrices through 4 bits, as every device does, to the bit; *out stays NULL if the
- * adapter is beside a base as it is. Release with tri_device_destroy. */
+/* LOCAL. Creates the device that quantizes matrices to 4 bits and back; all devices give the same bits. *out stays NULL
+ * if the base is not quantized. Release with tri_device_destroy. */
 tri_status tri_base_matrix_quantiser(tri_quantise quantise, tri_device **out);
 
-/* LOCAL. All of `tensor`, whole on disk, in its order there; through 4 bits if there is a quantiser and that is how it
- * is kept (tri_trainable_can_quantise). Release with tri_free. */
+/* LOCAL. Reads all of `tensor` in the order of the file; quantized to 4 bits and back if there is a quantiser and the
+ * matrix is kept in 4 bits (tri_trainable_can_quantise). Release with tri_free. */
 tri_status tri_base_matrix_read(const tri_checkpoint *base, const tri_parameter *tensor, tri_device *quantiser,
                                 double **out);
 
-/* norms[outputs]: of the rows of the matrix as [out, in]. */
+/* Computes norms[outputs]: the norms of the rows of the matrix as [out, in]. */
 void tri_base_matrix_norms(const tri_parameter *tensor, const double *matrix, double *norms);
 
 #endif

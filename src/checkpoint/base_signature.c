@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is hashed, as text. */
+/* The texts that are hashed. */
 typedef struct words {
   FILE *frame, *values;
-  const uint64_t *sums; /* of tensors without a recorded checksum; or NULL */
+  const uint64_t *sums; /* checksums of tensors for which none is recorded; NULL: none */
   bool all_known;       /* every tensor has a checksum */
 } words;
 
@@ -29,7 +29,7 @@ static void add_sum(const tri_checkpoint *base, const char *name, int64_t index,
   w->all_known = w->all_known && (entry.has_checksum || w->sums != NULL);
 }
 
-/* The scales and code books of a matrix in 4 bits: tensors whose names continue its own. */
+/* Adds the scales and code books of a matrix in 4 bits: tensors whose names begin with the matrix's name. */
 static void add_scales(const tri_checkpoint *base, const char *name, words *w) {
   const size_t length = strlen(name);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(base); i++) {
@@ -56,7 +56,7 @@ static tri_status add_tensor(const tri_checkpoint *base, const tri_parameter *te
 static tri_status add_all(const tri_checkpoint *base, const tri_model *model, words *w) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};
-  tri_model whole = *model; /* as a base it is all its own */
+  tri_model whole = *model; /* a base has no adapter */
   const tri_model none = {0};
   whole.tuning = none.tuning;
   tri_config_differences(&tri_model_table, &whole, &none, add_key, w);

@@ -1,4 +1,5 @@
-/* Signature of an adapter's base: an adapter that is merged into another model gives nonsense without any error. */
+/* Signature of an adapter's base, because an adapter that is merged into another model gives nonsense without any
+ * error. */
 #ifndef TRI_CHECKPOINT_BASE_SIGNATURE_H
 #define TRI_CHECKPOINT_BASE_SIGNATURE_H
 
@@ -7,7 +8,7 @@
 
 enum { TRI_BASE_SIGNATURE_BYTES = 17 };
 
-/* 16 hexadecimal digits each, or "" if it is not known. */
+/* Each hash has 16 hexadecimal digits; "" if it is unknown. */
 typedef struct tri_base_signature {
   char frame[TRI_BASE_SIGNATURE_BYTES];  /* hash of its tensors' names, types and shapes, and of the model keys that
                                             change what it computes */
@@ -19,7 +20,7 @@ typedef struct tri_base_signature {
 tri_status tri_base_signature_of(const tri_checkpoint *base, const tri_model *model, const uint64_t *sums,
                                  tri_base_signature *out);
 
-/* Whether both may be of the same base: a hash that is not known on both sides is not compared. */
+/* Returns whether both may belong to the same base. Hashes are compared only if both sides have them. */
 bool tri_base_signature_same(const tri_base_signature *a, const tri_base_signature *b);
 
 /* Writes "1f2e... (values 3c4d...)". Returns text. */

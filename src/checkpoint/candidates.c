@@ -5,22 +5,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* From the highest step down; at the same step a final folder before one that was being replaced. */
+/* Returns the candidate after `after`: from the highest step down; at one step a final folder before one that was being
+ * replaced. */
 static const tri_folder *next_candidate(const tri_folder *list, int64_t count, const tri_folder *after) {
   const tri_folder *best = NULL;
   for (int64_t i = 0; i < count; i++) {
     const tri_folder *folder = &list[i];
     if (folder->kind == TRI_FOLDER_TEMPORARY) continue;
-    /* `list` is sorted by kind first, so that among equal steps its order is the one wanted. */
+    /* `list` is sorted by kind first, which is the right order of equal steps. */
     if (after != NULL && (folder->step > after->step || (folder->step == after->step && folder <= after))) continue;
     if (best == NULL || folder->step > best->step) best = folder;
   }
   return best;
 }
 
-/* The next candidate's name, as the first rank sees it: "" for none. What is left of a removal is neither a loss nor
- * news.
- */
+/* The next candidate, found by the first rank; name "": no more. The rest of a removed folder is skipped silently. */
 typedef struct candidate {
   char name[64];
   bool old, disproved;

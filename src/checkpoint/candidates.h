@@ -13,7 +13,7 @@ typedef struct tri_candidates {
   int64_t count;
   tri_status (*share)(const tri_group *group, size_t bytes, void *data); /* broadcasts from the first rank; NULL: there
                                                                             is no group */
-  const tri_group *group;                                                /* or NULL */
+  const tri_group *group;                                                /* NULL: none */
 } tri_candidates;
 
 /* COLLECTIVE over the group, LOCAL without one. See tri_checkpoint_newest_that. */

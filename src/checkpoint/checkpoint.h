@@ -1,4 +1,4 @@
-/* Checkpoints: a folder that transformers loads as it is and that a run resumes from.
+/* Checkpoints: folders that transformers loads unchanged and from which a run resumes.
  *
  *   ROOT/step-00000100/
  *     config.json             as Hugging Face has it
@@ -11,13 +11,13 @@
  *     tokenizer.json          if the run has one
  *     state.json              progress; sizes and checksums of all of the above
  *     COMPLETE                written last; size and checksum of state.json
- *     PROVEN, DISPROVED       empty marks, at most one of them: what later steps say about it (below)
+ *     PROVEN, DISPROVED       empty marks, at most one of them: the result of later steps (below)
  *     BEST                    empty mark, written with the checkpoint: no validation loss was as low before
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so that a folder
- * of the final name is complete however the process ends. Removal goes the other way: rename to
- * ROOT/.old-step-00000100-PID, remove COMPLETE, then the rest. What a dead process left is removed by the next run or
- * save. One job at a time saves into a root; its ranks write at the same time, each what it holds (save.c). */
+ * with the final name is complete however the process ends. Removal is the reverse: rename to
+ * ROOT/.old-step-00000100-PID, remove COMPLETE, then the rest. Folders of dead processes are removed by the next run or
+ * save. One job at a time saves into a root; its ranks write their parts at the same time (save.c). */
 #ifndef TRI_CHECKPOINT_CHECKPOINT_H
 #define TRI_CHECKPOINT_CHECKPOINT_H
 
@@ -38,7 +38,7 @@ typedef struct tri_group tri_group; /* comm/comm.h; functions that read on one r
 #define TRI_CHECKPOINT_MOMENT1 ".exp_avg"
 #define TRI_CHECKPOINT_MOMENT2 ".exp_avg_sq"
 #define TRI_CHECKPOINT_MASTER ".master"
-#define TRI_CHECKPOINT_AVERAGE ".average" /* of the weight over the run, in its shape */
+#define TRI_CHECKPOINT_AVERAGE ".average" /* average of the weight over the run, in its shape */
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
@@ -49,37 +49,37 @@ typedef struct tri_checkpoint_tensor {
   bool bytes; /* its elements are bytes, whatever `type` is */
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
-  const void *data; /* in host memory, dense and row-major: this rank saves all of it; NULL: slices save it */
+  const void *data; /* in host memory, dense and row-major: this rank saves the whole tensor; NULL: slices save it */
 } tri_checkpoint_tensor;
 
-/* Device memory, which the host reaches only by copies. Both functions wait for the copy. */
+/* Device memory, which the host accesses by copies only. Both functions wait for the copy. */
 typedef struct tri_checkpoint_memory {
   void *context;
   tri_status (*read)(void *context, void *to_host, const void *from, size_t bytes);
   tri_status (*write)(void *context, void *to, const void *from_host, size_t bytes);
-  /* Takes the codes of a whole matrix that is in 4 bits in the file, laid out as in device/nf4.h, in place of its
+  /* Receives the codes of a whole matrix that is in 4 bits in the file, laid out as in device/nf4.h, instead of its
    * values; NULL: values are written. */
   tri_status (*take_codes)(void *context, const void *from_host, size_t bytes);
 } tri_checkpoint_memory;
 
-/* What one rank holds of a tensor: elements [first, first + count) of its local part of a parameter (of the whole
- * tensor if `part` is NULL). To save, all ranks' slices together must have each element once. */
+/* A slice of a tensor on one rank: elements [first, first + count) of its local part of a parameter (of the whole
+ * tensor if `part` is NULL). In a save, the slices of all ranks together must have each element once. */
 typedef struct tri_checkpoint_slice {
-  int64_t tensor;            /* number of the tensor: first the weights, then the optimizer's tensors */
-  const tri_parameter *part; /* or NULL */
+  int64_t tensor;            /* index of the tensor: first the weights, then the optimizer's tensors */
+  const tri_parameter *part; /* NULL: the whole tensor */
   bool apart;                /* `part` is saved as a tensor of its own, not as rows of a larger one
                                 (tri_parameter.within) */
   int64_t first, count;
   void *data;                          /* [count], dense, of the tensor's type */
-  const tri_checkpoint_memory *memory; /* that `data` lies in; NULL: host memory */
+  const tri_checkpoint_memory *memory; /* memory of `data`; NULL: host memory */
 } tri_checkpoint_slice;
 
 /* Progress of a run. */
 typedef struct tri_checkpoint_state {
   int64_t step, samples, tokens; /* steps that are finished; samples and tokens seen so far */
   uint64_t seed;
-  const char *run_config; /* text of the resolved run file, or NULL */
-  json_t *progress;       /* an object with other values of the caller, or NULL; not changed */
+  const char *run_config; /* text of the resolved run file; NULL: none */
+  json_t *progress;       /* an object with other values of the caller; NULL: none; not changed */
 } tri_checkpoint_state;
 
 /* Size of tri_checkpoint_request.buffers. */
@@ -88,36 +88,37 @@ enum { TRI_CHECKPOINT_BUFFER_BYTES = (8 << 20) + 4096 };
 typedef struct tri_checkpoint_request {
   const tri_group *group; /* the ranks that save together; NULL: only this one */
   const char *root;
-  const char *folder; /* saves exactly this folder, which must not exist, and ignores root, step and keep; or NULL */
-  bool plain;         /* save a Hugging Face folder, without state.json and COMPLETE */
+  const char
+      *folder; /* saves exactly this folder, which must not exist, and ignores root, step and keep; NULL: by root */
+  bool plain;  /* save a Hugging Face folder, without state.json and COMPLETE */
   tri_checkpoint_state state;
   const tri_checkpoint_tensor *weights, *optimizer;
-  int64_t num_weights, num_optimizer; /* num_optimizer 0: there is no optimizer.safetensors                       */
+  int64_t num_weights, num_optimizer; /* num_optimizer 0: no optimizer.safetensors                                */
   const tri_checkpoint_slice *slices; /* this rank's, of the tensors without data                                 */
   int64_t num_slices;
   int64_t shard_bytes;        /* most bytes of a file with several tensors; 0: no limit                   */
   const char *model_config;   /* the text of config.json; NULL: no such file                              */
-  const char *stem;           /* of the names of the weights' files; NULL: "model"                        */
-  const char *adapter_config; /* the text of adapter_config.json: weights get PEFT's names in files; or NULL          */
-  const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL                                */
-  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied, or NULL             */
-  const struct tri_extra_texts *extra_texts; /* texts of files that this folder does not have; or NULL */
+  const char *stem;           /* begin of the names of the weights' files; NULL: "model"                  */
+  const char *adapter_config; /* text of adapter_config.json: weights get PEFT's names in files; NULL: not an adapter */
+  const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none                             */
+  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none          */
+  const struct tri_extra_texts *extra_texts; /* texts of files that this folder does not have; NULL: none */
   void *buffers; /* TRI_CHECKPOINT_BUFFER_BYTES of scratch; NULL: the save allocates them    */
   int64_t keep;  /* newest checkpoints kept, this one included; 0 keeps all                  */
   bool best;     /* mark it as the best so far: it is kept until a better one is saved       */
 } tri_checkpoint_request;
 
-/* COLLECTIVE over the group. Saves, then removes old checkpoints by `keep`. Tensors go from the caller's memory to
- * their places in the files through the buffers; all ranks write at the same time. A failure on any rank is one on all:
- * nothing of the checkpoint stays, and older ones are not changed. On the first rank `path` (may be NULL) is set to the
- * folder. A checkpoint of the same step is replaced. If old ones cannot be removed, that is a warning, not a failure.
- * The request must be equal on all ranks but for its slices; state, config and tokenizer are those of the first rank.
+/* COLLECTIVE over the group. Saves, then removes old checkpoints by `keep`. Tensors are copied from the caller's memory
+ * to the files through the buffers; all ranks write at the same time. If one rank fails, all fail: nothing of the
+ * checkpoint remains, and older ones are not changed. On the first rank `path` (may be NULL) is set to the folder. A
+ * checkpoint of the same step is replaced. If old ones cannot be removed, that is a warning, not a failure. The request
+ * must be equal on all ranks except for its slices; state, config and tokenizer are those of the first rank.
  */
 tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]);
 
 /* The same step by step, for a save in the background: begin; write, by any thread; when all ranks have written, join;
- * publish, by any thread, which does something only on the first rank. Then `end` in any case; `good`: all steps
- * succeeded, else what was written is removed. What the request points to must stay until then. */
+ * publish, by any thread, which only acts on the first rank. Then `end` in any case; if not `good` (all steps
+ * succeeded), it removes the files. The data of the request must exist until then. */
 typedef struct tri_checkpoint_saving tri_checkpoint_saving;
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
                                      tri_checkpoint_saving **out);   /* COLLECTIVE */
@@ -132,8 +133,8 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
 
 /* COLLECTIVE over the group (NULL: only this rank). The newest checkpoint below root that is complete and verified
  * (every size and checksum; each rank reads a share). Logs a line with the reason for each newer one that is not good.
- * path is "" if there is no checkpoint; TRI_BAD_FILE if there are some but none is good, since only the user should
- * decide to start over. All ranks get the same. */
+ * path is "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but none is good, since only
+ * the user should decide to start over. All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
 /* COLLECTIVE over the group. The newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take` fails and
@@ -142,8 +143,8 @@ typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
 
-/* LOCAL, only for the one writer below root. Removes the folders of all unfinished saves and removals. It does not ask
- * whether their processes still run: a process number may have been reused, or be one of another host. */
+/* LOCAL, only for the one writer below root. Removes the folders of all unfinished saves and removals. It does not test
+ * whether their processes still run, because a process number may have been reused, or belong to another host. */
 tri_status tri_checkpoint_clear(const char *root);
 
 /* ---- proven and disproved checkpoints ----------------------------------------------------------------------------
@@ -180,8 +181,9 @@ tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int
  * good or not; -1 if there are none. */
 int64_t tri_checkpoint_highest_step(const char *root);
 
-/* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums; TRI_BAD_FILE
- * names a file or tensor that differs. A folder without state.json (a plain Hugging Face one) is TRI_BAD_FILE. */
+/* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums. Fails with
+ * TRI_BAD_FILE, with the name of a file or tensor that differs, or if there is no state.json (a plain Hugging Face
+ * folder). */
 tri_status tri_checkpoint_verify(const tri_group *group, const char *path);
 
 /* LOCAL. The same by one process. */
@@ -190,19 +192,19 @@ tri_status tri_checkpoint_verify_alone(const char *path);
 /* COLLECTIVE over the group. The same without reading the tensors: all sizes, all headers, every other file. */
 tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path);
 
-/* What a command needs of a checkpoint. {0}: the weights, verified. */
+/* The parts of a checkpoint that a command needs. {0}: the weights, verified. */
 typedef struct tri_checkpoint_use {
   bool settings_only; /* only config.json: no tensor is read                                                       */
-  bool optimizer;     /* the optimizer's files, too; else they may be damaged or missing                           */
+  bool optimizer;     /* also the optimizer's files; else they may be damaged or missing                           */
   bool average; /* reading a weight gives its average over the run if it has one; the checkpoint must have averages */
   bool unverified; /* do not compare checksums, and log that: for reading a damaged checkpoint                  */
 } tri_checkpoint_use;
 
-/* LOCAL. For the path of a tokenizer.json: if its folder is a checkpoint, compares the file with its checksum there. */
+/* LOCAL. Compares the tokenizer.json at `path` with its checksum, if its folder is a checkpoint. */
 tri_status tri_checkpoint_verify_file(const char *path);
 
-/* LOCAL. The folder that `given` means: `given` itself if it is a checkpoint or has a config.json; if it is a run's
- * output or a folder of checkpoints, the newest of these that is good for `use`. */
+/* LOCAL. Finds the folder that `given` means: `given` itself if it is a checkpoint or has a config.json; for a run's
+ * output or a folder of checkpoints, the newest checkpoint that is good for `use`. */
 tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -222,12 +224,12 @@ tri_status tri_checkpoint_open_verified(const char *path, const tri_checkpoint_u
 void tri_checkpoint_close(tri_checkpoint *checkpoint);
 
 const char *tri_checkpoint_path(const tri_checkpoint *checkpoint);
-/* Whether its weights are those of an adapter. */
+/* Returns whether the checkpoint has the weights of an adapter. */
 bool tri_checkpoint_is_adapter(const tri_checkpoint *checkpoint);
-/* NULL for a plain Hugging Face folder. Owned by the checkpoint. */
+/* Returns the state, which the checkpoint owns; NULL for a plain Hugging Face folder. */
 const tri_checkpoint_state *tri_checkpoint_get_state(const tri_checkpoint *checkpoint);
 
-/* Number of tensors. They are numbered file after file, within a file in the order of their bytes. */
+/* Returns the number of tensors. They are numbered file after file, within a file in the order of their bytes. */
 int64_t tri_checkpoint_num_tensors(const tri_checkpoint *checkpoint);
 typedef struct tri_checkpoint_entry {
   const tri_safetensors_tensor *tensor;
@@ -237,35 +239,34 @@ typedef struct tri_checkpoint_entry {
 } tri_checkpoint_entry;
 tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, int64_t index);
 
-/* The number of the tensor that is read by this name; -1: there is no such tensor. */
+/* Returns the number of the tensor that this name reads; -1 if there is no such tensor. */
 int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *name);
 
-/* Whether there is such a tensor. */
+/* Returns whether there is such a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 
-/* LOCAL. TRI_BAD_FILE, with both shapes, if the tensor is not there or has another shape; reads nothing of it. */
+/* LOCAL. Fails with TRI_BAD_FILE, with both shapes, if the tensor is missing or has another shape; does not read it. */
 tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const char *name, int num_dims,
                                       const int64_t *shape);
-/* Whether both names are those of tensors, and not of the same one. */
+/* Returns whether both names read tensors, and different ones. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 
-/* The matrix in 4 bits (four_bits.h) that is read by this name; NULL: there is no such tensor, or it is not in 4
+/* Returns the matrix in 4 bits (four_bits.h) that this name reads; NULL if there is no such tensor, or it is not in 4
  * bits. */
 const struct tri_four_bits *tri_checkpoint_four_bits(const tri_checkpoint *checkpoint, const char *name);
 
-/* From now on reading `absent` reads `present`: for tied tensors, of which one is not in the file. Only for one pair.
- */
+/* Makes later reads of `absent` read `present`, for a tied pair with one tensor in the file. One pair at most. */
 void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, const char *present);
 
-/* LOCAL. Reads a whole tensor as `type` (see tri_safetensors_read for the conversions) into dst, which lies in `memory`
+/* LOCAL. Reads a whole tensor as `type` (see tri_safetensors_read for the conversions) into dst, which is in `memory`
  * (NULL: host memory). TRI_BAD_FILE if the tensor is missing, or has another shape or a wrong checksum. A name with the
  * base model's prefix ("transformer.", "model.") also finds the tensor without the prefix, as in files that
  * transformers saved from a base model; every name also finds the tensor with PEFT's prefix. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 
-/* LOCAL. *out: the first element of the slice's data, of type fp32, fp64 or bf16, that is NaN or infinite; -1 if all
- * are finite. */
+/* LOCAL. Sets *out to the first element of the slice's data, of type fp32, fp64 or bf16, that is NaN or infinite; -1 if
+ * all are finite. */
 tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out);
 
 /* LOCAL. As tri_checkpoint_read, but reads only the elements of a slice, into slice->data. slice->tensor is ignored. */

@@ -1,4 +1,4 @@
-/* What the ranks of a group do together with a checkpoint that they read. */
+/* Collective reads of a checkpoint by the ranks of a group. */
 #include "base/memory.h"
 #include "checkpoint/candidates.h"
 #include "checkpoint/element_sum.h"
@@ -48,7 +48,7 @@ tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tr
   return status;
 }
 
-/* ---- verifying what was read ------------------------------------------------------------------------------------- */
+/* ---- verification ------------------------------------------------------------------------------------- */
 
 static tri_status sum_slice(const tri_checkpoint_slice *slice, tri_dtype type, uint64_t *sum) {
   size_t element = tri_dtype_bytes(type);

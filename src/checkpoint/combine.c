@@ -6,7 +6,7 @@
 
 /* ---- means and task vectors -------------------------------------------------------------------------------------- */
 
-/* ((w0 x0 + w1 x1) + w2 x2 ...) / W, where W sums the weights alike. */
+/* ((w0 x0 + w1 x1) + w2 x2 ...) / W, where W is the sum of the weights in the same order. */
 static void combine_linear(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                            const float *base, float *out) {
   float total = (float)s->weights[0];
@@ -31,8 +31,8 @@ static void combine_task(const tri_combine_settings *s, int models, int64_t coun
 
 /* ---- slerp ------------------------------------------------------------------------------------------------------- */
 
-/* Along the circle between two tensors as vectors (Shoemake 1985); along the line where they point nearly alike or
- * apart, or where one is zero. */
+/* Interpolates along the circle between two tensors as vectors (Shoemake 1985); linearly if they are nearly parallel or
+ * opposite, or if one is zero. */
 static void combine_slerp(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                           const float *base, float *out) {
   double squares[2] = {0, 0}, dot = 0, first = 1 - s->t, second = s->t;
@@ -54,14 +54,15 @@ static void combine_slerp(const tri_combine_settings *s, int models, int64_t cou
 
 /* ---- TIES -------------------------------------------------------------------------------------------------------- */
 
-/* Magnitudes of fp32 are in the order of their bits. */
+/* Returns the bits of |value|, which are ordered like the magnitudes. */
 static uint32_t magnitude(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   return bits & 0x7fffffffU;
 }
 
-/* The k-th largest magnitude, k >= 1, bit after bit from the highest: the largest that k elements reach. */
+/* Returns the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest value that k elements
+ * reach. */
 static uint32_t kth_magnitude(const float *values, int64_t count, int64_t k) {
   uint32_t found = 0;
   for (int bit = 30; bit >= 0; bit--) {
@@ -73,7 +74,7 @@ static uint32_t kth_magnitude(const float *values, int64_t count, int64_t k) {
   return found;
 }
 
-/* All but the floor(density count) largest become 0; of equal ones the first stay. */
+/* Sets all elements but the floor(density count) largest to 0; among equal ones the first are kept. */
 static void trim(float *values, int64_t count, double density) {
   int64_t left = (int64_t)(density * (double)count), larger = 0;
   if (left >= count) return;
@@ -87,8 +88,8 @@ static void trim(float *values, int64_t count, double density) {
   }
 }
 
-/* Yadav et al. 2023: differences from the base are trimmed; the sign of their weighted sum is elected; those of that
- * sign are averaged by their weights. */
+/* TIES (Yadav et al. 2023): trims the differences from the base, elects the sign of their weighted sum, and averages
+ * the differences of that sign by their weights. */
 static void combine_ties(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                          const float *base, float *out) {
   for (int m = 0; m < models; m++) {

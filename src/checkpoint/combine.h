@@ -10,8 +10,8 @@
 enum { TRI_COMBINE_MODELS = 64 };
 
 typedef struct tri_combine_settings {
-  double weights[TRI_COMBINE_MODELS]; /* of each model */
-  double scale;                       /* factor of what is added to the base */
+  double weights[TRI_COMBINE_MODELS]; /* weight of each model */
+  double scale;                       /* factor of the differences that are added to the base */
   double density;                     /* TIES: the share of each model's differences that it keeps, in (0, 1] */
   double t;                           /* slerp: 0 is the first model, 1 the second */
 } tri_combine_settings;
@@ -29,7 +29,7 @@ typedef struct tri_combine_method {
   bool weights, scale, density, t; /* which settings it uses */
 } tri_combine_method;
 
-/* NULL if no method has that name. */
+/* Returns the method with that name; NULL if there is no such method. */
 const tri_combine_method *tri_combine_find(const char *name);
 
 #endif

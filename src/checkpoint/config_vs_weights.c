@@ -1,5 +1,5 @@
-/* Which keys of a config.json a tensor's shape, or that there is one, depends on is found by trying: each number is
- * changed by itself, and the model that comes of it asked for the tensor. So no family has to say it once more. */
+/* Finds the keys of a config.json on which the shape or the existence of a tensor depends by experiment: changes one
+ * number at a time, and looks the tensor up in the resulting model. So families need no table of these dependencies. */
 #include "checkpoint/config_vs_weights.h"
 
 #include "base/file.h"
@@ -21,18 +21,19 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, KEYS_BYTES = 512 };
 #define ADVICE                                                                                                         \
   "; config.json and the weights are not of one model: take both from the same folder, or correct config.json"
 
-/* ---- which keys -------------------------------------------------------------------------------------------------- */
+/* ---- the keys of a tensor
+ * -------------------------------------------------------------------------------------------------- */
 
-/* A tensor as a model has it; num_dims is 0 if it has none. */
+/* The shape of a tensor in a model; num_dims 0: the model does not have it. */
 typedef struct sight {
   int num_dims;
   int64_t shape[2];
 } sight;
 
-/* What is asked of a tensor: whether there is one, or how long its dimensions `of` are. */
+/* A question about a tensor: whether it exists, or the sizes of its dimensions `of`. */
 typedef struct question {
   const char *name;
-  bool of[2]; /* neither: whether it is there */
+  bool of[2]; /* dimensions that count; neither: only whether the tensor exists */
   sight now;
 } question;
 
@@ -58,7 +59,7 @@ static tri_status look_in_model(const tri_model *model, const char *name, sight 
   return status;
 }
 
-/* In the model of a changed config.json; false if that is invalid. */
+/* Looks a tensor up in the model of a changed config.json; false if that is invalid. */
 static bool look(const json_t *config, const char *name, sight *out) {
   tri_model model;
   char *text = json_dumps(config, JSON_COMPACT);
@@ -75,8 +76,8 @@ static bool differs_with(json_t *config, const char *key, json_t *value, const q
   return look(config, q->name, &other) && is_answered_otherwise(q, &other);
 }
 
-/* Twice the number, or half of it where that is not a model, moves what is a product, its neighbours and 1 whether
- * there is a layer. */
+/* Returns whether the answer depends on a key. Tries twice the number, or half of it if that is invalid, which changes
+ * products, and the adjacent numbers and 1, which change whether a layer exists. */
 static bool depends(json_t *config, const char *key, const question *q) {
   json_t *held = json_incref(json_object_get(config, key));
   const json_int_t value = json_integer_value(held);
@@ -95,7 +96,7 @@ static void add_key(const json_t *config, const char *key, char keys[KEYS_BYTES]
   char *value = json_dumps(json_object_get(config, key), JSON_ENCODE_ANY | JSON_COMPACT);
   const size_t held = strlen(keys);
   if (value == NULL) return;
-  const bool is_word = value[0] == '"'; /* without its quotes */
+  const bool is_word = value[0] == '"'; /* print words without their quotes */
   snprintf(keys + held, KEYS_BYTES - held, "%s%s %.*s", held == 0 ? " (" : ", ", key, (int)strlen(value) - 2 * is_word,
            value + is_word);
   free(value);
@@ -113,7 +114,7 @@ static void try_keys(const json_t *config, question *q, char keys[KEYS_BYTES]) {
   json_decref(tried);
 }
 
-/* " (hidden_size 64)"; the kind of model where no key by itself makes it another. */
+/* Writes " (hidden_size 64)", or the kind of model if no single key changes the answer. */
 static void find_keys(const char *folder, question *q, char keys[KEYS_BYTES]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -129,7 +130,7 @@ static void find_keys(const char *folder, question *q, char keys[KEYS_BYTES]) {
   if (keys[0] != '\0') snprintf(keys + strlen(keys), KEYS_BYTES - strlen(keys), ")");
 }
 
-/* ---- what contradicts -------------------------------------------------------------------------------------------- */
+/* ---- contradictions -------------------------------------------------------------------------------------------- */
 
 static tri_status fail_shape(const tri_checkpoint *checkpoint, const tri_checkpoint_entry *entry,
                              const tri_parameter *tensor) {
@@ -171,7 +172,7 @@ static tri_status fail_no_place(const tri_checkpoint *checkpoint, const tri_chec
                   entry->file, entry->tensor->name, keys);
 }
 
-/* Names may lack their first part, but not have it and lack it. */
+/* Refuses a tensor that the folder has twice, with and without the prefix of its name. */
 static tri_status check_once(const tri_checkpoint *checkpoint, const tri_parameter *tensor) {
   const char *dot = strchr(tensor->name, '.');
   const int64_t index = tri_checkpoint_index_of(checkpoint, tensor->name);
@@ -182,7 +183,8 @@ static tri_status check_once(const tri_checkpoint *checkpoint, const tri_paramet
                   one.tensor->name, tri_checkpoint_get_entry(checkpoint, other).tensor->name);
 }
 
-/* A tensor without elements (the shared experts of transformers' dots1 where n_shared_experts is 0) needs no place. */
+/* Refuses tensors that the model does not have, except tensors without elements (the shared experts of transformers'
+ * dots1 if n_shared_experts is 0). */
 static tri_status check_listed(const tri_checkpoint *checkpoint, const tri_tensor_list *list) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, i);

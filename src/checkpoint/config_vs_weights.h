@@ -6,8 +6,8 @@
 #include "model/model.h"
 
 /* LOCAL. Checks that a checkpoint has each tensor of the model that its config.json describes, in the right shape, and
- * no other weights. TRI_BAD_FILE names the first tensor that contradicts config.json, the keys that it depends on with
- * their values, and what to do. */
+ * no other weights. Fails with TRI_BAD_FILE; the message has the first tensor that contradicts config.json, the keys on
+ * which it depends with their values, and what to do. */
 tri_status tri_checkpoint_check_model(const tri_checkpoint *checkpoint, const tri_model *model);
 
 #endif

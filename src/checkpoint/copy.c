@@ -25,8 +25,8 @@ enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Rounded to odd: if fp32 cannot hold the value, the last bit says so to who rounds it once more, which then comes
- * to what rounding the value itself would have. */
+/* Rounds to odd: if fp32 cannot represent the value, the last bit is set, so that a second rounding to a narrower type
+ * gives the same result as rounding the value once. */
 static float to_odd(double value) {
   float nearest = (float)value;
   uint32_t bits;
@@ -38,7 +38,7 @@ static float to_odd(double value) {
   return nearest;
 }
 
-/* From fp32 or fp64 to a narrower type. */
+/* Converts fp32 or fp64 to a narrower type. */
 static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type, void *out) {
   const float *singles = in;
   const double *doubles = in;
@@ -55,16 +55,17 @@ typedef struct copying {
   const tri_merged *from;
   tri_dtype type;
   tri_checkpoint_saving *saving;
-  tri_device *quantiser; /* writes the matrices of layers in 4 bits; NULL: all is written in `type` */
+  tri_device *quantiser; /* writes the matrices of layers in 4 bits; NULL: all weights are written in `type` */
   void *wide, *narrow;
-  tri_saved_error strange;                 /* a value that is not a number */
-  const tri_copy_adapter_request *doubled; /* factors are written with what they began as; or NULL */
-  const tri_tensor_list *matrices;         /* with `doubled`: the model's tensors */
-  char of[TRI_PARAMETER_NAME_BYTES];       /* whose first factors `first` has, or "" */
+  tri_saved_error strange; /* error about a value that is NaN or infinite */
+  const tri_copy_adapter_request
+      *doubled;                      /* factors are written with their initial values subtracted; NULL: unchanged */
+  const tri_tensor_list *matrices;   /* with `doubled`: the model's tensors */
+  char of[TRI_PARAMETER_NAME_BYTES]; /* matrix whose initial factors `first` has; "": none */
   tri_principal first;
 } copying;
 
-/* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
+/* Checks the values as read and as written: bf16 and fp32 have smaller ranges than fp32 and fp64. */
 static tri_status check_piece(const copying *c, const tri_parameter *parameter, tri_dtype read_as,
                               const tri_checkpoint_slice *slice) {
   const tri_checkpoint *from = tri_merged_source(c->from, parameter->name);
@@ -86,7 +87,8 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
       narrow(read_as, c->wide, piece, c->type, c->narrow);
       slice.data = c->narrow;
     }
-    /* Damage goes before what it looks like, so a value that is not a number waits for the end of its tensor. */
+    /* A wrong checksum is reported before a NaN, which may only be its consequence, so the NaN waits for the end of the
+     * tensor. */
     tri_error_save(&c->strange, check_piece(c, parameter, read_as, &slice));
     if (c->strange.status == TRI_OK) TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
     done += piece;
@@ -95,8 +97,8 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
   return tri_saved_error_restore(&c->strange);
 }
 
-/* The matrix of a factor, "MODULE.weight" of "MODULE.lora_A.weight"; NULL: it is not a factor. Magnitudes stay as they
- * are: factors of twice the rank have the same product, and so the same norms. */
+/* Returns the matrix of a factor, "MODULE.weight" for "MODULE.lora_A.weight"; NULL if it is not a factor. Magnitudes
+ * are not changed: factors of twice the rank have the same product, and so the same norms. */
 static const tri_parameter *matrix_of(const copying *c, const char *name) {
   char factor[TRI_PEFT_NAME_BYTES], matrix[TRI_PARAMETER_NAME_BYTES];
   tri_module_names(name, factor, sizeof factor);
@@ -111,7 +113,7 @@ static const tri_parameter *matrix_of(const copying *c, const char *name) {
   return NULL;
 }
 
-/* Of both factors of a matrix at once, which lie beside each other. */
+/* Computes the initial values of both factors of a matrix, which are adjacent in the list. */
 static tri_status find_first(copying *c, const tri_parameter *matrix) {
   const tri_adapter_pair pair = tri_adapter_pair_of(c->doubled->with_base->adapter, matrix->name);
   if (strcmp(c->of, matrix->name) == 0) return TRI_OK;
@@ -122,7 +124,7 @@ static tri_status find_first(copying *c, const tri_parameter *matrix) {
   return TRI_OK;
 }
 
-/* A [rank, in] over A0, or B [out, rank] beside -B0. */
+/* Writes A [rank, in] above A0, or B [out, rank] with -B0 to its right. */
 static tri_status make_doubled(copying *c, const tri_parameter *parameter, double *own, double *out) {
   const bool is_a = strstr(parameter->name, ".lora_A.") != NULL;
   const int64_t rank = c->first.rank, rows = is_a ? rank : parameter->shape[0];
@@ -178,7 +180,7 @@ static bool is_quantised(const copying *c, const tri_parameter *parameter) {
   return c->quantiser != NULL && tri_trainable_can_quantise(parameter);
 }
 
-/* A whole matrix in fp32, the type that codes are made of. */
+/* Reads a whole matrix in fp32, from which codes are computed. */
 static tri_status read_whole(copying *c, const tri_parameter *matrix, const tri_low_rank *factors, float *out) {
   const bool plain = tri_low_rank_is_plain(factors);
   const tri_dtype read_as = plain ? TRI_FP32 : TRI_FP64;
@@ -222,7 +224,7 @@ static tri_status copy_all(copying *c, const tri_parameter *parameters, int64_t 
   return tri_checkpoint_save_publish(c->saving);
 }
 
-/* The parameters as the tensors of a save; returns their number. */
+/* Describes the parameters as tensors of a save, and returns the number of tensors. */
 static int64_t describe_all(const copying *c, const tri_parameter *parameters, int64_t count,
                             char (*names)[TRI_QUANTISED_NAME_BYTES], tri_checkpoint_tensor *tensors) {
   int64_t number = 0;
@@ -240,7 +242,7 @@ static int64_t describe_all(const copying *c, const tri_parameter *parameters, i
   return number;
 }
 
-/* Saves the parameters; `save` has the rest already. */
+/* Saves the parameters; the rest of `save` is set already. */
 static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64_t count,
                               tri_checkpoint_request *save) {
   const size_t most = (size_t)count * (c->quantiser == NULL ? 1 : TRI_QUANTISED_TENSORS);
@@ -315,20 +317,21 @@ tri_status tri_checkpoint_copy(const tri_copy_request *request) {
 
 /* ---- an adapter by itself ---------------------------------------------------------------------------------------- */
 
-/* PEFT wants both of two tied tensors that are trained: the name of the one that is not there, or "". */
+/* Finds the tensor of a trained tied pair that the adapter lacks, since PEFT needs both; "" if it lacks none. */
 static void find_tied(const tri_copy_adapter_request *request, char out[TRI_PARAMETER_NAME_BYTES]) {
   char path[TRI_PATH_BYTES], head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(request->from);
   tri_model model;
   out[0] = '\0';
-  if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK || !tri_path_exists(path)) return; /* PEFT's own */
+  if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK || !tri_path_exists(path))
+    return; /* a folder of PEFT, without config.json */
   if (tri_huggingface_load_unverified(folder, &model) != TRI_OK || !tri_ties_names(&model, head, embedding)) return;
   if (!tri_checkpoint_has(request->from, embedding) || tri_checkpoint_has(request->from, head)) return;
   tri_checkpoint_read_as((tri_checkpoint *)(uintptr_t)request->from, head, embedding);
   snprintf(out, TRI_PARAMETER_NAME_BYTES, "%s", head);
 }
 
-/* Replaces *config by the text of a document, and releases that. */
+/* Replaces *config by the text of a document, and releases the document. */
 static tri_status replace_config(json_t *document, char **config) {
   char *text = tri_huggingface_text(document), *copy = NULL;
   json_decref(document);
@@ -341,7 +344,7 @@ static tri_status replace_config(json_t *document, char **config) {
   return TRI_OK;
 }
 
-/* Sets a key of adapter_config.json. */
+/* Sets a key of adapter_config.json to true. */
 static tri_status set_true(const char *key, char **config) {
   json_t *document = NULL;
   TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
@@ -383,8 +386,8 @@ static tri_status rename_value(const json_t *value, json_t **out) {
   return status;
 }
 
-/* Gives modules the names of transformers 5 that their tensors get (tri_peft_name): an older adapter may have others.
- */
+/* Renames modules to transformers 5's names, which their tensors get as well (tri_peft_name): an older adapter may have
+ * others. */
 static tri_status rename_modules(char **config) {
   static const char *const keys[] = {"alpha_pattern", "exclude_modules", "modules_to_save", "rank_pattern",
                                      "target_modules"};
@@ -408,7 +411,7 @@ static void times(json_t *object, const char *key, double factor) {
   json_object_set_new(object, key, value == floor(value) ? json_integer((json_int_t)value) : json_real(value));
 }
 
-/* By what alpha grows when the rank doubles and the scale stays. */
+/* Returns the factor of alpha that keeps the scale when the rank doubles. */
 static double alpha_of_double(tri_scaling scaling) {
   switch (scaling) {
     case TRI_SCALING_LORA: break;
@@ -417,7 +420,7 @@ static double alpha_of_double(tri_scaling scaling) {
   return 2;
 }
 
-/* adapter_config.json of plain factors of twice the rank, whose products have the scale that they had. */
+/* Makes the adapter_config.json of plain factors of twice the rank, with the same scale of the products. */
 static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   static const char *const patterns[2] = {"rank_pattern", "alpha_pattern"};
   const double more[2] = {2, alpha_of_double(adapter->scaling)};
@@ -434,7 +437,7 @@ static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   return replace_config(document, config);
 }
 
-/* Its tensors as parameters, by our names. */
+/* Describes a tensor of the adapter as a parameter with our name. */
 static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
   const char *name = tri_peft_own_name(tensor->name);
   if (tensor->num_dims < 1 || tensor->num_dims > 2 || strlen(name) >= sizeof out->name) {
@@ -452,7 +455,7 @@ static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const ch
   return TRI_OK;
 }
 
-/* `also`: the name of a tensor that the checkpoint reads as another one, or "". */
+/* Copies the parameters. `also`: the name of a tensor that the checkpoint reads as another one; "": none. */
 static tri_status copy_described(const tri_copy_adapter_request *request, const char *config, const char *also,
                                  tri_parameter *parameters) {
   int64_t count = tri_checkpoint_num_tensors(request->from);

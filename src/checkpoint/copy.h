@@ -10,11 +10,11 @@ typedef struct tri_copy_request {
   const tri_merged *from; /* weights, or an adapter and its base, which are merged */
   const tri_model *model;
   const char *to;             /* the new folder, which must not exist */
-  tri_dtype type;             /* of the weights in it: fp32, fp64 or bf16 */
-  const tri_run_notes *notes; /* written to it */
+  tri_dtype type;             /* type of the written weights: fp32, fp64 or bf16 */
+  const tri_run_notes *notes; /* written to the folder */
   int64_t shard_bytes;        /* see tri_checkpoint_request */
-  const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL */
-  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied, or NULL */
+  const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none */
+  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none */
   bool plain;                 /* write a Hugging Face folder; else a checkpoint of step 0, without optimizer states */
   bool quantised;             /* the matrices of layers are written in 4 bits, as bitsandbytes has them */
 } tri_copy_request;
@@ -25,20 +25,20 @@ typedef struct tri_copy_adapter_request {
   tri_dtype type;
   const char *tokenizer;
   const tri_run_notes *notes;
-  const tri_merged *with_base; /* NULL: the factors as they are; else the adapter with its base, whose parts
-                                  (principal.h) the factors began as */
-  const tri_model *model;      /* of `with_base` */
+  const tri_merged *with_base; /* the adapter with its base, to subtract the factors' initial values (principal.h);
+                                  NULL: the factors are copied unchanged */
+  const tri_model *model;      /* the model of `with_base` */
 } tri_copy_adapter_request;
 
 /* LOCAL. Copies tensor by tensor, in pieces of some megabytes. Weights that are not an adapter's must have the model's
  * tensors and no others (TRI_BAD_FILE with their names), apart from buffers that transformers derives from the
- * configuration. What is read is compared with its checksums (tri_checkpoint_open_verified); a weight that is NaN or
- * infinite in the file, or becomes so as `type`, is TRI_BAD_FILE. After a failure nothing of the new folder stays. */
+ * configuration. Data are compared with their checksums (tri_checkpoint_open_verified). Fails with TRI_BAD_FILE if a
+ * weight is NaN or infinite in the file, or becomes so as `type`. After a failure the new folder does not exist. */
 tri_status tri_checkpoint_copy(const tri_copy_request *request);
 
-/* LOCAL. Copies an adapter by itself: writes a PEFT folder, with the adapter_config.json that it has, and without a
- * config.json. With `with_base` the factors in it are of twice the rank, A over A0 and B beside -B0, so that they are
- * plain LoRA over the base as it is. */
+/* LOCAL. Copies an adapter by itself: writes a PEFT folder with the same adapter_config.json, and without a
+ * config.json. With `with_base` the written factors have twice the rank, A above A0 and B with -B0 to its right, so
+ * that they are plain LoRA over the unchanged base. */
 tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request);
 
 #endif

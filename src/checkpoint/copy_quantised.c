@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The JSON text is padded with blanks, so that the file can be laid out before its numbers are known. */
+/* Size of the JSON text, padded with blanks, so that the file's layout does not depend on its numbers. */
 enum { STATE_BYTES = 256 };
 
-/* ---- what can be written ----------------------------------------------------------------------------------------- */
+/* ---- checks ----------------------------------------------------------------------------------------- */
 
 static tri_status check_matrix(const tri_merged *from, const tri_parameter *matrix) {
   if (from->base == NULL && tri_checkpoint_four_bits(from->named, matrix->name) != NULL) {
@@ -90,7 +90,7 @@ static void print_state(const tri_parameter *matrix, tri_dtype type, float offse
   snprintf(out, STATE_BYTES + 1, "%-*s", STATE_BYTES, text);
 }
 
-/* All parts of a matrix, from memory laid out as in device/nf4.h. */
+/* Saves all parts of a matrix, from memory laid out as in device/nf4.h. */
 static tri_status save_parts(const tri_parameter *matrix, tri_dtype type, char *kept, int64_t number,
                              tri_checkpoint_saving *saving) {
   const int64_t count = tri_parameter_global_count(matrix);
@@ -136,7 +136,7 @@ static void add_module(const char *name, json_t *out) {
   json_array_append_new(out, json_stringn(name, (size_t)tri_trainable_module_length(name)));
 }
 
-/* The linear modules that transformers must leave as they are: the output projection, tied or not. */
+/* Lists the linear modules that transformers must not quantize: the output projection, tied or not. */
 static json_t *skipped(const tri_model *model, const tri_tensor_list *list) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   json_t *out = json_array();

@@ -1,4 +1,4 @@
-/* Exports whose matrices of layers are in 4 bits, for transformers with bitsandbytes (four_bits.h): those that
+/* Exports with the matrices of layers in 4 bits, for transformers with bitsandbytes (four_bits.h): the matrices that
  * `adapter.quantise: nf4` keeps in 4 bits, with the same codes. Used by copy.c only. */
 #ifndef TRI_CHECKPOINT_COPY_QUANTISED_H
 #define TRI_CHECKPOINT_COPY_QUANTISED_H
@@ -7,18 +7,18 @@
 #include "checkpoint/merged.h"
 #include "checkpoint/tensor_list.h"
 
-/* The tensors that one matrix becomes. */
+/* Number of tensors of one matrix. */
 enum { TRI_QUANTISED_TENSORS = 6, TRI_QUANTISED_NAME_BYTES = TRI_PARAMETER_NAME_BYTES + 48 };
 
-/* Refuses what transformers would not load in 4 bits as it is quantised here, and what is in 4 bits already. */
+/* Refuses matrices that transformers would not load with the values quantized here, and matrices that are in 4 bits
+ * already. */
 tri_status tri_copy_quantised_check(const tri_merged *from, const tri_tensor_list *list);
 
-/* Describes the tensors of a matrix, whose values are of `type` when they are dequantised; their names go to `names`.
- */
+/* Describes the tensors of a matrix whose dequantized values have the type `type`; writes their names to `names`. */
 void tri_copy_quantised_describe(const tri_parameter *matrix, char names[][TRI_QUANTISED_NAME_BYTES],
                                  tri_checkpoint_tensor *out);
 
-/* LOCAL. Quantises values[count] of a matrix and saves its tensors, the first of which has this number. */
+/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `number`: index of the first. */
 tri_status tri_copy_quantised_save(tri_device *device, const tri_parameter *matrix, tri_dtype type, float *values,
                                    int64_t number, tri_checkpoint_saving *saving);
 

@@ -11,7 +11,7 @@ static inline uint64_t term(uint64_t element, uint64_t place) {
   return z ^ z >> 31;
 }
 
-/* Data may lie at any address. */
+/* Data may have any alignment. */
 #define SUM_OF(TYPE)                                                                                                   \
   for (int64_t i = 0; i < count; i++) {                                                                                \
     TYPE element;                                                                                                      \

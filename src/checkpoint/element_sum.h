@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The part of the sum for elements [first, first + count), which lie at `data`; element_bytes is 1, 2, 4 or 8. */
+/* Returns the part of the sum for the elements [first, first + count) in `data`; element_bytes is 1, 2, 4 or 8. */
 uint64_t tri_element_sum(size_t element_bytes, int64_t first, int64_t count, const void *data);
 
 /* The same with all threads. */

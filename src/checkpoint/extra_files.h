@@ -1,5 +1,5 @@
-/* Extra files: what lies beside a model's weights in a Hugging Face folder and is copied with them: the tokenizer's
- * other files, the chat template, the generation config, and the ids of special tokens in config.json. */
+/* Extra files of a Hugging Face folder that are copied with a model's weights: the tokenizer's other files, the chat
+ * template, the generation config, and the ids of special tokens in config.json. */
 #ifndef TRI_CHECKPOINT_EXTRA_FILES_H
 #define TRI_CHECKPOINT_EXTRA_FILES_H
 
@@ -15,15 +15,15 @@
 typedef tri_status tri_extra_file_visit(void *context, const char *name);
 tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit, void *context);
 
-/* Files for a saved model that say which tokens end a text, if its extra files do not. */
+/* Files of a saved model with the tokens that end a text, if its extra files do not have them. */
 typedef struct tri_extra_texts {
-  char *tokenizer_config, *generation_config; /* texts of these files; NULL if the folder has them */
-  int32_t end_of_text;                        /* for config.json; -1: there is none */
+  char *tokenizer_config, *generation_config; /* texts of these files; NULL: the folder has the file */
+  int32_t end_of_text;                        /* for config.json; -1: none */
 } tri_extra_texts;
 
-/* LOCAL. Makes them from the extra files in `folder` (or NULL) and the tokenizer.json at `tokenizer` (NULL: all is
- * empty). These tokens end a text: the one that ends a turn of the chat template; `document_end` (-1: none), which
- * separated the documents of the training corpus; and those that the folder names. Release with
+/* LOCAL. Makes the texts from the extra files in `folder` (may be NULL) and the tokenizer.json at `tokenizer` (NULL:
+ * all are empty). These tokens end a text: the one that ends a turn of the chat template; `document_end` (-1: none),
+ * which separated the documents of the training corpus; and those that the folder names. Release with
  * tri_extra_texts_release. */
 tri_status tri_extra_texts_make(const char *folder, const char *tokenizer, int32_t document_end, tri_extra_texts *out);
 void tri_extra_texts_release(tri_extra_texts *texts);

@@ -1,4 +1,5 @@
-/* What a saved model lacks that says what ends a text: tokenizer_config.json, generation_config.json. */
+/* Makes tokenizer_config.json and generation_config.json with the tokens that end a text, for a saved model without
+ * them. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "chat/session.h"
@@ -13,7 +14,8 @@ static bool has(const char *folder, const char *name) {
   return folder != NULL && tri_path_join(path, folder, name) == TRI_OK && tri_path_exists(path);
 }
 
-/* The token with which the chat template of a folder ends a turn; -1 if there is no template, or no such token. */
+/* Returns the token with which the chat template of a folder ends a turn; -1 if there is no template, or no such token.
+ */
 static int32_t find_turn_end(const char *folder, const tri_tokenizer *tokenizer) {
   const tri_chat_format_options options = {.tokenizer = folder, .asked = true};
   tri_chat_format format;
@@ -42,7 +44,7 @@ static void add_id(json_t *list, int32_t id) {
   if (id >= 0) json_array_append_new(list, json_integer(id));
 }
 
-/* A number, or a list of several; NULL if nothing ends a text. */
+/* Returns the tokens that end a text: a number, or a list of several; NULL if there are none. */
 static json_t *ends_json(const char *folder, const tri_tokenizer *tokenizer, int32_t document_end) {
   json_t *list = json_array();
   int count = 0;

@@ -1,5 +1,5 @@
-/* NaN and infinity are those whose exponent has all its bits set. A block is looked through without a branch, at the
- * speed of memory; only where it has one is its place looked for. */
+/* Searches values whose exponent has all bits set: NaN and infinity. A block is tested without branches, at the speed
+ * of memory; the position is searched only in a block that has such a value. */
 #include "checkpoint/finite.h"
 
 #include <stdbool.h>

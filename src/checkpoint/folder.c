@@ -3,13 +3,13 @@
  *
  *  save     .tmp-step-N-PID  --(all files flushed)-->  step-N
  *  replace  step-N  -->  .old-step-N-PID, then as above. Until the new one has its name the old one, still whole,
- *           can be found under `.old-`; tri_checkpoint_newest looks there too, and nothing clears it before.
+ *           can be found under `.old-`; tri_checkpoint_newest searches there as well, and nothing clears it before.
  *  remove   step-N  -->  .old-step-N-PID, COMPLETE removed, then the rest. From the second move on it cannot be
  *           mistaken for a checkpoint.
  *
- * PID is the process at work, which tells two of one job apart, and no more: whether a process is alive cannot be known
- * of one of another host. One process at a time writes below a root (its output's lock, base/folder_lock.h), so
- * whatever has such a name and is not its own is of a process that has ended. */
+ * PID is the number of the writing process. It only distinguishes processes of one job: whether a process of another
+ * host is alive cannot be known. One process at a time writes below a root (its output's lock, base/folder_lock.h), so
+ * a folder with another process's number belongs to a process that has ended. */
 #include "checkpoint/folder.h"
 
 #include "base/log.h"
@@ -43,7 +43,7 @@ tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step,
   return tri_path_join(path, root, name);
 }
 
-/* A decimal number that fills [*text, end) up to `stop`; moves *text to the stop. */
+/* Parses a decimal number that ends at the character `stop`; moves *text to it. */
 static bool parse_number(const char **text, char stop, int64_t *out) {
   char *end = NULL;
   if (**text < '0' || **text > '9') return false;
@@ -62,7 +62,7 @@ static bool parse_name(const char *name, tri_folder *out) {
     bool final = kind == TRI_FOLDER_FINAL;
     if (!parse_number(&rest, final ? '\0' : '-', &out->step)) return false;
     if (!final && (rest++, !parse_number(&rest, '\0', &owner))) return false;
-    /* Only what we would have written ourselves: "step-100" is somebody's copy. */
+    /* Only names as we write them: "step-100" is a copy that the user made. */
     int length = snprintf(out->name, sizeof out->name, "%s%08" PRId64, prefix_of((tri_folder_kind)kind), out->step);
     if (!final) snprintf(out->name + length, sizeof out->name - (size_t)length, "-%" PRId64, owner);
     if (strcmp(name, out->name) != 0) return false;
@@ -171,7 +171,7 @@ bool tri_checkpoint_is_there(const char *root, int64_t step) {
   return tri_folder_is_complete(root, &final);
 }
 
-/* An old folder is the only copy of its step while that is being replaced. */
+/* Returns whether a folder can be removed. An old folder is the only copy of its step while that is being replaced. */
 static bool is_left_over(const char *root, const tri_folder *folder) {
   if (folder->kind != TRI_FOLDER_OLD) return folder->kind == TRI_FOLDER_TEMPORARY;
   return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_checkpoint_is_there(root, folder->step);
@@ -186,10 +186,10 @@ tri_status tri_checkpoint_clear(const char *root) {
     if (is_left_over(root, &list[i])) status = remove_folder(root, list[i].name);
   }
   tri_free(list);
-  return status == TRI_OK ? tri_checkpoint_link_best(root) : status; /* a run may have been killed just before it */
+  return status == TRI_OK ? tri_checkpoint_link_best(root) : status; /* a run may have been killed just before this */
 }
 
-/* The newest complete folder of the list that is proven, or NULL. */
+/* Returns the newest complete folder of the list that is proven; NULL: none. */
 static const tri_folder *newest_proven(const char *root, const tri_folder *list, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     if (tri_folder_is_complete(root, &list[i]) && tri_folder_has(root, &list[i], TRI_FILE_PROVEN)) return &list[i];
@@ -197,7 +197,7 @@ static const tri_folder *newest_proven(const char *root, const tri_folder *list,
   return NULL;
 }
 
-/* The same for those that had the lowest validation loss when they were saved: the newest is the best of all. */
+/* Returns the newest folder with the BEST mark, which is the best of all; NULL: none. */
 static const tri_folder *newest_best(const char *root, const tri_folder *list, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     if (tri_folder_is_complete(root, &list[i]) && tri_folder_has(root, &list[i], TRI_FILE_BEST)) return &list[i];
@@ -205,18 +205,18 @@ static const tri_folder *newest_best(const char *root, const tri_folder *list, i
   return NULL;
 }
 
-/* ROOT/best is a link to it, for people; the mark says which one it is. A new link is made beside the old one, so that
- * there is one at all times. */
+/* Makes ROOT/best a link to the best checkpoint, for users; the mark decides which checkpoint that is. The link is
+ * replaced by a rename, so that it exists at all times. */
 static tri_status link_best(const char *root, const tri_folder *best) {
   char path[TRI_PATH_BYTES], beside[TRI_PATH_BYTES], now[64] = "";
   TRI_TRY(tri_path_join(path, root, TRI_LINK_BEST));
   TRI_TRY(tri_path_join(beside, root, "." TRI_LINK_BEST));
   const ssize_t length = readlink(path, now, sizeof now - 1);
-  if (length < 0 && errno != ENOENT) return TRI_OK; /* somebody's own */
+  if (length < 0 && errno != ENOENT) return TRI_OK; /* not a link: the user's own file */
   if (length < 0 && best == NULL) return TRI_OK;
   if (best == NULL && unlink(path) != 0) return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
   if (best == NULL || strcmp(now, best->name) == 0) return TRI_OK;
-  (void)unlink(beside); /* what a killed process has left */
+  (void)unlink(beside); /* a killed process may have left it */
   if (symlink(best->name, beside) == 0 && rename(beside, path) == 0) return tri_directory_sync(root);
   return tri_fail(TRI_IO_FAILED, "cannot make the link %s: %s", path, tri_write_fault(errno));
 }
@@ -232,12 +232,12 @@ tri_status tri_checkpoint_link_best(const char *root) {
   return TRI_OK;
 }
 
-/* A checkpoint that a diverging run saved just before its weights were found to be ruined must not push out the last
- * one that is known to be good. */
+/* Removes old checkpoints. A checkpoint that a diverging run saved just before its weights were found to be ruined must
+ * not replace the last one that is known to be good. */
 static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t keep, const tri_folder *list,
                                  int64_t count) {
   const tri_folder *proven = newest_proven(root, list, count), *best = newest_best(root, list, count);
-  int64_t kept = 1; /* newest_step itself */
+  int64_t kept = 1; /* the checkpoint of newest_step */
   for (int64_t i = 0; i < count; i++) {
     const tri_folder *folder = &list[i];
     if (!tri_folder_is_complete(root, folder) || folder->step == newest_step || folder == proven) {
@@ -245,7 +245,7 @@ static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t 
       continue;
     }
     if (folder == best) {
-      kept += kept < keep; /* one of the newest anyway */
+      kept += kept < keep; /* it counts among the newest */
       continue;
     }
     bool disproved = tri_folder_has(root, folder, TRI_FILE_DISPROVED);
@@ -256,7 +256,7 @@ static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t 
 }
 
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep) {
-  TRI_TRY(tri_checkpoint_link_best(root)); /* before the one that it led to goes */
+  TRI_TRY(tri_checkpoint_link_best(root)); /* before its target is removed */
   if (keep > 0) {
     tri_folder *list = NULL;
     int64_t count = 0;
@@ -294,7 +294,7 @@ tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int
   int64_t folders = 0, held = 0;
   TRI_TRY(tri_folder_list(root, &list, &folders));
   tri_status status = tri_alloc("a list of checkpoints", (size_t)folders, sizeof *found, &found);
-  for (int64_t i = folders - 1; i >= 0 && status == TRI_OK; i--) { /* of each kind the highest step is first */
+  for (int64_t i = folders - 1; i >= 0 && status == TRI_OK; i--) { /* each kind has its highest step first */
     if (!tri_folder_is_complete(root, &list[i]) || tri_folder_has(root, &list[i], TRI_FILE_DISPROVED)) continue;
     found[held].step = list[i].step;
     status = tri_path_join(found[held++].path, root, list[i].name);

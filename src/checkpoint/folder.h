@@ -34,11 +34,11 @@ typedef struct tri_folder {
   char name[64];
 } tri_folder;
 
-/* The path of a folder of that kind and step; temporary and old ones have the number of this process. */
+/* Writes the path of a folder of that kind and step; temporary and old ones have the number of this process. */
 tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step, char path[TRI_PATH_BYTES]);
 
-/* LOCAL. All checkpoint folders below root: final ones first, each kind from the highest step down. A root that does
- * not exist has none. Release *out with tri_free. */
+/* LOCAL. Lists all checkpoint folders below root: final ones first, each kind from the highest step down. The list of a
+ * missing root is empty. Release *out with tri_free. */
 tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
 /* LOCAL. The same for an open folder, which it closes. */
 tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count);
@@ -49,15 +49,16 @@ tri_status tri_folder_retire(const char *root, int64_t step);
 /* LOCAL, only for the one writer below root. Removes all folders of a kind (temporary or old). */
 tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 
-/* Whether it is a final folder that exists and has COMPLETE; whether a folder has that mark (TRI_FILE_PROVEN, ...). */
+/* Return whether a folder is final, exists and has COMPLETE; whether it has a mark (TRI_FILE_PROVEN, ...). */
 bool tri_folder_is_complete(const char *root, const tri_folder *folder);
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
 
 /* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it. */
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
-/* LOCAL. Removes complete checkpoints, oldest first, until `keep` are left. Always kept are that of `newest_step`, the
- * newest proven one, and the newest one that is marked as the best; disproved ones are removed. keep 0 keeps all. */
+/* LOCAL. Removes complete checkpoints, oldest first, until `keep` are left. The checkpoint of `newest_step`, the newest
+ * proven one and the newest one that is marked as the best are always kept; disproved ones are removed. keep 0 keeps
+ * all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { STATE_LIMIT_BYTES = 4096, NAME_BYTES = 512, PIECE_ELEMENTS = 1 << 18, PIECE_BLOCKS = PIECE_ELEMENTS / 32 + 2 };
 
-/* A tensor beside the matrix, and the file that it is in; neither moves with what the files' headers hold later. */
+/* A tensor that belongs to a matrix, and its file. A copy, since the headers of the files change later. */
 typedef struct part {
   tri_safetensors_tensor tensor;
   tri_input input;
@@ -27,7 +27,7 @@ struct tri_four_bits {
   int64_t count;        /* elements */
 };
 
-/* ---- what there is beside a matrix ------------------------------------------------------------------------------- */
+/* ---- the tensors of a matrix ------------------------------------------------------------------------------- */
 
 static int64_t count_of(const tri_safetensors_tensor *tensor) {
   return (int64_t)(tensor->bytes * 8 / (uint64_t)tri_safetensors_type_bits(tensor->type));
@@ -35,7 +35,7 @@ static int64_t count_of(const tri_safetensors_tensor *tensor) {
 
 static int64_t blocks_of(int64_t count, int64_t block) { return count / block + (count % block != 0); }
 
-/* The name of the matrix that a tensor is the state of; false: it is not a state. *kind: "nf4". */
+/* Returns whether a tensor is the state of a matrix; sets `matrix` to the matrix's name and *kind to "nf4" or "fp4". */
 static bool is_state(const char *name, char matrix[NAME_BYTES], const char **kind) {
   const char *at = strstr(name, TRI_FOUR_BITS_STATE);
   if (at == NULL || at - name >= NAME_BYTES) return false;
@@ -63,7 +63,7 @@ static tri_status refuse(const part *p, const char *what) {
                   p->input.path, p->tensor.name, what);
 }
 
-/* A part that must be there, with `count` elements of a type. */
+/* Finds a required part with `count` elements of a type. */
 static tri_status need_part(const tri_safetensors_file *files, int64_t num_files, const part *state, const char *matrix,
                             const char *suffix, tri_safetensors_type type, int64_t count, part *out) {
   char text[160];
@@ -118,7 +118,7 @@ static tri_status parse_block(const part *state, const json_t *document, const c
   return refuse(state, text);
 }
 
-/* Sizes and types; `tensor` gets those of what the codes stand for. */
+/* Parses sizes and types; `tensor` gets the shape and type of the dequantized matrix. */
 static tri_status parse_state(const part *state, const char *kind, const json_t *document, tri_four_bits *m,
                               tri_safetensors_tensor *tensor) {
   const char *said = json_string_value(json_object_get(document, "quant_type"));
@@ -147,7 +147,7 @@ static tri_status read_state(const part *state, json_t **out) {
 
 /* ---- a matrix ---------------------------------------------------------------------------------------------------- */
 
-/* Numbers that are ours but for the rounding of fp32. */
+/* Returns whether the numbers equal ours up to the rounding of fp32. */
 static bool is_our_map(const float *numbers) {
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES; c++) {
     const float ours = tri_dynamic_number(1, c);
@@ -209,7 +209,7 @@ static tri_safetensors_tensor *matrix_of(tri_safetensors_file *files, int64_t nu
   return NULL;
 }
 
-/* Whether it lies beside a matrix in 4 bits. */
+/* Returns whether a tensor belongs to a matrix in 4 bits. */
 static bool is_beside(tri_safetensors_file *files, int64_t num_files, const char *name) {
   static const char *const suffixes[] = {TRI_FOUR_BITS_ABSMAX, TRI_FOUR_BITS_MAP, TRI_FOUR_BITS_NESTED_ABSMAX,
                                          TRI_FOUR_BITS_NESTED_MAP};
@@ -227,7 +227,7 @@ static bool is_beside(tri_safetensors_file *files, int64_t num_files, const char
   return false;
 }
 
-/* Takes what lies beside matrices out of the headers: marks all first, as names are looked up until then. */
+/* Removes the tensors that belong to matrices from the headers. Marks all first, because names are still looked up. */
 static tri_status hide(tri_safetensors_file *files, int64_t num_files) {
   for (int64_t f = 0; f < num_files; f++) {
     tri_safetensors_header *header = &files[f].header;
@@ -299,7 +299,7 @@ tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tr
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Magnitudes of blocks [first, first + count); `codes` is scratch memory. */
+/* Reads the magnitudes of blocks [first, first + count); `codes` is scratch. */
 static tri_status read_largest(const tri_four_bits *m, int64_t first, int64_t count, uint8_t *codes, float *out) {
   const part *p = &m->largest;
   if (!m->nested) {
@@ -360,7 +360,7 @@ tri_status tri_four_bits_read(const tri_four_bits *m, tri_dtype type, int64_t fi
   return status;
 }
 
-/* ---- as they are ------------------------------------------------------------------------------------------------- */
+/* ---- codes ------------------------------------------------------------------------------------------------- */
 
 const char *tri_four_bits_kind(const tri_four_bits *m) { return m->kind; }
 

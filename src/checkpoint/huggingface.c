@@ -26,7 +26,7 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_DIALECTS = 64 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The keys of the description itself, from the name that the config gives the model. */
+/* Reads the name of the model. */
 static void read_name(const tri_json_reader *from, tri_model *out) {
   const char *name = json_string_value(tri_reader_get(from, "_name_or_path"));
   const char *slash = name == NULL ? NULL : strrchr(name, '/');
@@ -63,7 +63,7 @@ static tri_status unknown_activation(const tri_json_reader *from, const char *ke
   return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; %s are supported", from->path, key, name, known);
 }
 
-/* If the key is missing it stays the family's. */
+/* Reads the activation; keeps the family's if the key is missing. */
 static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
   const char *name = NULL;
   TRI_TRY(tri_reader_word(from, key, NULL, &name));
@@ -76,7 +76,7 @@ static tri_status read_activation(const tri_json_reader *from, const char *key, 
   return unknown_activation(from, key, name);
 }
 
-/* Whether a value is that of a JSON text; 1 is 1.0. */
+/* Returns whether a value equals a JSON text; 1 equals 1.0. */
 static bool is_value(const json_t *value, const char *text) {
   json_t *wanted = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
   bool same = wanted != NULL && json_equal(value, wanted) != 0;
@@ -85,12 +85,12 @@ static bool is_value(const json_t *value, const char *text) {
   return same;
 }
 
-/* A switch of transformers' that must stand as we compute. */
+/* Refuses another value of a transformers switch than the one that we compute. */
 static tri_status require(const tri_json_reader *from, const tri_hf_key *row) {
   const json_t *value = tri_reader_get(from, row->key);
   if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;
   char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *text = given;
-  if (json_is_string(value)) { /* in backquotes, as elsewhere */
+  if (json_is_string(value)) { /* backquotes instead of quotes */
     for (char *c = text; *c != '\0'; c++) *c = (char)(*c == '"' ? '`' : *c);
   }
   int length = row->value[0] == '"' ? (int)strlen(row->value) - 2 : (int)strlen(row->value);
@@ -119,7 +119,7 @@ static tri_status read_first_layers(const tri_json_reader *from, const char *key
   return TRI_OK;
 }
 
-/* A missing key leaves what is there, and null is 0. */
+/* Reads a number. A missing key does not change *out, null sets it to 0. */
 static tri_status read_number_or_null(const tri_json_reader *from, const char *key, double *out) {
   if (json_is_null(json_object_get(from->object, key))) *out = 0;
   return tri_reader_number(from, key, *out, out);
@@ -153,7 +153,7 @@ static const tri_family_table *family_number(int number, tri_family *family) {
   return tri_family_of(&(tri_model){.family = *family});
 }
 
-/* All that there are. */
+/* Collects the key tables of all families. */
 static int64_t collect_dialects(const tri_hf_keys *out[MOST_DIALECTS]) {
   const tri_family_table *table = NULL;
   tri_family family;
@@ -191,7 +191,7 @@ static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *dial
   return TRI_OK;
 }
 
-/* The file's name of a key of ours; NULL if it has none. */
+/* Returns the file's name of one of our keys; NULL if the file has no such key. */
 static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
@@ -208,7 +208,7 @@ static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, si
   return NULL;
 }
 
-/* What is wrong with the numbers, in the words of the file that they came from. */
+/* Fails because of contradicting numbers. The message has the keys of the file. */
 static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
   char said[1024], told[2048] = "";
@@ -223,7 +223,7 @@ static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *d
   return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, told);
 }
 
-/* The `model_type`, without the mark of one that transformers does not have. */
+/* Reads `model_type`, as written and without the prefix of types that transformers does not have. */
 static tri_status read_type(const tri_json_reader *from, const char **said, const char **type) {
   if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
   TRI_TRY(tri_reader_word(from, "model_type", NULL, said));
@@ -245,7 +245,7 @@ static const tri_hf_key of_all_types[] = {
     {.key = NULL},
 };
 
-/* What the document says by Hugging Face's keys. */
+/* Reads the model from Hugging Face's keys. */
 static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   const char *said = NULL, *type = NULL;
   tri_family family;
@@ -286,7 +286,7 @@ tri_status tri_huggingface_parse(const char *path, const char *text, size_t byte
   return TRI_OK;
 }
 
-/* PEFT's folders have no model: that is their base's. */
+/* Refuses a PEFT folder, which has no config.json; the message refers to its base. */
 static tri_status check_there(const char *folder, const char *path) {
   if (tri_path_exists(path) || !tri_peft_is_folder(folder)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s is an adapter alone and has no " TRI_FILE_CONFIG "; name the folder of its base",
@@ -335,7 +335,8 @@ static json_t *first_layers_json(int64_t count) {
   return out;
 }
 
-/* GELU by tanh has several names, which transformers computes with other last bits: the family's own is written. */
+/* Returns the name of an activation. GELU with tanh has several names, which transformers computes with different last
+ * bits, so the family's own is written. */
 static json_t *activation_name(tri_activation activation, const tri_hf_key *row) {
   if (activation == TRI_ACTIVATION_GELU_TANH && row->value != NULL) return json_string(row->value);
   return json_stringn(activations[activation].names, strcspn(activations[activation].names, " "));
@@ -371,7 +372,7 @@ static void note_difference(void *context, const char *key, const char *left, co
   *(bool *)context = *(bool *)context || tri_model_key_is_of_function(key);
 }
 
-/* Whether a dialect's words say all of a model, and transformers takes them. */
+/* Returns whether a table of keys describes all of a model in a way that transformers accepts. */
 static bool says_all(const tri_hf_keys *dialect, const tri_model *model) {
   tri_model said;
   bool differs = false;
@@ -383,7 +384,8 @@ static bool says_all(const tri_hf_keys *dialect, const tri_model *model) {
   return read && !differs;
 }
 
-/* The one that it came with, if that will do: a Mistral without a window leaves as a Mistral. */
+/* Returns the table of keys to write: the one with which the model was read, if possible, so that a Mistral without a
+ * window is written as a Mistral. */
 static const tri_hf_keys *dialect_of(const tri_model *model) {
   const tri_hf_keys *all = tri_family_of(model)->dialects;
   for (const tri_hf_keys *at = all; at->model_type != NULL && model->model_type[0] != '\0'; at++) {
@@ -403,7 +405,7 @@ static json_t *write_model(const tri_model *model, const tri_hf_keys *dialect) {
   return out;
 }
 
-/* Routers differ in more than config.json has words for. */
+/* Adds settings of routers for which config.json has no keys. */
 static tri_status add_own(const tri_model *model, const tri_hf_keys *dialect, json_t *document) {
   tri_model said;
   if (model->num_experts == 0) return TRI_OK;
@@ -448,7 +450,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
   const char *type = tri_huggingface_type_name(weights);
   int failed = json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
-               json_object_set_new(document, "pad_token_id", json_null()) | /* where it is missing, that of a preset */
+               json_object_set_new(document, "pad_token_id", json_null()) | /* a missing key would mean the preset's */
                json_object_set_new(document, "torch_dtype", json_string(type)) |
                json_object_set_new(document, "_name_or_path", json_string(model->name));
   json_decref(end);

@@ -1,7 +1,7 @@
-/* Models as Hugging Face describes them: config.json <-> tri_model, by the families' tables of keys (model/hf_keys.h).
+/* Hugging Face's description of models: config.json <-> tri_model, by the families' tables of keys (model/hf_keys.h).
  *
- * A key that changes what the model computes and has no member in tri_model is TRI_UNSUPPORTED, with its name. Dropout
- * is read from `resid_pdrop`; the dropout of attention weights is not supported, and a warning says so before training
+ * A key that changes the model's function and has no member in tri_model is refused by name (TRI_UNSUPPORTED). Dropout
+ * is read from `resid_pdrop`; the dropout of attention weights is not supported, with a warning before training
  * (tri_huggingface_note). */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_H
 #define TRI_CHECKPOINT_HUGGINGFACE_H
@@ -21,12 +21,12 @@ tri_status tri_huggingface_load(const char *folder, tri_model *out);
 /* LOCAL. The same without comparing the checksum, for commands with --no-verify. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
-/* LOCAL. Logs one line for each key of a folder's config.json that is ignored, for each pair of keys for one thing that
- * differ, and, if `training`, for what is not supported in training (huggingface_keys.h). Does nothing if the file
- * cannot be read. */
+/* LOCAL. Logs one line for each ignored key of a folder's config.json, for each pair of keys with the same meaning and
+ * different values and, if `training`, for settings that are not supported in training (huggingface_keys.h). Does
+ * nothing if the file cannot be read. */
 void tri_huggingface_note(const char *folder, bool training);
 
-/* A type by PyTorch's name: "bfloat16". */
+/* Returns PyTorch's name of a type: "bfloat16". */
 const char *tri_huggingface_type_name(tri_dtype type);
 
 /* Prints the config.json of a model whose weights are saved in the type `weights`. end_of_text is the tokenizer's, or

@@ -37,7 +37,7 @@ bool tri_huggingface_is_bookkeeping(const char *key) {
 
 bool tri_huggingface_is_off(const json_t *value) { return json_is_null(value) || json_is_false(value); }
 
-/* The rows of all tables, one after another; NULL behind the last. */
+/* Returns row `number` of all tables together; NULL after the last one. */
 static const tri_hf_key *row_number(const tri_hf_keys *dialect, int number) {
   for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
     for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
@@ -63,9 +63,9 @@ bool tri_huggingface_reads(const tri_hf_keys *dialect, const char *key) {
   return IS_AMONG(key, others);
 }
 
-/* ---- what counts for nothing ------------------------------------------------------------------------------------- */
+/* ---- keys without effect ------------------------------------------------------------------------------------- */
 
-/* Values that ask for nothing, wherever their keys stand. */
+/* Returns whether a value has no effect in any model type. */
 static bool asks_for_nothing(const char *key, const json_t *value) {
   static const char *const factors[] = {
       "decoder_sparse_step", "embedding_multiplier", "logits_scaling",        "n_group",   "partial_rotary_factor",
@@ -105,7 +105,8 @@ static void note_ignored(const tri_json_reader *from, const tri_hf_keys *dialect
           found == 1 ? "it" : "them", dialect->model_type);
 }
 
-/* ---- what stands twice ------------------------------------------------------------------------------------------- */
+/* ---- keys with the same meaning
+ * ------------------------------------------------------------------------------------------- */
 
 static bool says_a_number(const tri_hf_key *row) {
   switch (row->kind) {
@@ -131,7 +132,7 @@ static bool are_equal(const json_t *a, const json_t *b) {
   return json_equal(a, b) != 0;
 }
 
-/* Of two values, with the names of their keys, the second one counts. */
+/* Logs two different values with the names of their keys; the second one is used. */
 static void note_pair(const tri_json_reader *from, const char *first, const json_t *a, const char *counts,
                       const json_t *b) {
   if (a == NULL || b == NULL || are_equal(a, b)) return;
@@ -142,7 +143,7 @@ static void note_pair(const tri_json_reader *from, const char *first, const json
   free(right);
 }
 
-/* Of two rows for one number the later one counts, since it is read last. */
+/* Logs pairs of rows for one number. The later row is used, since it is read last. */
 static void note_pairs(const tri_json_reader *from, const tri_hf_keys *dialect) {
   const tri_hf_key *row = NULL, *other = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
@@ -154,7 +155,7 @@ static void note_pairs(const tri_json_reader *from, const tri_hf_keys *dialect) 
   }
 }
 
-/* A key of the file, if it is not NULL, and one of the object that rotary positions have of their own, which counts. */
+/* Compares a key of the file (NULL: none) with one of the object for rotary positions, which is used. */
 static void note_inner(const tri_json_reader *from, const char *key, const char *name, const json_t *object,
                        const char *inner) {
   char place[96];
@@ -163,7 +164,7 @@ static void note_inner(const tri_json_reader *from, const char *key, const char 
   note_pair(from, key, tri_reader_get(from, key), place, json_object_get(object, inner));
 }
 
-/* What transformers does not read where kinds of layers have objects of their own. */
+/* Logs keys that transformers does not read if kinds of layers have their own objects. */
 static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *dialect, const char *key,
                              const json_t *all, const json_t *object) {
   static const char original[] = "original_max_position_embeddings";
@@ -184,7 +185,7 @@ static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *dia
           dialect->model_type);
 }
 
-/* A usual key that is there, where the dialect reads another one in its place, unless what counts says the same. */
+/* Logs a usual key of the file if the model type reads another key instead, unless their values are equal. */
 static void note_own_name(const tri_json_reader *from, const tri_hf_keys *dialect, const char *usual, const char *own,
                           const json_t *object) {
   const json_t *value = tri_reader_get(from, usual), *counts = json_object_get(object, usual);
@@ -197,7 +198,7 @@ static void note_own_name(const tri_json_reader *from, const tri_hf_keys *dialec
   free(text);
 }
 
-/* Bases, what rotates of each head and how it is stretched. */
+/* Compares the keys of rotary positions: bases, rotated fraction of each head, scaling. */
 static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
   const tri_hf_keys_rope *rope = &dialect->rope;
@@ -219,9 +220,9 @@ static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   note_own_name(from, dialect, TRI_HUGGINGFACE_FRACTION, rope->fraction, object);
 }
 
-/* ---- what is of training ----------------------------------------------------------------------------------------- */
+/* ---- training ----------------------------------------------------------------------------------------- */
 
-/* Dropout that is not done here, of attention weights or of the embedding: written as 0. */
+/* Logs unsupported dropout, of attention weights or of the embedding, which is written as 0. */
 static void note_undone(const tri_json_reader *from, const tri_hf_keys *dialect) {
   const tri_hf_key *row = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
@@ -232,7 +233,7 @@ static void note_undone(const tri_json_reader *from, const tri_hf_keys *dialect)
   }
 }
 
-/* A model has one rate of dropout: the key that is read counts for those that are only written, too. */
+/* A model has one dropout rate: the key that is read also counts for the keys that are only written. */
 static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *dialect) {
   const tri_hf_key *row = NULL, *other = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
@@ -244,7 +245,7 @@ static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *dialec
   }
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- notes --------------------------------------------------------------------------------------------------- */
 
 void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
                                int64_t count, bool training) {

@@ -12,7 +12,7 @@
 
 typedef struct own_key {
   const char *key;
-  bool of_function; /* else of training alone */
+  bool of_function; /* changes the model's function; false: only its training */
 } own_key;
 
 static const own_key own_keys[] = {
@@ -97,7 +97,7 @@ tri_status tri_huggingface_read_own(const tri_json_reader *from, tri_model *mode
   if (own.object == NULL) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
   memcpy(name, model->name, sizeof name);
-  snprintf(model->name, sizeof model->name, "model"); /* a name may be anything, and YAML not */
+  snprintf(model->name, sizeof model->name, "model"); /* a name may contain characters that YAML does not allow */
   TRI_TRY(tri_model_print(model, &yaml));
   tri_status status = read_over(&own, yaml, model);
   tri_free(yaml);

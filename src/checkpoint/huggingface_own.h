@@ -1,6 +1,6 @@
-/* Settings of routers for which config.json has no keys: they are in an object `trireme` of it, under the keys of a run
- * file. If they change what the model computes, its `model_type` begins with "trireme_", so that a program which does
- * not know the object refuses the model and does not compute something else. */
+/* Settings of routers for which config.json has no keys. They are in its object `trireme`, under the keys of a run
+ * file. If they change the model's function, `model_type` begins with "trireme_", so that a program without support for
+ * the object refuses the model instead of computing another function. */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 #define TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 

@@ -7,7 +7,7 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* What rotates of each head, by the key that it has there. */
+/* Reads the rotated fraction of each head from a key. */
 static tri_status read_fraction(const tri_json_reader *from, const char *key, tri_model *out) {
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
   TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));
@@ -15,7 +15,7 @@ static tri_status read_fraction(const tri_json_reader *from, const char *key, tr
   return TRI_OK;
 }
 
-/* At the top of the file by the dialect's own names alone: transformers passes over the usual ones then. */
+/* Reads keys at the top of the file. If the dialect has its own names, transformers ignores the usual ones. */
 static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const tri_hf_keys_rope *rope = &dialect->rope;
   const char *theta = rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta;
@@ -23,8 +23,8 @@ static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys
   return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
-/* Families whose heads rotate whole: transformers passes the key over as long as nothing is stretched, and fails else.
- */
+/* Checks the fraction in families that rotate whole heads: transformers ignores the key without scaling, and fails with
+ * it. */
 static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (dialect->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
@@ -37,8 +37,8 @@ static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys 
 TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
 
 typedef struct rope_reader {
-  tri_json_reader from;   /* the object of its own */
-  const char *key, *type; /* as they stand in the file */
+  tri_json_reader from;   /* the object for rotary positions */
+  const char *key, *type; /* names as in the file */
 } rope_reader;
 
 static tri_status check_asked(const rope_reader *rope, const char *const *asked) {
@@ -55,8 +55,8 @@ static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "factor", 1, &out->factor);
 }
 
-/* Positions that the first training saw: what the top of the file says comes first, but not for objects of kinds of
- * layers. */
+/* Reads the positions of the original training. A key at the top of the file has precedence, except over objects for
+ * kinds of layers. */
 static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_hf_keys *dialect,
                                 const tri_model *model, int64_t *out) {
   static const char key[] = "original_max_position_embeddings";
@@ -74,14 +74,14 @@ static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "high_freq_factor", 4, &out->high_freq_factor);
 }
 
-/* A number that may be absent, for which 0 stands here; transformers takes 0 for absent too but in attention_factor. */
+/* Reads an optional number, 0 if absent. transformers also treats 0 as absent, except for attention_factor. */
 static tri_status get_optional_number(const tri_json_reader *from, const char *key, double *out) {
   TRI_TRY(tri_reader_number(from, key, 0, out));
   return *out >= 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
 }
 
-/* Without a factor it is how much longer texts are than at first. Where kinds of layers have objects of their own
- * transformers does not look for `truncate` there. */
+/* Reads YaRN. The default factor is the ratio of the longest to the original sequence. If kinds of layers have their
+ * own objects, transformers does not read `truncate` in them. */
 static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *dialect, const tri_model *model,
                             tri_rope_scaling *out) {
   const tri_json_reader *from = &rope->from;
@@ -116,7 +116,7 @@ static tri_status read_factors(const tri_json_reader *from, const char *key, dou
   return TRI_OK;
 }
 
-/* Phi-3 has no factor, but the longest sequence. */
+/* Reads LongRoPE. Phi-3 has no factor; it follows from the longest sequence. */
 static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *config, const tri_model *model,
                                 tri_rope_scaling *out) {
   static const char *const asked[] = {"short_factor", "long_factor", NULL};
@@ -129,13 +129,13 @@ static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *
     return tri_reader_wrong(tri_reader_get(config, original) == NULL ? from : config, original, "an integer above 1");
   const double ratio = (double)model->max_sequence / (double)out->original_max_sequence;
   TRI_TRY(tri_reader_positive(from, "factor", ratio, &out->factor));
-  if (out->factor < 1) out->factor = 1; /* which scales nothing, as all below do */
+  if (out->factor < 1) out->factor = 1; /* a factor below 1 has no effect, like 1 */
   if (tri_reader_get(from, "attention_factor") == NULL) return TRI_OK;
   return tri_reader_positive(from, "attention_factor", 1, &out->attention_factor);
 }
 
-/* Behind its factor. To transformers the longest sequence of the config is the original one, beyond which frequencies
- * change; it has no key for how far texts may go, and we write one of our own. */
+/* Reads dynamic scaling, after its factor. In transformers the config's longest sequence is the original one, beyond
+ * which frequencies change; it has no key for the longest text, so we write one of our own. */
 static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) {
   tri_rope_scaling *scaling = &model->rope_scaling;
   scaling->original_max_sequence = model->max_sequence;
@@ -143,7 +143,7 @@ static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) 
   return tri_reader_size(config, "max_sequence", reach < 1 ? 1 : (int64_t)reach, &model->max_sequence);
 }
 
-/* The names that it had in Phi-3's first files. */
+/* Returns whether the type is a former name of LongRoPE, from Phi-3's first files. */
 static bool was_longrope(const rope_reader *rope) {
   return strcmp(rope->type, "su") == 0 ||
          (strcmp(rope->type, "yarn") == 0 && tri_reader_get(&rope->from, "short_factor") != NULL);
@@ -177,7 +177,7 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
   return TRI_OK;
 }
 
-/* Of layers with a window: a base of its own, and nothing stretched. */
+/* Reads the base of layers with a window, which are not scaled. */
 static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *dialect, const json_t *parameters,
                              tri_model *out) {
   const tri_json_reader own = {.path = from->path, .object = json_object_get(parameters, "sliding_attention")};
@@ -193,7 +193,7 @@ static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *dia
                       from->path, type);
     }
   }
-  if (out->window == 0) out->local_rope_theta = 0; /* no layer has it */
+  if (out->window == 0) out->local_rope_theta = 0; /* no layer uses it */
   return TRI_OK;
 }
 
@@ -215,7 +215,7 @@ bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_
   return dialect->rope.local != NULL && strcmp(tri_huggingface_rope_key(from), "rope_scaling") == 0;
 }
 
-/* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
+/* Up to version 4, transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
  * object for each kind of layer. The type was once called `type`. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const char *key = tri_huggingface_rope_key(from);
@@ -227,7 +227,7 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
                     from->path);
   }
   const json_t *parameters = tri_reader_get(from, key);
-  /* Of others it is ignored, and told of (huggingface_keys.c). */
+  /* Other families ignore it, with a line in the log (huggingface_keys.c). */
   if (dialect->rope.local == NULL && dialect->window.by_layer && json_object_get(parameters, "full_attention")) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `%s` has an object for each kind of layer, which is not supported for this model_type",
@@ -272,7 +272,7 @@ static json_t *longrope_json(const tri_rope_scaling *s) {
   return out;
 }
 
-/* In the form of version 4, which later versions read too. */
+/* Returns the object in the form of version 4, which later versions read as well. */
 static json_t *rope_json(const tri_rope_scaling *scaling) {
   const char *type = rope_types_word(scaling->type);
   if (tri_rope_is_plain(scaling)) return json_null();
@@ -298,7 +298,7 @@ void tri_huggingface_write_rope(const tri_model *m, const tri_hf_keys *dialect, 
   }
   json_object_set_new(to, "rope_scaling", rope_json(&m->rope_scaling));
   const json_int_t original = (json_int_t)m->rope_scaling.original_max_sequence;
-  /* To Phi-3 it is a key of its own, with a default that would come first. */
+  /* Phi-3 has a key of its own for it, whose default would have precedence. */
   if (m->rope_scaling.type == TRI_ROPE_LONG)
     json_object_set_new(to, "original_max_position_embeddings", json_integer(original));
   if (m->rope_scaling.type != TRI_ROPE_DYNAMIC) return;

@@ -9,7 +9,7 @@
 
 enum { TEXT_BYTES = 400 };
 
-/* Keys that both have, less those of the file that the dialect has no word for. */
+/* Returns the number of common keys minus the number of keys of the file that the dialect does not have. */
 static int likeness(const tri_json_reader *from, const tri_hf_keys *dialect) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -25,7 +25,7 @@ static int likeness(const tri_json_reader *from, const tri_hf_keys *dialect) {
   return sum;
 }
 
-/* "`foo` (3), `bar` (true)": as many as there is room for. */
+/* Writes the keys that the dialect does not have: "`foo` (3), `bar` (true)", as many as fit. */
 static void list_strangers(const tri_json_reader *from, const tri_hf_keys *dialect, char out[TEXT_BYTES]) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -44,7 +44,7 @@ static void list_strangers(const tri_json_reader *from, const tri_hf_keys *diale
   }
 }
 
-/* "gpt2, llama, mistral and qwen2". */
+/* Writes "gpt2, llama, mistral and qwen2". */
 static void list_types(const tri_hf_keys *const *dialects, int64_t count, char out[TEXT_BYTES]) {
   size_t used = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -56,7 +56,7 @@ static void list_types(const tri_hf_keys *const *dialects, int64_t count, char o
 
 tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,
                                    const tri_hf_keys *const *dialects, int64_t count) {
-  enum { LEAST = 6 }; /* of likeness: with less it is another kind of thing */
+  enum { LEAST = 6 }; /* least likeness to suggest a family */
   const tri_hf_keys *nearest = NULL;
   int best = LEAST - 1;
   char types[TEXT_BYTES], strangers[TEXT_BYTES];

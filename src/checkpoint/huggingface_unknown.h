@@ -1,12 +1,11 @@
-/* The message for a config.json of an unknown architecture: the known one that is nearest to it, and the differences.
- */
+/* The message for a config.json of an unknown architecture: the most similar known one, and the differences. */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_UNKNOWN_H
 #define TRI_CHECKPOINT_HUGGINGFACE_UNKNOWN_H
 
 #include "base/json_reader.h"
 #include "model/hf_keys.h"
 
-/* Fails with TRI_UNSUPPORTED; dialects[count] are those of all families. */
+/* Fails with TRI_UNSUPPORTED; dialects[count]: the key tables of all families. */
 tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,
                                    const tri_hf_keys *const *dialects, int64_t count);
 

@@ -11,7 +11,7 @@
 static bool is_full(const char *type) { return type != NULL && strcmp(type, "full_attention") == 0; }
 static bool is_sliding(const char *type) { return type != NULL && strcmp(type, "sliding_attention") == 0; }
 
-/* Whatever else may be switched off: what a layer is must be known. */
+/* Checks that the type of each layer is known, even if windows are switched off. */
 static tri_status check_layer_types(const tri_json_reader *from, const json_t *types) {
   const json_t *type = NULL;
   size_t i = 0;
@@ -25,7 +25,7 @@ static tri_status check_layer_types(const tri_json_reader *from, const json_t *t
   return TRI_OK;
 }
 
-/* ["full_attention", "sliding_attention", ...], for each layer. */
+/* Reads ["full_attention", "sliding_attention", ...], one entry for each layer. */
 static tri_status read_layer_types(const tri_json_reader *from, const json_t *types, tri_model *out) {
   bool *windowed = NULL;
   if (!json_is_array(types) || json_array_size(types) != (size_t)out->num_layers) {
@@ -41,7 +41,7 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
   return status;
 }
 
-/* Which layers look back through the window: from `max_window_layers` on, or as `layer_types` says. */
+/* Reads the layers with a window: from `max_window_layers` on, or as in `layer_types`. */
 static tri_status read_window_layers(const tri_json_reader *from, const tri_hf_keys_window *window, tri_model *out) {
   const json_t *types = window->by_layer || window->reads_layers ? tri_reader_get(from, "layer_types") : NULL;
   int64_t full = 0;
@@ -54,7 +54,7 @@ static tri_status read_window_layers(const tri_json_reader *from, const tri_hf_k
     snprintf(out->window_layers, sizeof out->window_layers, "%s", window->usual);
   }
   if (full < out->num_layers && (types == NULL || out->window_layers[0] != '\0')) return TRI_OK;
-  out->window = 0; /* in no layer */
+  out->window = 0; /* no layer has a window */
   out->window_layers[0] = '\0';
   return TRI_OK;
 }
@@ -98,8 +98,8 @@ static json_t *layer_types_json(const tri_model *m) {
   return out;
 }
 
-/* Where layers are told apart and there is no switch, transformers wants a window even if no layer has it: it says
- * layer by layer that none does. */
+/* In model types with layer_types and without a switch, transformers needs a window even if no layer has one:
+ * layer_types then says so for each layer. */
 void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *dialect, json_t *to) {
   const tri_hf_keys_window *window = &dialect->window;
   const bool used = m->window != 0, none = !used && window->by_layer && !window->switched;
@@ -108,7 +108,7 @@ void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *dialect
   if (window->switched) json_object_set_new(to, "use_sliding_window", json_boolean(used));
   if (window->known && (used || !window->switched)) json_object_set(to, "sliding_window", size);
   if ((used || none) && window->by_layer) json_object_set_new(to, "layer_types", layer_types_json(m));
-  /* For who knows no layer_types, where they say the same. */
+  /* For readers without layer_types, if the two can express the same. */
   if (used && window->full_layers > 0) {
     int64_t full = 0;
     while (full < m->num_layers && tri_model_window(m, full) == 0) full++;

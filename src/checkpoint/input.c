@@ -1,6 +1,5 @@
-/* Reading at the disk's speed: a large range goes in pieces that all threads take, so that one thread's copy runs
- * beside another's wait; past the page cache where that is known to be no slower (output.c says where), by way of a
- * buffer that is aligned as the disk wants it. */
+/* Reads at the disk's speed. A large range is read in pieces by all threads, so that one thread copies while another
+ * waits; without the page cache on file systems where that is not slower (see output.c), through an aligned buffer. */
 #include "checkpoint/input.h"
 
 #include "base/loop_threads.h"
@@ -49,8 +48,8 @@ static tri_status read_through(const tri_input *input, uint64_t offset, uint64_t
   return TRI_OK;
 }
 
-/* Past the page cache, by way of `pages` with room for a piece and two pages. What does not come so in one go comes
- * the other way, which knows the reason. */
+/* Reads without the page cache, through `pages` with room for a piece and two pages. If one read does not return all,
+ * the rest is read with the page cache, which reports errors. */
 static tri_status read_direct(const tri_input *input, uint64_t offset, uint64_t bytes, char *pages, void *out) {
   uint64_t begin = offset / PAGE * PAGE, end = (offset + bytes + PAGE - 1) / PAGE * PAGE;
   ssize_t got = pread(input->direct, pages, (size_t)(end - begin), (off_t)begin);
@@ -59,7 +58,7 @@ static tri_status read_direct(const tri_input *input, uint64_t offset, uint64_t 
   return TRI_OK;
 }
 
-/* What went wrong first in any of the threads. */
+/* Keeps the first error of all threads. */
 static void note(tri_saved_error *first, tri_status status) {
 #pragma omp critical(tri_input_failure)
   tri_error_save(first, status);

@@ -1,3 +1,24 @@
+/* Opening and reading checkpoints and Hugging Face folders.
+ *
+ * The problem: a folder may come from a run of ours, from transformers, PEFT or bitsandbytes, or may be damaged.
+ * Readers ask for a tensor by our name, in its global shape, and must get either the right values or an error.
+ *
+ * The idea: open_folder builds one list of tensors in steps. Each step removes one difference between programs:
+ *
+ *   1. state.json and COMPLETE, if present, are read and must belong together. They list every file with its checksums.
+ *   2. model.safetensors, or the shards of its index, or adapter_model.safetensors: only headers are read. With
+ * averages the optimizer's files are added, for reading by name only.
+ *   3. parts of names from PyTorch's wrappers are removed (wrapped_names.h).
+ *   4. the tensors of a matrix in 4 bits become one tensor (four_bits.h).
+ *   5. a tied model with the output projection alone reads it as the embedding as well (ties.h).
+ *
+ * `find` then maps our name to a tensor of the list: exactly, with PEFT's prefix, without the base model's prefix, or
+ * as an average. The shape must be equal. Values are converted while they are read, in any slices, and the checksum of
+ * a tensor is a sum over its elements (element_sum.h), so ranks that each read a part can verify the whole together.
+ *
+ * The invariants: no tensor is read before its header is checked (safetensors.c); a folder with only one of state.json
+ * and COMPLETE is damaged, never a Hugging Face folder; unless `unverified`, values that do not match a recorded
+ * checksum are an error. */
 #include "base/file_kind.h"
 #include "base/hub.h"
 #include "base/json_reader.h"
@@ -24,31 +45,31 @@
 
 struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
-  json_t *document;                       /* of state.json, or NULL */
-  bool unverified;                        /* nothing is compared with the document */
+  json_t *document;                       /* content of state.json; NULL: a Hugging Face folder */
+  bool unverified;                        /* checksums are not compared */
   bool adapter;                           /* its weights are those of an adapter */
-  bool average;                           /* the averages of weights are read in their place */
-  char absent[TRI_PARAMETER_NAME_BYTES];  /* of a pair that is tied, the tensor that is not there, or "" (ties.h) */
-  char present[TRI_PARAMETER_NAME_BYTES]; /* and the one that is read in its place */
+  bool average;                           /* averages of weights are read instead of the weights */
+  char absent[TRI_PARAMETER_NAME_BYTES];  /* tensor of a tied pair that the files lack (ties.h); "": none */
+  char present[TRI_PARAMETER_NAME_BYTES]; /* tensor that is read instead of `absent` */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
-  tri_four_bits *four_bits; /* what tensors in 4 bits point to */
+  tri_four_bits *four_bits; /* descriptions to which tensors in 4 bits point */
   int64_t num_four_bits;
-  int64_t num_files, num_tensors;     /* tensors: not those of files that only averages are read from */
-  int64_t num_misplaced;              /* tensors left out, which the index places in another file */
-  char misplaced[2 * TRI_PATH_BYTES]; /* the first of them, and its file */
+  int64_t num_files, num_tensors;     /* num_tensors: without files from which only averages are read */
+  int64_t num_misplaced;              /* number of ignored tensors that the index places in another file */
+  char misplaced[2 * TRI_PATH_BYTES]; /* name of the first of them, and its file */
 };
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
 
-/* Averages are the optimizer's. */
+/* Returns whether the optimizer's files are needed; averages are in them. */
 static bool wants_optimizer(const tri_checkpoint_use *use) { return use->optimizer || use->average; }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out);
 
-/* Whether a folder will do for one process's use: a tri_checkpoint_try. */
+/* Tests whether a folder is good for a use by one process: a tri_checkpoint_try. */
 static tri_status try_use(void *context, const char *path, bool *damaged) {
   const tri_checkpoint_use *use = context;
   tri_checkpoint *checkpoint = NULL;
@@ -56,7 +77,7 @@ static tri_status try_use(void *context, const char *path, bool *damaged) {
   tri_checkpoint_state state;
   tri_status status = TRI_OK;
   if (use->unverified) {
-    status = open_folder(path, use, false, &checkpoint); /* what it is taken for is said when it is opened for use */
+    status = open_folder(path, use, false, &checkpoint); /* logged later, when it is opened for use */
     tri_checkpoint_close(checkpoint);
   } else {
     tri_state_scope scope = {.ranks = 1, .tensors = !use->settings_only, .optimizer = wants_optimizer(use)};
@@ -76,7 +97,8 @@ static tri_status find_newest(const char *root, const tri_checkpoint_use *use, c
   return status;
 }
 
-/* By any of these a folder is meant itself; if others are missing, that is told where they are asked for. */
+/* Returns whether a path is a model's folder itself: one of these files is enough. Missing files are reported when they
+ * are needed. */
 static bool is_a_model(const char *folder) {
   static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
   char path[TRI_PATH_BYTES];
@@ -178,8 +200,8 @@ static tri_status add_file(tri_checkpoint *checkpoint, const char *name) {
   return TRI_OK;
 }
 
-/* Leaves out of a file what the index places in another one: an index places each name once, and a file that an earlier
- * model or another one had may have more (of quantised or continued models). */
+/* Ignores the tensors of a file that the index places in another file. An index has each name once, but a file of an
+ * earlier model may have more tensors (of quantised or continued models). */
 static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *file, const json_t *map, int64_t number) {
   tri_safetensors_file *shard = &checkpoint->files[number];
   tri_safetensors_header *header = &shard->header;
@@ -198,7 +220,7 @@ static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *fi
   return tri_safetensors_index(shard->input.path, header);
 }
 
-/* Each file of the index once. It must hold the tensors that the index places there, and be in this folder. */
+/* Adds each file of the index once. It must be in this folder, and have the tensors that the index places in it. */
 static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const json_t *index) {
   json_t *map = json_object_get(index, "weight_map"), *value = NULL, *seen = NULL;
   const char *name = NULL;
@@ -232,7 +254,7 @@ drop_seen:
   return status;
 }
 
-/* STEM.safetensors, or the shards of STEM.safetensors.index.json; *found says whether there was either. */
+/* Adds STEM.safetensors, or the shards of STEM.safetensors.index.json; *found: one of them exists. */
 static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *found) {
   char name[64], path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -257,7 +279,7 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   return status;
 }
 
-/* Of a damaged state nothing is taken. */
+/* Opens a folder without checksums. A damaged state.json is ignored. */
 static tri_status load_unverified(tri_checkpoint *checkpoint, bool say) {
   if (say) tri_warn("%s is not compared with its checksums, as --no-verify asks", checkpoint->path);
   tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
@@ -284,7 +306,7 @@ static bool has_averages(const tri_safetensors_file *file) {
   return false;
 }
 
-/* The optimizer's files are there to be read from by the names of averages, and not among what the checkpoint has. */
+/* Adds the optimizer's files for reading averages by name. Their tensors do not count among the checkpoint's. */
 static tri_status add_averages(tri_checkpoint *checkpoint) {
   const int64_t first = checkpoint->num_files, tensors = checkpoint->num_tensors;
   TRI_TRY(add_stem(checkpoint, "optimizer", &checkpoint->average));
@@ -298,7 +320,7 @@ static tri_status add_averages(tri_checkpoint *checkpoint) {
                   checkpoint->path);
 }
 
-/* Of what another program has saved. */
+/* Removes parts of names that PyTorch's wrappers add, in folders of other programs. */
 static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   const char *taken = NULL;
   int64_t tensors = 0;
@@ -309,7 +331,7 @@ static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   return TRI_OK;
 }
 
-/* What lies beside matrices in 4 bits is not the checkpoint's then. */
+/* Finds matrices in 4 bits. Their scales then no longer count among the checkpoint's tensors. */
 static tri_status find_four_bits(tri_checkpoint *checkpoint) {
   TRI_TRY(
       tri_four_bits_find(checkpoint->files, checkpoint->num_files, &checkpoint->four_bits, &checkpoint->num_four_bits));
@@ -331,8 +353,8 @@ static void say_misplaced(const tri_checkpoint *checkpoint) {
            checkpoint->path, checkpoint->misplaced, checkpoint->num_misplaced > 1 ? " and others" : "");
 }
 
-/* A tied model of which the file has the output projection alone, as safetensors' save_model may leave it. A
- * config.json that cannot be read is told of where it is asked for. */
+/* Handles a tied model with the output projection alone in its file, as safetensors' save_model may write it. An
+ * unreadable config.json is reported later, when it is needed. */
 static void take_tied(tri_checkpoint *checkpoint) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES], path[TRI_PATH_BYTES];
   tri_model model;
@@ -375,7 +397,7 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
 
-/* frame: sizes, headers and files without tensors are verified. */
+/* Opens a folder. frame: verify sizes, headers and files without tensors. */
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out) {
   tri_checkpoint *checkpoint = NULL;
   TRI_TRY(tri_alloc("an open checkpoint", 1, sizeof *checkpoint, &checkpoint));
@@ -412,7 +434,7 @@ void tri_checkpoint_close(tri_checkpoint *checkpoint) {
   tri_free(checkpoint);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------------- */
+/* ---- lookup ----------------------------------------------------------------------------------------------------- */
 
 const char *tri_checkpoint_path(const tri_checkpoint *checkpoint) { return checkpoint->path; }
 
@@ -449,8 +471,8 @@ static const tri_safetensors_tensor *find_in_files(const tri_checkpoint *checkpo
   return NULL;
 }
 
-/* Finds a tensor of the base whose module has factors: PEFT saves "lm_head.base_layer.weight" beside the factors of an
- * output projection, and trained biases beside any. */
+/* Finds a tensor of the base in a module with factors: PEFT saves "lm_head.base_layer.weight" together with the factors
+ * of an output projection, and trained biases with any factors. */
 static const tri_safetensors_tensor *find_base_layer(const tri_checkpoint *checkpoint, const char *peft_name,
                                                      const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES + sizeof ".base_layer"];
@@ -460,7 +482,7 @@ static const tri_safetensors_tensor *find_base_layer(const tri_checkpoint *check
   return find_in_files(checkpoint, other, file);
 }
 
-/* An adapter's tensors have PEFT's names, its optimizer's have not. */
+/* Finds a tensor by its exact name. An adapter's tensors have PEFT's names, its optimizer states do not. */
 static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoint, const char *name,
                                                   const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES];
@@ -486,7 +508,7 @@ static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoin
   return tensor;
 }
 
-/* In the place of a weight its average, where that is wanted and there is one. */
+/* Finds a tensor; instead of a weight its average, if averages are read and there is one. */
 static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
                                           const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES + sizeof TRI_CHECKPOINT_AVERAGE];
@@ -520,7 +542,7 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {
   return find(checkpoint, name, &file) != NULL;
 }
 
-/* The tensor of that name, of that shape. */
+/* Looks up a tensor by name, and checks its shape. */
 static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, int num_dims, const int64_t *shape,
                           const tri_safetensors_file **file, const tri_safetensors_tensor **out) {
   const tri_safetensors_tensor *tensor = find(checkpoint, name, file);
@@ -549,7 +571,7 @@ tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const ch
   return look_up(checkpoint, name, num_dims, shape, &file, &tensor);
 }
 
-/* Compares what the tensor came to with the document; where that is to be done at all. */
+/* Compares the checksum of a tensor with the document, unless the checkpoint is unverified. */
 static tri_status compare_sum(const tri_checkpoint *checkpoint, const tri_safetensors_file *file, const char *name,
                               uint64_t found) {
   const json_t *facts = NULL;
@@ -597,7 +619,7 @@ static tri_status read_run(const tri_safetensors_file *file, const tri_safetenso
   return TRI_OK;
 }
 
-/* Codes as they are, to memory that keeps codes. */
+/* Passes codes unchanged to memory that stores codes. */
 static tri_status hand_over(const tri_safetensors_tensor *tensor, const tri_checkpoint_slice *slice) {
   const size_t bytes = tri_nf4_bytes(slice->count);
   void *codes = NULL;

@@ -24,7 +24,7 @@
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* Of a matrix; false if it is the name of no weight. */
+/* Writes the name of a factor of a matrix; false if the matrix is not a module's weight. */
 static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(matrix->name), tail = strlen(ending);
@@ -33,7 +33,7 @@ static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PE
   return true;
 }
 
-/* The same of its magnitudes. */
+/* Writes the name of the magnitudes of a matrix; false if it is not a module's weight. */
 static bool magnitude_name(const char *weight, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(weight), tail = strlen(ending);
@@ -47,7 +47,7 @@ static void mark(const tri_checkpoint *adapter, const char *name, bool *used) {
   if (index >= 0) used[index] = true;
 }
 
-/* The same of a tensor that the model has in a shape. */
+/* Marks a tensor as used, and checks its shape. */
 static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, int num_dims, const int64_t *shape,
                               bool *used) {
   if (tri_checkpoint_index_of(adapter, name) < 0) return TRI_OK;
@@ -55,7 +55,7 @@ static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, i
   return tri_checkpoint_check_shape(adapter, name, num_dims, shape);
 }
 
-/* Of experts: *single: the matrix has a pair by itself. */
+/* Marks the factors of an expert's matrix. *single: the matrix has a pair of its own. */
 static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                                bool *used, bool *single) {
   tri_peft_expert_pair pair;
@@ -67,7 +67,7 @@ static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter 
   return TRI_OK;
 }
 
-/* What the model has of one of its tensors in the adapter. */
+/* Marks all tensors of the adapter that belong to one tensor of the model. */
 static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                               bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
@@ -82,7 +82,7 @@ static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *
   return magnitude_name(tensor->name, name) ? mark_shaped(adapter, name, 1, &tensor->shape[out], used) : TRI_OK;
 }
 
-/* PEFT has gate and up of an expert as one, and refuses factors of one of them. */
+/* Marks the factors of experts. In PEFT gate and up are one parameter, so factors of only one of them are refused. */
 static tri_status mark_all_experts(const tri_checkpoint *adapter, const tri_adapter *settings,
                                    const tri_tensor_list *list, bool *used) {
   bool single = false;
@@ -110,7 +110,7 @@ static tri_status check_used(const tri_checkpoint *adapter, const bool *used) {
   return TRI_OK;
 }
 
-/* The factors of a module, by the name of its weight; "MODULE.lora_" is in front of those of either kind. */
+/* Returns whether the module of a weight has factors: names that begin with "MODULE.lora_". */
 static bool has_factors(const tri_checkpoint *adapter, const char *weight) {
   const int length = tri_trainable_module_length(weight);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
@@ -120,13 +120,13 @@ static bool has_factors(const tri_checkpoint *adapter, const char *weight) {
   return false;
 }
 
-/* Whether a tensor is of the module of a weight: that itself, or a factor. */
+/* Returns whether a tensor belongs to the module of a weight: the weight itself, or a factor. */
 static bool is_of(const char *name, const char *weight) {
   const size_t length = (size_t)tri_trainable_module_length(weight);
   return strncmp(name, weight, length) == 0 && name[length] == '.';
 }
 
-/* The second one of two tied tensors is the first one, whichever is read, and so are its factors. */
+/* Marks the tensors of the second of two tied matrices, which are the first one's. */
 static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   if (!tri_ties_names(model, head, embedding)) return;
@@ -136,7 +136,7 @@ static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, boo
   }
 }
 
-/* Every tensor of the adapter has its place. */
+/* Checks that every tensor of the adapter belongs to a tensor of the model. */
 static tri_status check_adapter(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_model *model) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};
@@ -179,7 +179,7 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
   return tri_checkpoint_find(peft->base, use, path);
 }
 
-/* Another base is a mistake; who has turned off all comparing is told of it. */
+/* Refuses another base than the adapter's; only warns if verification is off. */
 static tri_status check_signature(const tri_merged *merged, const tri_peft *peft, const tri_model *model, bool verify) {
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
   tri_base_signature found;
@@ -196,7 +196,7 @@ static tri_status check_signature(const tri_merged *merged, const tri_peft *peft
   return TRI_OK;
 }
 
-/* A run's own config.json says more of its model than the base's: what the run has set otherwise. */
+/* Loads the models of the base and of the adapter. A run's own config.json also has settings that the run changed. */
 static tri_status load_models(const tri_merged *merged, bool verify, tri_model *base, tri_model *out) {
   char path[TRI_PATH_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
@@ -211,9 +211,9 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
   return TRI_OK;
 }
 
-/* Factors of one of two tied matrices, or of each its own. With ensure_weight_tying PEFT has the same for both, and
- * writes them twice; we write those of the embedding. (PEFT does not tie those of a table that is not "embed_tokens",
- * and writes them once then, whatever its key says.) */
+/* Returns whether factors break the tie: one of two tied matrices has factors, or each has its own. With
+ * ensure_weight_tying PEFT uses the same factors for both, and writes them twice; we write the embedding's. (PEFT does
+ * not tie the factors of a table that is not called "embed_tokens", and writes them once then, even with the key.) */
 static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const char *head, const char *embedding,
                              tri_model *model) {
   const bool of_head = has_factors(merged->named, head), of_embedding = has_factors(merged->named, embedding);
@@ -227,10 +227,10 @@ static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const cha
   return true;
 }
 
-/* An adapter that trains one of two tensors that the base has tied. In PEFT the other one stays the base's then, unless
- * adapter_config.json says ensure_weight_tying, or does not have the tensor among modules_to_save: then it is written
- * over the base's, which is both, the output projection last (tests/oracle/test_peft_ties.py). PEFT ignores the key if
- * no module to save is called embed_tokens or lm_head, and writes one tensor then. */
+/* Handles an adapter that trains one of two tensors that the base ties. In PEFT the other one keeps the base's values,
+ * unless adapter_config.json has ensure_weight_tying, or modules_to_save does not name the tensor: then PEFT overwrites
+ * the base's tensor, which is both, the output projection last (tests/oracle/test_peft_ties.py). PEFT ignores the key
+ * if no module to save is called embed_tokens or lm_head, and writes one tensor then. */
 static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
@@ -260,7 +260,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
   const bool verify = !use->unverified;
-  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* whatever average the adapter has */
+  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* without averages: the base has none */
   tri_model own;
   TRI_TRY(find_base(merged->named, peft, given, &itself, path));
   TRI_TRY(tri_checkpoint_open_verified(path, &itself, &merged->base));
@@ -336,7 +336,7 @@ const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *na
   return merged->base == NULL || tri_checkpoint_has(merged->named, name) ? merged->named : merged->base;
 }
 
-/* A whole factor as fp64, transposed where that is wanted. */
+/* Reads a whole factor as fp64, transposed if `transposed`. */
 static tri_status read_factor(const tri_merged *merged, const char *name, const int64_t shape[2], bool transposed,
                               double **out) {
   double *values = NULL, *turned = NULL;
@@ -360,7 +360,7 @@ static tri_status read_factor(const tri_merged *merged, const char *name, const 
   return status;
 }
 
-/* What the factors began as behind them, with the opposite sign: factors of twice the rank. */
+/* Appends the factors' initial values with the opposite sign, which doubles the rank. */
 static tri_status subtract_first(const tri_merged *merged, const tri_parameter *tensor, const tri_adapter_pair *pair,
                                  tri_low_rank *out) {
   const int64_t rank = pair->rank, rows = tensor->shape[0], columns = tensor->shape[1];
@@ -421,10 +421,11 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
   TRI_TRY(read_factor(merged, a, shape_a, tri_trainable_is_in_out(tensor), of_a));
   TRI_TRY(read_factor(merged, b, shape_b, tri_trainable_is_in_out(tensor), of_b));
   const bool principal = tri_adapter_is_principal(merged->adapter) && !tri_trainable_is_table(tensor);
-  return principal ? subtract_first(merged, tensor, &pair, out) : TRI_OK; /* PEFT's PiSSA leaves embeddings out */
+  return principal ? subtract_first(merged, tensor, &pair, out)
+                   : TRI_OK; /* PEFT's PiSSA does not apply to embeddings */
 }
 
-/* The magnitudes of a matrix, [outputs]; *out NULL: the adapter has none of it. */
+/* Reads the magnitudes of a matrix, [outputs]; *out NULL: the adapter does not have them. */
 static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter *tensor, double **out) {
   char name[TRI_PEFT_NAME_BYTES];
   double *values = NULL;
@@ -442,7 +443,7 @@ static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter 
   return status;
 }
 
-/* Outputs of the matrix become as long as their magnitudes; one of zeros stays so. */
+/* Scales the outputs of a matrix to the norms in `magnitudes`; an output of zeros is not changed. */
 static tri_status apply_magnitudes(const tri_parameter *tensor, const double *magnitudes, double *matrix) {
   const int64_t rows = tensor->shape[0], columns = tensor->shape[1], outputs = tensor->in_out ? columns : rows;
   double *factors = NULL;
@@ -458,7 +459,7 @@ static tri_status apply_magnitudes(const tri_parameter *tensor, const double *ma
 
 static void add_product(const tri_low_rank *factors, int64_t first, int64_t count, double *values);
 
-/* The matrix itself, with its factors and magnitudes. */
+/* Computes the matrix with its factors and magnitudes. */
 static tri_status make_whole(const tri_merged *merged, const tri_parameter *tensor, const double *magnitudes,
                              tri_low_rank *out) {
   if (out->whole == NULL) TRI_TRY(tri_base_matrix_read(merged->base, tensor, merged->quantiser, &out->whole));
@@ -495,7 +496,7 @@ void tri_low_rank_release(tri_low_rank *factors) {
   factors->whole = NULL;
 }
 
-/* Elements [first, first + count) of a row, to which its product is added; `sum` has room for them. */
+/* Adds the product of the factors to the elements [first, first + count) of a row. */
 static void add_to_row(const tri_low_rank *factors, int64_t row, int64_t first, int64_t count, double *values) {
   enum { BLOCK = 256 };
   double sum[BLOCK];
@@ -511,7 +512,7 @@ static void add_to_row(const tri_low_rank *factors, int64_t row, int64_t first, 
   }
 }
 
-/* Elements [first, first + count) of the matrix. */
+/* Adds the product of the factors to the elements [first, first + count) of the matrix. */
 static void add_product(const tri_low_rank *factors, int64_t first, int64_t count, double *values) {
   const int64_t columns = factors->columns, end = first + count;
 #pragma omp parallel for num_threads(tri_loop_threads())

@@ -1,7 +1,7 @@
-/* A model's weights as they are used: those of a checkpoint, or those of an adapter's base with the products of the
- * LoRA factors added, W + scale B A, and rows as long as its magnitudes say where it has some (DoRA); less scale B0 A0
- * where that was subtracted in training (principal.h). Sums are made in fp64 and rounded once, to the requested type.
- * If the adapter was trained on a base in 4 bits, W is the dequantised base. */
+/* A model's effective weights: those of a checkpoint, or those of an adapter's base with the LoRA product added,
+ * W + scale B A, with rows scaled to the adapter's magnitudes if it has them (DoRA), and minus scale B0 A0 if training
+ * subtracted that (principal.h). Sums are computed in fp64 and rounded once, to the requested type. If the adapter was
+ * trained on a base in 4 bits, W is the dequantised base. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
 
@@ -17,30 +17,30 @@ typedef struct tri_merged {
 } tri_merged;
 
 /* LOCAL. Opens the folder that `given` means (tri_checkpoint_find) and reads the settings of its model. For an adapter
- * also opens its base: the folder `base`, or if that is NULL the one that the adapter names. TRI_BAD_CONFIG if the base
- * has another signature than the one that the adapter was trained on; TRI_BAD_FILE names a tensor of the adapter that
- * is not one of the model's, or one that contradicts config.json (config_vs_weights.h). `use` says whether checksums
- * are compared, and whether averages of the weights (with an adapter: of the adapter's) are read. Release with
- * tri_merged_close, which also accepts {0}. */
+ * also opens its base: the folder `base`, or if that is NULL the one that the adapter names. Fails with TRI_BAD_CONFIG
+ * if the base has another signature than the adapter's base, with TRI_BAD_FILE if a tensor of the adapter is not in the
+ * model or contradicts config.json (config_vs_weights.h). `use`: whether checksums are compared, and whether averages
+ * of the weights (with an adapter: of the adapter's) are read. Release with tri_merged_close, which also accepts {0}.
+ */
 tri_status tri_merged_open(const char *given, const char *base, const tri_checkpoint_use *use, tri_model *model,
                            tri_merged *out);
 void tri_merged_close(tri_merged *merged);
 
-/* What changes a matrix of the base: factors, whose product scale * left right is added, and quantisation. */
+/* The changes to a matrix of the base: the product scale * left right is added; quantisation. */
 typedef struct tri_low_rank {
   double *left, *right; /* [rows, rank], [rank, columns]; NULL: no factors */
   int64_t columns, rank;
   double scale;
-  double *whole; /* the matrix itself, used in the place of the file's: quantised to 4 bits and back, or with factors
-                    and magnitudes; or NULL */
+  double *whole; /* the whole matrix, used instead of the file's: quantised to 4 bits and back, or with factors and
+                    magnitudes; NULL: the file's */
 } tri_low_rank;
 
-/* Whether the matrix is used as it is in the file. */
+/* Returns whether the matrix is used unchanged. */
 static inline bool tri_low_rank_is_plain(const tri_low_rank *factors) {
   return factors->left == NULL && factors->whole == NULL;
 }
 
-/* LOCAL. The factors of a tensor of the model, in host memory. Release with tri_low_rank_release. */
+/* LOCAL. Reads the factors of a tensor of the model, in host memory. Release with tri_low_rank_release. */
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out);
 void tri_low_rank_release(tri_low_rank *factors);
 
@@ -48,10 +48,10 @@ void tri_low_rank_release(tri_low_rank *factors);
  * tri_checkpoint_read_part does, and applies `factors`; if these are not plain, `type` must be TRI_FP64. */
 tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *tensor, const tri_low_rank *factors,
                                 tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum);
-/* LOCAL. Compares the sum of all parts with the tensor's checksum; TRI_BAD_FILE if they differ. */
+/* LOCAL. Compares the sum of all parts with the tensor's checksum; fails with TRI_BAD_FILE if they differ. */
 tri_status tri_merged_compare(const tri_merged *merged, const tri_parameter *tensor, uint64_t sum);
 
-/* The checkpoint that a tensor is read from, before factors are added. */
+/* Returns the checkpoint from which a tensor is read, before factors are added. */
 const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *name);
 
 #endif

@@ -31,8 +31,9 @@ static void drop_key(tri_yaml *mapping, const char *key) {
   }
 }
 
-/* A preset says what is not as usual, and the rest follows from it: another num_heads takes another head_dim along. So
- * it is to be with a folder, whose config.json says all. */
+/* Drops keys of a folder's mapping whose values follow from others. A preset has only the values that differ from
+ * defaults, so another num_heads also changes head_dim; a folder, whose config.json has all values, must behave the
+ * same. */
 static void drop_derived(tri_yaml *mapping, const tri_model *m) {
   for (size_t i = 0; i < tri_model_table.num_keys; i++) {
     const tri_config_key *key = &tri_model_table.keys[i];
@@ -40,7 +41,7 @@ static void drop_derived(tri_yaml *mapping, const tri_model *m) {
   }
 }
 
-/* A config.json need not name its model; its folder then does. */
+/* Names a model after its folder if config.json has no name. */
 static void name_model(const char *folder, tri_model *model) {
   char path[TRI_PATH_BYTES];
   if (strcmp(model->name, "inline") == 0) {
@@ -55,7 +56,7 @@ static void name_model(const char *folder, tri_model *model) {
   if (!tri_yaml_is_printable(model->name)) snprintf(model->name, sizeof model->name, "model");
 }
 
-/* `folder`: the one that has the config.json. */
+/* Loads the model of a folder; sets `folder` to the folder with the config.json. */
 static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tri_model *out) {
   TRI_TRY(tri_checkpoint_find(given, &(tri_checkpoint_use){.settings_only = true}, folder));
   TRI_TRY(tri_huggingface_load(folder, out));
@@ -63,7 +64,7 @@ static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tr
   return TRI_OK;
 }
 
-/* The ranks of a job leave lines to the program that started them. */
+/* Returns whether this process is a rank of a job, whose launcher logs instead. */
 static bool is_a_rank(void) { return getenv(TRI_LAUNCHED) != NULL; }
 
 static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {
@@ -78,7 +79,7 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
   TRI_TRY(tri_path_join(config, folder, TRI_FILE_CONFIG));
   if (!is_a_rank()) tri_huggingface_note(folder, true);
   TRI_TRY(tri_model_print(&model, &text));
-  /* As an option, since its lines are in no file. */
+  /* parsed like an option: its lines are not in a file */
   status = tri_yaml_parse(tree, config, true, text, strlen(text), &mapping);
   tri_free(text);
   TRI_TRY(status);
@@ -87,7 +88,7 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
   return TRI_OK;
 }
 
-/* ---- what a name stands for -------------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *ending) {
   size_t length = strlen(text), tail = strlen(ending);
@@ -101,8 +102,7 @@ static void say_that_the_preset_goes_before(const char *name) {
   tri_warn("the model `%s` is the preset; for the folder of that name write ./%s", name, name);
 }
 
-/* The next word of a name, a run of letters or of digits with what follows up to a hyphen or dot: "llama", "3", "8b".
- */
+/* Reads the next word of a name, letters or digits up to a hyphen or dot: "llama", "3", "8b". */
 static bool next_word(const char **at, char word[TRI_PRESET_NAME_BYTES]) {
   size_t length = 0;
   while (**at != '\0' && strchr("-._/@", **at) != NULL) ++*at;
@@ -115,8 +115,8 @@ static bool next_word(const char **at, char word[TRI_PRESET_NAME_BYTES]) {
   return length > 0;
 }
 
-/* Letters and digits that follow each other in `name`, in lower case, and the same of `part`: whether those of `part`
- * are all there, in their order; *count is their number. `Meta-Llama-3.1-8B-Instruct` has all of `llama-3-8b`. */
+/* Returns whether `name` has all words of `part` in their order, in any case; *count: their number.
+ * `Meta-Llama-3.1-8B-Instruct` has all words of `llama-3-8b`. */
 static bool has_words(const char *name, const char *part, int *count) {
   char word[TRI_PRESET_NAME_BYTES], other[TRI_PRESET_NAME_BYTES];
   *count = 0;
@@ -129,13 +129,14 @@ static bool has_words(const char *name, const char *part, int *count) {
   return true;
 }
 
-/* The preset whose words a name on the hub has, most of them; NULL without one. Static. */
+/* Returns the preset with the most words among the presets whose words are all in a name on the hub; NULL if there is
+ * no such preset. Static. */
 static const char *nearest_preset(const char *name) {
   static char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
   const size_t length = tri_hub_name_length(name), presets = length == 0 ? 0 : tri_preset_list("models", names);
   const char *slash = strchr(name, '/'), *best = NULL;
   int most = 1, count = 0;
-  if (length > 0 && strcasecmp(slash, "/gpt2") == 0) return "gpt2-124m"; /* names that say no size */
+  if (length > 0 && strcasecmp(slash, "/gpt2") == 0) return "gpt2-124m"; /* names without a size */
   if (length > 0 && strcasecmp(slash, "/gpt2-xl") == 0) return "gpt2-1.5b";
   for (size_t i = 0; i < presets; i++) {
     if (!has_words(slash + 1, names[i], &count) || count <= most) continue;

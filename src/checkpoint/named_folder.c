@@ -14,7 +14,7 @@
 
 #define ENDING ".tmp-"
 
-/* NAME.tmp-MARK, as begin calls them, or NAME.tmp-PID, as older versions did. */
+/* Returns whether a name is NAME.tmp-MARK, or NAME.tmp-PID of older versions. */
 static bool is_temporary(const char *name, const char *last) {
   const size_t bytes = strlen(last);
   if (strncmp(name, last, bytes) != 0 || strncmp(name + bytes, ENDING, sizeof ENDING - 1) != 0) return false;
@@ -24,11 +24,11 @@ static bool is_temporary(const char *name, const char *last) {
 
 static bool is_left(const char *path) {
   struct stat facts;
-  if (lstat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)) return false; /* no link is followed */
+  if (lstat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)) return false; /* links are not followed */
   return tri_folder_lock_is_left(path);
 }
 
-/* What killed processes have left. What cannot be removed stays, which does no harm. */
+/* Removes folders of killed processes. Folders that cannot be removed are left, which does no harm. */
 static void clear_left(const char *name) {
   char above[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   const char *slash = strrchr(name, '/'), *last = slash == NULL ? name : slash + 1;
@@ -90,7 +90,7 @@ static void unlock(tri_named_folder *folder) {
   folder->lock = NULL;
 }
 
-/* A folder is in use until it has its name; the lock goes just before. */
+/* A folder is in use until it has its final name; the lock is removed just before. */
 tri_status tri_named_folder_finish(tri_named_folder *folder) {
   TRI_TRY(tri_directory_sync(folder->temporary));
   unlock(folder);

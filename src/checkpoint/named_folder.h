@@ -1,6 +1,6 @@
-/* A folder that gets its name only when it is complete: until then it is NAME.tmp-MARK, with a lock in it that names
- * the process which writes it. The next command that writes a folder of that name finds by the lock which of these no
- * process writes any more, and removes them; a folder without a lock that is not empty is not Trireme's, and stays. */
+/* A folder that gets its name only when it is complete. Until then it is NAME.tmp-MARK, with a lock that names its
+ * writing process. The next command that writes a folder of that name removes the temporary folders of dead processes;
+ * a non-empty folder without a lock is not Trireme's, and is left. */
 #ifndef TRI_CHECKPOINT_NAMED_FOLDER_H
 #define TRI_CHECKPOINT_NAMED_FOLDER_H
 
@@ -12,14 +12,14 @@ typedef struct tri_named_folder {
   tri_folder_lock *lock;
 } tri_named_folder;
 
-/* Refuses a name that ends as that of a single file of weights does (.gguf, .bin, .pt, .safetensors and others). */
+/* Refuses a name with the extension of a single file of weights (.gguf, .bin, .pt, .safetensors and others). */
 tri_status tri_named_folder_check(const char *name);
 
 /* LOCAL. Makes the temporary folder, and missing folders above it. */
 tri_status tri_named_folder_begin(const char *name, tri_named_folder *out);
 
-/* LOCAL. Flushes the folder (its files must be flushed already) and renames it. After a failure the temporary folder is
- * still there, and must be dropped. */
+/* LOCAL. Flushes the folder (its files must be flushed already) and renames it. After a failure the temporary folder
+ * still exists, and must be dropped. */
 tri_status tri_named_folder_finish(tri_named_folder *folder);
 
 /* LOCAL. Removes a folder that was begun and not finished; else does nothing. */

@@ -1,10 +1,10 @@
-/* Writing at the disk's speed. Through the page cache the system is asked after each piece to begin sending it to the
- * disk, so that the disk works from the first piece on and the flush at the end waits for the last only. Large pieces
- * go past the page cache where that is known to be no slower: pages that a guest must first get from its host have cost
- * three times what the disk did. Network file systems keep their caches, which gather what goes to several servers.
+/* Writes at the disk's speed. With the page cache, writeback is started after each piece, so that the disk works from
+ * the first piece on and the flush at the end waits for the last piece only. Large pieces bypass the page cache on file
+ * systems where that is not slower: in a virtual machine, pages that must come from the host first cost three times the
+ * disk's time. Network file systems keep their caches, which combine writes to several servers.
  *
- * Space is not reserved first: on ext4 a reserved file is written at half the speed (each piece must be turned from
- * reserved to written in the file system's tables), and a disk that is full says so at a write just as well. */
+ * Space is not reserved: on ext4 a reserved file is written at half the speed (the file system converts each piece from
+ * reserved to written), and a full disk is reported at a write as well. */
 #include "checkpoint/output.h"
 
 #include "base/file.h"
@@ -28,7 +28,7 @@
 
 enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20, SECTOR_BYTES = 512 };
 
-/* Bytes free for a file, what it has taken already included; false if the system does not say. */
+/* Computes the bytes that a file can have, with those that it has already; false if the system does not report it. */
 static bool free_bytes(const char *path, double *out) {
   struct statvfs disk;
   struct stat facts;
@@ -37,7 +37,7 @@ static bool free_bytes(const char *path, double *out) {
   return true;
 }
 
-/* Why a write failed; where space is short, how much is wanted and how much there is. */
+/* Fails with the reason of a failed write; if the disk is full, with the needed and the free bytes. */
 static tri_status write_failed(const char *path, uint64_t bytes, int reason) {
   char wanted[32], there[32];
   double room = 0;
@@ -68,7 +68,7 @@ tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out) 
   return TRI_OK;
 }
 
-/* The same file past the page cache, or -1 if the file system is not one of a local disk's or does not want it. */
+/* Opens the same file without the page cache; -1 if the file system is not a local disk's or refuses. */
 int tri_open_direct(const char *path, int file, int mode) {
 #if defined __linux__ && defined O_DIRECT
   enum { EXT4 = 0xEF53, XFS = 0x58465342 };
@@ -110,7 +110,7 @@ tri_status tri_output_put(const tri_output *output, uint64_t offset, const void 
   return TRI_OK;
 }
 
-/* What the device does not take at this alignment goes through the page cache, and so does all that follows. */
+/* If the device refuses this alignment, this and all later pieces are written with the page cache. */
 tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void *from, uint64_t bytes) {
   const char *data = from;
   while (bytes > 0 && output->direct >= 0) {
@@ -129,7 +129,7 @@ tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void
   return tri_output_put(output, offset, data, bytes);
 }
 
-/* A hint; nothing depends on its success. */
+/* Only a hint: a failure has no effect. */
 void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
   (void)sync_file_range(output->file, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);

@@ -11,8 +11,8 @@
 
 typedef struct tri_output {
   int file;         /* descriptor */
-  int direct;       /* descriptor of the same file that bypasses the page cache (O_DIRECT), or -1 */
-  const char *path; /* the caller's, who keeps it until the file is closed */
+  int direct;       /* descriptor of the same file that bypasses the page cache (O_DIRECT); -1: none */
+  const char *path; /* owned by the caller, valid until the file is closed */
   uint64_t bytes;   /* size of the whole file, for the message when the disk is full */
 } tri_output;
 
@@ -54,7 +54,7 @@ tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, 
  * O_WRONLY); -1 if it is not on a local ext4 or XFS file system, or the system refuses. */
 int tri_open_direct(const char *path, int file, int mode);
 
-/* The checksum of everything in a checkpoint but its tensors: XXH3, 64 bits. */
+/* Returns the checksum of a checkpoint's data other than tensors: XXH3, 64 bits. */
 uint64_t tri_checksum(const void *data, size_t bytes);
 
 #endif

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT "trireme" /* what is ours in the file */
+#define OBJECT "trireme" /* our own object in the file */
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
 
@@ -30,7 +30,7 @@ TRI_CONFIG_WORDS(scalings, tri_scaling, TRI_SCALINGS)
 
 const char *tri_peft_quantise_word(tri_quantise quantise) { return quantises_word(quantise); }
 
-/* The length of "model.norm" in "model.norm.weight". */
+/* Returns the length of "model.norm" in "model.norm.weight". */
 static int module_length(const char *name) {
   const char *end = strrchr(name, '.');
   return end == NULL ? (int)strlen(name) : (int)(end - name);
@@ -58,8 +58,8 @@ static bool has_pattern_target(const tri_adapter *adapter) {
   return false;
 }
 
-/* The ends of modules' names; whole names where a target is a pattern, which PEFT has none of in lists, or where there
- * are experts, whose matrices have the ends of others' names. */
+/* Returns `target_modules`: the last parts of modules' names. Whole names if a target is a pattern, because PEFT's
+ * lists have no patterns, or if the model has experts, because their matrices have the same last parts as others. */
 static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_table *table, bool experts) {
   json_t *list = json_array();
   const bool whole = experts || has_pattern_target(adapter);
@@ -78,7 +78,7 @@ static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_tabl
   return list;
 }
 
-/* Whether the module of a tensor has factors. */
+/* Returns whether the module of a tensor has factors. */
 static bool is_of_target(const tri_adapter *adapter, const tri_parameter_table *table, const char *name) {
   const int length = module_length(name);
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -89,7 +89,7 @@ static bool is_of_target(const tri_adapter *adapter, const tri_parameter_table *
   return false;
 }
 
-/* Whether all tensors of a tensor's module are trained. */
+/* Returns whether all tensors of a tensor's module are trained. */
 static bool is_whole(const tri_adapter *adapter, const tri_parameter_table *table, const char *name) {
   const int length = module_length(name);
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -102,9 +102,9 @@ static bool is_whole(const tri_adapter *adapter, const tri_parameter_table *tabl
   return true;
 }
 
-/* PEFT knows modules by the ends of their names: here by the whole names. Not among them are modules that have factors,
- * whose tensors PEFT reads by the name of the base layer (tri_peft_base_layer_name), and those that are trained in
- * part, since PEFT takes all tensors of a module from the file: it puts such a tensor in the place of the base's. */
+/* Returns `modules_to_save`, with whole names. Left out are modules with factors, whose tensors PEFT reads by the name
+ * of the base layer (tri_peft_base_layer_name), and partly trained modules, because PEFT would read all tensors of a
+ * module from the file; it replaces the base's tensor by such a single tensor anyway. */
 static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table *table) {
   json_t *list = json_array();
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -121,7 +121,7 @@ static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table 
   return json_null();
 }
 
-/* Whether one of two tied tensors is trained, and so the other. */
+/* Returns whether tied tensors are trained. */
 static bool trains_tied(const tri_adapter *adapter, const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const int64_t other = table->entries[i].tied_to;
@@ -146,7 +146,7 @@ static json_t *number_json(double value) {
   return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
 }
 
-/* PEFT's words for what A began with. */
+/* Returns PEFT's word for the initial values of A. */
 static json_t *init_json(tri_adapter_init init) {
   switch (init) {
     case TRI_ADAPTER_KAIMING: break;
@@ -156,7 +156,7 @@ static json_t *init_json(tri_adapter_init init) {
   return json_true();
 }
 
-/* In their order: the first that matches counts. */
+/* Returns the patterns in their order: the first match counts. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {
@@ -168,7 +168,7 @@ static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) 
   return out;
 }
 
-/* The revision of a base that is a name on the hub with one (base/hub.h); NULL for others. */
+/* Returns the revision of a base, if it is a name on the hub with one (base/hub.h); NULL for other bases. */
 static const char *revision_of(const tri_peft *peft) {
   const size_t length = tri_hub_name_length(peft->base);
   return length > 0 && peft->base[length] == '@' && !tri_path_exists(peft->base) ? peft->base + length + 1 : NULL;
@@ -217,7 +217,7 @@ tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **o
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Keys that are read, or of no matter once there are factors. All others must say nothing. */
+/* Returns whether a key is read, or has no effect once factors exist. All other keys must have no value. */
 static bool is_known(const char *key) {
   static const char *const known[] = {"alpha_pattern",
                                       "auto_mapping",
@@ -263,7 +263,7 @@ static bool says_nothing(const json_t *value) {
   return json_is_null(value) || json_is_false(value) || empty;
 }
 
-/* What a key of PEFT's that is refused is about. */
+/* Returns the meaning of a refused PEFT key, for the message. */
 static const char *meaning_of(const char *key) {
   static const struct {
     const char *key, *meaning;
@@ -302,15 +302,15 @@ static tri_status unsupported(const tri_json_reader *from, const char *key) {
   return status;
 }
 
-/* A word of a few, or none at all. */
+/* Checks that a word is absent or the supported one. */
 static tri_status check_word(const tri_json_reader *from, const char *key, const char *wanted) {
   const char *word = NULL;
   TRI_TRY(tri_reader_word(from, key, wanted, &word));
   return strcmp(word, wanted) == 0 ? TRI_OK : unsupported(from, key);
 }
 
-/* Some ways to begin change the base's weights too: the factors are of those then. What pissa_niter_N takes from them
- * is drawn, so no other program can take it again. */
+/* Reads init_lora_weights. Some initialisations also change the base's weights, and the factors belong to the changed
+ * ones. pissa_niter_N subtracts a random approximation that no other program can reproduce. */
 static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
@@ -355,7 +355,7 @@ static void take_word(const json_t *value, tri_trainable_words *out) {
   snprintf(out->words[out->count++].text, TRI_TRAINABLE_WORD_BYTES, "%s", word);
 }
 
-/* A string or a list of them. */
+/* Reads a string or a list of strings. */
 static tri_status read_words(const tri_json_reader *from, const char *key, tri_trainable_words *out) {
   const json_t *value = tri_reader_get(from, key), *word = NULL;
   size_t i;
@@ -440,19 +440,19 @@ static tri_status read_signature(const tri_json_reader *from, const char *key, c
   return TRI_OK;
 }
 
-/* What the factors were trained on: older ones do not say. */
+/* Reads the quantisation of the base; older adapters do not have the key. */
 static tri_status read_quantise(const tri_json_reader *from, tri_quantise *out) {
   const char *word = NULL;
   TRI_TRY(tri_reader_word(from, "quantise", "none", &word));
   return quantises_find(word, out) ? TRI_OK : tri_reader_wrong(from, "quantise", "none or nf4");
 }
 
-/* What we wrote ourselves says more than PEFT's keys. */
+/* Reads our own object, which has more than PEFT's keys. */
 static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
   if (own.object == NULL) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
-  out->own = out->keeps_ties = true; /* of before it was said */
+  out->own = out->keeps_ties = true; /* default for adapters from before the key existed */
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));
   TRI_TRY(read_quantise(&own, &out->adapter.quantise));
@@ -470,7 +470,7 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   TRI_TRY(read_patterns(from, "alpha_pattern", &out->adapter.alpha_pattern));
   TRI_TRY(tri_reader_bool(from, "ensure_weight_tying", false, &out->keeps_ties));
   out->adapter.ensure_weight_tying = out->keeps_ties;
-  TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* how the base lies: that its model says */
+  TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* layout of the base, which its model decides */
   TRI_TRY(read_words(from, "target_modules", &out->adapter.targets));
   TRI_TRY(read_words(from, "modules_to_save", &out->adapter.train));
   TRI_TRY(tri_reader_word(from, "base_model_name_or_path", "", &base));
@@ -501,7 +501,8 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out) {
   return status;
 }
 
-/* ---- beginning with one ------------------------------------------------------------------------------------------ */
+/* ---- runs that start from an adapter
+ * ------------------------------------------------------------------------------------------ */
 
 static bool has_pattern(const tri_adapter_patterns *patterns, const tri_adapter_pattern *wanted) {
   for (int64_t i = 0; i < patterns->count; i++) {
@@ -513,7 +514,7 @@ static bool has_pattern(const tri_adapter_patterns *patterns, const tri_adapter_
   return false;
 }
 
-/* In any order: PEFT sorts patterns when it saves them, so that the run's order is the one that is meant. */
+/* Compares patterns in any order: PEFT sorts patterns when it saves them, so the run's order is the intended one. */
 static tri_status check_same(const char *folder, const char *key, const tri_adapter_patterns *from,
                              const tri_adapter_patterns *own) {
   bool same = from->count == own->count;
@@ -525,7 +526,7 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
                   key, folder, key);
 }
 
-/* Of factors of single experts PEFT makes others, with patterns of their own. */
+/* Converts factors of single experts as PEFT does, with their own patterns. */
 static tri_status convert_singles(const char *folder, tri_adapter *adapter, bool *converted) {
   tri_checkpoint *from = NULL;
   TRI_TRY(tri_checkpoint_open(folder, &from));

@@ -15,41 +15,41 @@
 
 enum { TRI_PEFT_NAME_BYTES = 128 };
 
-/* PEFT's name of a tensor: its prefix and the module's name in transformers 5 (model/module_names.h). */
+/* Writes PEFT's name of a tensor: its prefix and the module's name in transformers 5 (model/module_names.h). */
 void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
-/* The same with the module's name in transformers 4, as older adapters have it: that of the model's files. */
+/* The same with the module's name in transformers 4, which is the name in the model's files; older adapters have it. */
 void tri_peft_file_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
-/* PEFT's name of a tensor of the base whose module has factors: "q_proj.base_layer.bias". */
+/* Writes PEFT's name of a tensor of the base in a module with factors: "q_proj.base_layer.bias". */
 void tri_peft_base_layer_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
-/* `name` without PEFT's prefix, if it has that. The module's name stays that of the adapter. */
+/* Returns `name` without PEFT's prefix, if it has it. The module's name is not changed. */
 const char *tri_peft_own_name(const char *name);
 
 typedef struct tri_peft {
   /* After tri_peft_parse, `targets` and `train` are only for messages, and may be cut off: the tensors in the file
    * decide which modules have factors. */
   tri_adapter adapter;
-  char base[TRI_PATH_BYTES];    /* base_model_name_or_path, or "" */
-  bool own;                     /* we have written it */
+  char base[TRI_PATH_BYTES];    /* base_model_name_or_path; "": none */
+  bool own;                     /* written by Trireme */
   bool keeps_ties;              /* ensure_weight_tying: training one of two tied tensors changes both; without it PEFT
                                    leaves the other one as it is in the base */
-  tri_base_signature signature; /* of the base */
+  tri_base_signature signature; /* signature of the base */
 } tri_peft;
 
 /* Prints the adapter_config.json of an adapter of a complete model. Release *out with tri_free. */
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out);
 
-/* Reads the text of an adapter_config.json; `path` is for messages. A key that changes what the model computes and is
- * not supported is TRI_UNSUPPORTED, with its name. */
+/* Reads the text of an adapter_config.json; `path` is for messages. A key that changes the model's function and is
+ * not supported is refused by name (TRI_UNSUPPORTED). */
 tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out);
 
-/* The word of the run file for it. */
+/* Returns the run file's word for a quantisation. */
 const char *tri_peft_quantise_word(tri_quantise quantise);
 
 /* LOCAL. Reads FOLDER/adapter_config.json; with `verify`, and if the folder is a checkpoint, compares its checksum. */
 tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
 
-/* LOCAL. Whether a folder is one of PEFT or a checkpoint with an adapter. tri_checkpoint_open then finds its factors by
- * our names, "MODULE.lora_A.weight" [rank, in] and "MODULE.lora_B.weight" [out, rank]. */
+/* LOCAL. Returns whether a folder is PEFT's or a checkpoint with an adapter. tri_checkpoint_open then finds its factors
+ * by our names, "MODULE.lora_A.weight" [rank, in] and "MODULE.lora_B.weight" [out, rank]. */
 bool tri_peft_is_folder(const char *folder);
 
 /* LOCAL. For a run that starts from the factors in a folder: checks that they have the run's rank and scale, and, if

@@ -21,7 +21,7 @@ bool tri_peft_is_parameter(const tri_parameter *entry) {
   return false;
 }
 
-/* Adds a target that names experts, or the whole names of the parameters that a pattern of them matches. */
+/* Adds a target that names experts; for a pattern, the whole names of the matching parameters. */
 static void add_experts(json_t *list, const tri_parameter_table *table, const char *target) {
   char name[TRI_PARAMETER_NAME_BYTES];
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -64,9 +64,10 @@ bool tri_peft_is_of_single_expert(const char *name) {
   return *at >= '0' && *at <= '9';
 }
 
-/* ---- where they are ---------------------------------------------------------------------------------------------- */
+/* ---- finding factors ----------------------------------------------------------------------------------------------
+ */
 
-/* The shapes of the pair in the adapter. */
+/* Computes the shapes of the pair in the adapter. */
 static void shapes_of(const tri_parameter *tensor, const tri_peft_expert_pair *pair, int64_t a[2], int64_t b[2]) {
   const int64_t rank = pair->pair.rank, members = pair->single ? 1 : tensor->stacked.members;
   a[0] = members * rank;
@@ -79,7 +80,7 @@ static bool is_gate_or_up(const tri_parameter *tensor) { return tensor->stacked.
 
 static bool has(const tri_checkpoint *from, const char *name) { return tri_checkpoint_index_of(from, name) >= 0; }
 
-/* The names of a module's factors; whether the adapter has either. */
+/* Writes the names of a module's factors; returns whether the adapter has one of them. */
 static bool take_names(const tri_checkpoint *from, const char *module, int length, tri_peft_expert_pair *out) {
   snprintf(out->a, sizeof out->a, "%.*s.lora_A.weight", length, module);
   snprintf(out->b, sizeof out->b, "%.*s.lora_B.weight", length, module);
@@ -88,8 +89,8 @@ static bool take_names(const tri_checkpoint *from, const char *module, int lengt
   return false;
 }
 
-/* Whether the factors of `experts` are those of this parameter: the only ones may be of either, which inputs and
- * outputs tell, [2 * ffn, width] or [width, ffn]. */
+/* Returns whether the factors of `experts` belong to this parameter. A single pair may belong to either parameter,
+ * which its numbers of inputs and outputs show: [2 * ffn, width] or [width, ffn]. */
 static bool are_of(const tri_checkpoint *from, const tri_parameter *tensor, const tri_peft_expert_pair *pair) {
   const int64_t a = tri_checkpoint_index_of(from, pair->a), b = tri_checkpoint_index_of(from, pair->b);
   if (a < 0 || b < 0) return !is_gate_or_up(tensor);
@@ -125,7 +126,7 @@ static tri_status check_shape(const tri_checkpoint *from, const char *name, cons
                   pair->pair.rank_from < 0 ? "r" : "rank_pattern", (long)shape[0], (long)shape[1]);
 }
 
-/* Gate and up of an expert become one pair of twice the rank and twice alpha. */
+/* Returns the scale after gate and up of an expert became one pair with twice the rank and twice alpha. */
 static double converted_scale(const tri_adapter *adapter) {
   const double rank = (double)adapter->rank;
   switch (adapter->scaling) {
@@ -160,7 +161,7 @@ tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapt
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* A factor of the matrix within that of all: `as` says how they are one. */
+/* Reads the factor of one matrix out of the factor of all experts; factor->stacked.as: the layout of the stack. */
 static tri_status read_part(const tri_checkpoint *from, const char *name, const int64_t whole[2],
                             const tri_parameter *factor, double **out) {
   const int64_t count = factor->shape[0] * factor->shape[1];

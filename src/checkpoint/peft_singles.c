@@ -41,8 +41,8 @@ tri_status tri_peft_convert_singles(const char *folder, tri_adapter *adapter) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* What is read of a matrix: of A (`which` 0) or B (1) of one expert; `kinds` single matrices, from number `kind` on in
- * gate, up, down. */
+/* The factors to read for a matrix: A (`which` 0) or B (1) of one expert, for `kinds` single matrices from index
+ * `first` on in gate, up, down. */
 typedef struct wanted {
   int64_t layer, member, first, kinds;
   int which;
@@ -63,7 +63,7 @@ static wanted wanted_of(const tri_parameter *part) {
   return w;
 }
 
-/* The name in the folder: in the words of one family or of the others. */
+/* Finds the name in the folder, with the module names of Mixtral or of the other families. */
 static bool find_name(const tri_checkpoint *from, const wanted *w, int64_t kind, char out[TRI_PEFT_NAME_BYTES]) {
   static const char *const places[] = {"mlp", "block_sparse_moe"};
   static const char *const words[][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
@@ -75,7 +75,7 @@ static bool find_name(const tri_checkpoint *from, const wanted *w, int64_t kind,
   return false;
 }
 
-/* The whole matrix of the run, [rows, columns]: what is read is put where it belongs, and the rest stays zero. */
+/* Makes the run's whole matrix, [rows, columns]: the factors that are read, and zeros elsewhere. */
 static tri_status make_matrix(const tri_checkpoint *from, const tri_parameter *part, const wanted *w, double *matrix) {
   const int64_t rows = part->shape[0], columns = part->shape[1];
   const int64_t parts = w->first < 2 ? 2 : 1, rank = (w->which == 0 ? rows : columns) / parts;
@@ -97,7 +97,7 @@ static tri_status make_matrix(const tri_checkpoint *from, const tri_parameter *p
   return status;
 }
 
-/* The slice's elements of the matrix, in its type. */
+/* Writes the slice's elements of the matrix in its type. */
 static tri_status write_slice(tri_dtype type, const tri_checkpoint_slice *slice, const double *matrix) {
   const size_t bytes = (size_t)slice->count * tri_dtype_bytes(type);
   tri_parameter alone = *slice->part;

@@ -14,17 +14,18 @@
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24 };
 
-/* ---- what the keys say --------------------------------------------------------------------------------------------
- */
+/* ---- the keys ---------------------------------------------------------------------------------------------------- */
 
-/* "q_proj" and "self_attn.q_proj" of "model.layers.0.self_attn.q_proj", and all of it. */
+/* Returns whether a module's name is `word` or ends in it after a dot: "q_proj" or "self_attn.q_proj" for
+ * "model.layers.0.self_attn.q_proj". */
 static bool ends_in(const char *module, const char *word) {
   const size_t length = strlen(module), tail = strlen(word);
   return length >= tail && strcmp(module + length - tail, word) == 0 &&
          (length == tail || module[length - tail - 1] == '.');
 }
 
-/* *whole: by all of its name. `otherwise` where a pattern's meaning is not known. */
+/* Returns whether a key's value names a module; *whole: by its whole name. Returns `otherwise` for a pattern that
+ * cannot be translated. */
 static bool is_named(const json_t *value, const char *module, bool otherwise, bool *whole) {
   const char *pattern = json_string_value(value);
   const json_t *entry = NULL;
@@ -41,7 +42,7 @@ static bool is_named(const json_t *value, const char *module, bool otherwise, bo
   return found;
 }
 
-/* The first number in a module's name that stands behind two other parts, or behind one of these. */
+/* Returns the layer of a module: the first number in its name after two other parts, or after one of `patterns`. */
 static int64_t layer_of(const char *module, const json_t *patterns) {
   const json_t *one = NULL;
   size_t i = 0;
@@ -70,12 +71,13 @@ static bool is_of_layers(const json_t *layers, int64_t layer) {
   return false;
 }
 
-/* Whether a module outside of the layers is tied to another: PEFT keeps one of the two among the targets. */
+/* Returns whether a module outside of the layers is tied to another one; PEFT keeps one of the two among the targets.
+ */
 static bool is_tied(const json_t *config, const char *module) {
   return json_is_true(json_object_get(config, "ensure_weight_tying")) && layer_of(module, NULL) < 0;
 }
 
-/* The key that leaves a module without factors; NULL: it has some. */
+/* Returns the key that excludes a module from having factors; NULL if the module has factors. */
 static const char *left_out_by(const json_t *config, const char *module) {
   const json_t *targets = json_object_get(config, "target_modules"),
                *excluded = json_object_get(config, "exclude_modules"),
@@ -83,7 +85,7 @@ static const char *left_out_by(const json_t *config, const char *module) {
   bool whole = false;
   if (is_named(excluded, module, false, &whole)) return "exclude_modules";
   if (is_tied(config, module)) return NULL;
-  if (!json_is_string(targets) && !json_is_array(targets)) return NULL; /* those that PEFT has for the model_type */
+  if (!json_is_string(targets) && !json_is_array(targets)) return NULL; /* PEFT's defaults for the model_type */
   if (json_is_string(targets) && strcmp(json_string_value(targets), TRI_TRAINABLE_ALL_LINEAR) == 0) return NULL;
   if (!is_named(targets, module, true, &whole)) return "target_modules";
   if (whole || !(json_is_integer(layers) || json_array_size(layers) > 0)) return NULL;
@@ -91,7 +93,7 @@ static const char *left_out_by(const json_t *config, const char *module) {
                                                                                            : "layers_to_transform";
 }
 
-/* Factors of `experts` are those of its parameters, and those of an expert's matrix are made of them. */
+/* Returns whether factors belong to parameters of experts: `experts` itself, or the matrix of one expert. */
 static bool are_parameters(const json_t *config, const char *module) {
   static const char *const parameters[] = {"gate_up_proj", "down_proj"};
   const json_t *targets = json_object_get(config, "target_parameters");
@@ -106,7 +108,7 @@ static bool are_parameters(const json_t *config, const char *module) {
   return false;
 }
 
-/* The name of a module's weight, if `target_parameters` has it and the module is not of experts. */
+/* Finds the name of a module's weight in `target_parameters`; false if it is not there, or belongs to experts. */
 static bool is_parameter(const json_t *config, const char *module, char name[2 * TRI_PEFT_NAME_BYTES]) {
   const json_t *targets = json_object_get(config, "target_parameters");
   bool whole = false;
@@ -114,7 +116,8 @@ static bool is_parameter(const json_t *config, const char *module, char name[2 *
   return json_is_array(targets) && is_named(targets, name, false, &whole);
 }
 
-/* PEFT adds B A to such a weight as it is stored, and matches patterns with the name of the weight. */
+/* Refuses patterns that match such a weight: PEFT adds B A to the weight as it is stored, and compares patterns with
+ * the name of the weight. */
 static tri_status check_pattern(const char *file, const tri_adapter *settings, const char *module, const char *weight) {
   const tri_adapter_patterns *const patterns[] = {&settings->rank_pattern, &settings->alpha_pattern};
   for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
@@ -137,8 +140,7 @@ static tri_status check_parameter(const char *file, const char *weight, const tr
                   file, TRI_FILE_ADAPTER_CONFIG, weight);
 }
 
-/* ---- the tensors --------------------------------------------------------------------------------------------------
- */
+/* ---- the tensors ------------------------------------------------------------------------------------------------- */
 
 static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *config, const tri_model *base) {
   const char *name = entry->tensor->name, *own = tri_peft_own_name(name), *factor = strstr(own, ".lora_");
@@ -187,7 +189,7 @@ tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out) {
 tri_status tri_peft_check_parameters(const tri_checkpoint *adapter, const tri_adapter *settings) {
   json_t *config = NULL;
   tri_status status = load(tri_checkpoint_path(adapter), &config);
-  const bool ours = json_object_get(config, "trireme") != NULL; /* whose patterns are those of modules */
+  const bool ours = json_object_get(config, "trireme") != NULL; /* our patterns are for modules */
   for (int64_t i = 0; status == TRI_OK && !ours && i < tri_checkpoint_num_tensors(adapter); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
     const char *own = tri_peft_own_name(entry.tensor->name), *factor = strstr(own, ".lora_");
@@ -201,7 +203,7 @@ tri_status tri_peft_check_parameters(const tri_checkpoint *adapter, const tri_ad
   return status;
 }
 
-/* The key for which PEFT refuses, or takes otherwise, a module's weight among `target_parameters`; NULL: none. */
+/* Returns the key that makes PEFT refuse or misread a module's weight in `target_parameters`; NULL: none. */
 static const char *in_the_way(const json_t *config, const char *module) {
   static const char *const patterns[] = {"rank_pattern", "alpha_pattern"};
   const char *key = NULL;
@@ -238,7 +240,7 @@ tri_status tri_peft_check_written(const char *folder) {
 tri_status tri_peft_check_targets(const tri_checkpoint *adapter, const tri_model *base) {
   json_t *config = NULL;
   tri_status status = load(tri_checkpoint_path(adapter), &config);
-  const bool own = json_object_get(config, "trireme") != NULL; /* whose tensors are those that were trained */
+  const bool own = json_object_get(config, "trireme") != NULL; /* our tensors are the trained ones */
   for (int64_t i = 0; status == TRI_OK && !own && i < tri_checkpoint_num_tensors(adapter); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
     status = check_tensor(&entry, config, base);

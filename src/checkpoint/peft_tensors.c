@@ -9,7 +9,7 @@
 
 typedef enum tensor_kind { A, B, EMBEDDING_A, EMBEDDING_B, MAGNITUDE, OTHER } tensor_kind;
 
-/* What stands behind the name of a module. */
+/* Returns the end of a tensor's name, after the module's name. */
 static const char *ending_of(tensor_kind kind) {
   switch (kind) {
     case A: return ".lora_A.weight";
@@ -34,7 +34,7 @@ static tensor_kind kind_of(const char *name, int *module_length) {
   return OTHER;
 }
 
-/* The tensor of a module; NULL: there is none. */
+/* Finds a tensor of a module; NULL if there is no such tensor. */
 static const tri_safetensors_tensor *find_kind(const tri_checkpoint *adapter, const char *module, int length,
                                                tensor_kind kind) {
   char name[TRI_PEFT_NAME_BYTES];
@@ -51,7 +51,8 @@ static bool is_of_experts(const char *module, int length) {
   return false;
 }
 
-/* Factors of experts have the ranks of all of them, which their own reader compares (peft_experts.h). */
+/* Checks the ranks of a pair. Factors of experts have the sum of all ranks, which their reader compares
+ * (peft_experts.h). */
 static tri_status check_rank(const tri_checkpoint_entry *a, const tri_safetensors_tensor *b, const char *module,
                              int length, const tri_adapter *settings) {
   char matrix[TRI_PEFT_NAME_BYTES], shape[TRI_SAFETENSORS_SHAPE_BYTES], other[TRI_SAFETENSORS_SHAPE_BYTES];
@@ -94,7 +95,8 @@ static tri_status check_pair(const tri_checkpoint *adapter, const tri_checkpoint
                   folder, length, module);
 }
 
-/* PEFT warns where one side says that there are magnitudes and the other has none, and computes something else. */
+/* Refuses magnitudes that use_dora does not announce, and missing ones: PEFT only warns, and computes another function.
+ */
 static tri_status check_magnitude(const tri_checkpoint *adapter, const tri_checkpoint_entry *entry, const char *module,
                                   int length, const tri_adapter *settings) {
   const char *folder = tri_checkpoint_path(adapter);
@@ -135,7 +137,7 @@ static tri_status check_tensor(const tri_checkpoint *adapter, const tri_checkpoi
     case MAGNITUDE: return check_magnitude(adapter, entry, module, length, settings);
     case OTHER: break;
   }
-  /* Others are trained as a whole, or are the optimizer's in a checkpoint of a run. */
+  /* Other tensors are trained as a whole, or are optimizer states in a checkpoint of a run. */
   if (strstr(module, ".lora_") == NULL || tri_checkpoint_get_state(adapter) != NULL) return TRI_OK;
   return tri_fail(
       TRI_UNSUPPORTED,

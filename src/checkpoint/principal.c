@@ -14,7 +14,8 @@ static tri_status transpose(int64_t rows, int64_t columns, const double *from, d
   return TRI_OK;
 }
 
-/* row[length] = vector[side] matrix[side, length]: the vector on the other side, times the value, which is returned. */
+/* Computes row[length] = vector[side] matrix[side, length], the singular vector of the other side times the singular
+ * value. Returns the value. */
 static double project(int64_t side, int64_t length, const double *matrix, const double *vector, double *row) {
   double squares = 0;
   for (int64_t j = 0; j < length; j++) row[j] = 0;
@@ -25,8 +26,7 @@ static double project(int64_t side, int64_t length, const double *matrix, const 
   return sqrt(squares);
 }
 
-/* Where vectors of one side go: elements of a vector are `step` apart, one vector and the next
- * `apart`. */
+/* The destination of the vectors of one side: distance of the elements of a vector (step), and of vectors (apart). */
 typedef struct side_of {
   float *to;
   int64_t step, apart;

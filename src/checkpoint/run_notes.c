@@ -29,7 +29,7 @@ static void set_run_note(int key, const char *value, tri_run_notes *out) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Of a run file as it was settled; older ones do not have all keys. */
+/* Reads the notes of a resolved run file; older ones do not have all keys. */
 static tri_status read_run_file(const char *text, tri_run_notes *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
@@ -80,7 +80,7 @@ tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *o
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out) {
   TRI_TRY(tri_run_notes_read(weights->named, out));
   if (weights->base == NULL) return TRI_OK;
-  if (!out->known) TRI_TRY(tri_run_notes_read(weights->base, out)); /* an adapter of PEFT's says nothing itself */
+  if (!out->known) TRI_TRY(tri_run_notes_read(weights->base, out)); /* PEFT's adapters have no notes */
   const char *base = tri_run_notes_type(weights->base);
   snprintf(out->base_type, sizeof out->base_type, "%s", base);
   return TRI_OK;

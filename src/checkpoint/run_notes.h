@@ -1,6 +1,6 @@
-/* Notes about the run that made some weights: how its text became sequences, and the type of the weights that it
- * started from. A checkpoint has them in its state; an export, a merge and an adapter in an object `trireme` of
- * config.json or adapter_config.json, under the keys of a run file. */
+/* Notes about the run that made some weights: how text became sequences, and the type of the initial weights. A
+ * checkpoint has them in its state; an export, a merge and an adapter in an object `trireme` of config.json or
+ * adapter_config.json, under the keys of a run file. */
 #ifndef TRI_CHECKPOINT_RUN_NOTES_H
 #define TRI_CHECKPOINT_RUN_NOTES_H
 
@@ -25,27 +25,28 @@ extern const char *const tri_run_notes_keys[TRI_NUM_NOTES];
 typedef struct tri_run_notes {
   bool known; /* the members below except base_type were found; else they have their defaults */
   int64_t sequence, ignore_token;
-  char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES], too_long[TRI_NOTE_BYTES]; /* words of the run file */
+  char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES], too_long[TRI_NOTE_BYTES]; /* values of the run file's keys */
   char base_type[TRI_NOTE_BYTES]; /* type of the weights that `init` named, or of the adapter's base: "fp32", "bf16",
                                      "fp16"; "": no such weights */
 } tri_run_notes;
 
-/* LOCAL. The notes of open weights. */
+/* LOCAL. Reads the notes of open weights. */
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out);
-/* LOCAL. The notes of one checkpoint, or of an adapter without its base. */
+/* LOCAL. Reads the notes of one checkpoint, or of an adapter without its base. */
 tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *out);
 
-/* For merging two models: keeps in `notes` only what is the same in both. */
+/* For merging two models: keeps in `notes` only values that are equal in both. */
 void tri_run_notes_join(tri_run_notes *notes, const tri_run_notes *other);
 
 /* LOCAL. Adds the notes to the text of a config.json or adapter_config.json: frees *text, and sets it to the new text.
  * Release *text with tri_free. */
 tri_status tri_run_notes_add(const tri_run_notes *notes, char **text);
 
-/* The type of a folder's floating-point weights, as base_type; "fp32" if some are fp32, or both bf16 and fp16. */
+/* Returns the type of a folder's floating-point weights, as base_type; "fp32" if some are fp32, or both bf16 and fp16.
+ */
 const char *tri_run_notes_type(const tri_checkpoint *checkpoint);
 
-/* Whether a key of the object `trireme` is one of the notes. */
+/* Returns whether a key of the object `trireme` is one of the notes. */
 bool tri_run_notes_is_key(const char *key);
 
 #endif

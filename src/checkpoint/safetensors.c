@@ -1,10 +1,11 @@
-/* Types and headers of safetensors files. What must hold of a header before anybody reads a tensor through it:
+/* Types and headers of safetensors files. Before a tensor is read, its header must meet these rules:
  *
- *  - the length in front is at most 100 MB (the format's limit) and ends inside the file;
- *  - the JSON is one object, no name twice in any object, nothing behind it but blanks;
+ *  - the length before it is at most 100 MB (the format's limit) and ends inside the file;
+ *  - the JSON is one object, without duplicate names in any object, followed only by blanks;
  *  - each tensor's type is known, its dimensions are integers >= 0 and their product in bits does not overflow;
  *  - each tensor's range is begin <= end, inside the data, and as long as type and shape say;
- *  - sorted by place, each begins where the one before it ended, the first at 0 and the last at the end of the file.
+ *  - sorted by offset, each tensor begins at the end of the one before, the first at 0, and the last ends at the end of
+ *    the file.
  *
  * The last rule is the format's own ("no holes") and has a second use: a checksum of the header and one of each tensor
  * together cover every byte of the file. */
@@ -47,7 +48,7 @@ const char *tri_safetensors_type_name(tri_safetensors_type type) {
     case TRI_SAFETENSORS_F64: return "F64";
     case TRI_SAFETENSORS_I64: return "I64";
     case TRI_SAFETENSORS_U64: return "U64";
-    case TRI_SAFETENSORS_TYPES: break; /* their number */
+    case TRI_SAFETENSORS_TYPES: break; /* the number of types */
   }
   return "?";
 }
@@ -100,7 +101,7 @@ const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char 
   return text;
 }
 
-/* The size that type and shape ask for; false on overflow or where it is not a whole number of bytes. */
+/* Computes the bytes of a tensor from type and shape; false on overflow, or if it is not a whole number of bytes. */
 static bool tensor_bytes(const tri_safetensors_tensor *tensor, uint64_t *bytes) {
   uint64_t bits = (uint64_t)tri_safetensors_type_bits(tensor->type);
   bool overflow = false;
@@ -201,7 +202,7 @@ static tri_status check_metadata(const char *path, json_t *metadata) {
   return TRI_OK;
 }
 
-/* By place; an empty tensor comes before the one that begins where it lies. */
+/* Orders by offset; an empty tensor comes before the tensor at the same offset. */
 static int compare_places(const void *left, const void *right) {
   const tri_safetensors_tensor *a = left, *b = right;
   if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
@@ -348,9 +349,10 @@ const char *tri_safetensors_metadata(const tri_safetensors_header *header, const
   return json_string_value(json_object_get(json_object_get(header->document, "__metadata__"), key));
 }
 
-/* ---- laying out a new file --------------------------------------------------------------------------------------- */
+/* ---- the layout of a new file ---------------------------------------------------------------------------------------
+ */
 
-/* The header entry of one tensor; *offset moves past it. */
+/* Adds the header entry of a tensor at *offset, and moves *offset to its end. */
 static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor, uint64_t *offset) {
   char shape_text[TRI_SAFETENSORS_SHAPE_BYTES];
   if (!tensor_bytes(tensor, &tensor->bytes) || __builtin_add_overflow(*offset, tensor->bytes, &(uint64_t){0})) {
@@ -377,7 +379,7 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
   return TRI_OK;
 }
 
-/* The length, the JSON and blanks up to the alignment. */
+/* Prints the header: the length, the JSON, and blanks up to the alignment. */
 static tri_status print_header(const json_t *document, char **out, size_t *out_bytes) {
   uint64_t used = json_dumpb(document, NULL, 0, JSON_COMPACT);
   uint64_t length = (used + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;

@@ -1,13 +1,13 @@
-/* The safetensors file format, read and written.
+/* Reading and writing the safetensors file format.
  *
  * A file is eight bytes of little-endian length, a JSON header of that length, and the tensors' bytes one after the
  * other without gaps:
  *
  *   { "__metadata__": {"format": "pt"}, "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, N]} }
  *
- * where offsets count from the end of the header. The header decides where a program reads and how much, and
- * files may come from anywhere; so tri_safetensors_parse checks everything: offsets against the size of the file, and
- * that the tensors cover the file's data exactly once. */
+ * where offsets count from the end of the header. Files may come from untrusted sources, and
+ * the header determines which bytes are read; so tri_safetensors_parse checks everything: offsets against the size of
+ * the file, and that the tensors cover the file's data exactly once. */
 #ifndef TRI_CHECKPOINT_SAFETENSORS_H
 #define TRI_CHECKPOINT_SAFETENSORS_H
 
@@ -44,7 +44,7 @@ typedef enum tri_safetensors_type {
   TRI_SAFETENSORS_TYPES,
 } tri_safetensors_type;
 
-/* "F32"; the number of bits of an element; the type for a tri_dtype. */
+/* Return the name of a type ("F32"); the bits of an element; the type for a tri_dtype. */
 const char *tri_safetensors_type_name(tri_safetensors_type type);
 int tri_safetensors_type_bits(tri_safetensors_type type);
 tri_safetensors_type tri_safetensors_type_of(tri_dtype type);
@@ -57,14 +57,14 @@ typedef struct tri_safetensors_tensor {
   tri_safetensors_type type;
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
-  uint64_t offset; /* of its first byte, from the beginning of the file */
+  uint64_t offset; /* offset of its first byte in the file */
   uint64_t bytes;
-  const struct tri_four_bits *four_bits; /* its bytes are codes, and type and shape those of what they stand for
-                                            (four_bits.h); or NULL */
-  bool hidden;                           /* used while four_bits.h looks for those */
+  const struct tri_four_bits *four_bits; /* its bytes are codes, type and shape those of the dequantized matrix
+                                            (four_bits.h); NULL: plain values */
+  bool hidden;                           /* scratch of four_bits.c */
 } tri_safetensors_tensor;
 
-/* "[768, 2304]" */
+/* Writes "[768, 2304]". Returns text. */
 const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char text[TRI_SAFETENSORS_SHAPE_BYTES]);
 
 /* ---- headers ----------------------------------------------------------------------------------------------------- */
@@ -75,22 +75,22 @@ typedef struct tri_safetensors_header {
   int64_t num_tensors;
   uint64_t data_offset; /* end of the header, from the beginning of the file */
   json_t *document;     /* the parsed header; owns the names in it */
-  char *names;          /* owns names that were changed (wrapped_names.h); or NULL */
+  char *names;          /* owns names that were changed (wrapped_names.h); NULL: none */
 } tri_safetensors_header;
 
 /* Parses and checks the header of a file of file_bytes bytes whose first `held` bytes are at `data`; held must reach to
- * the end of the header or of the file. `path` is for messages. Any fault is TRI_BAD_FILE. Release with
+ * the end of the header or of the file. `path` is for messages. Fails with TRI_BAD_FILE. Release with
  * tri_safetensors_header_destroy. */
 tri_status tri_safetensors_parse(const char *path, const void *data, size_t held, uint64_t file_bytes,
                                  tri_safetensors_header *out);
 void tri_safetensors_header_destroy(tri_safetensors_header *header);
 
-/* Rebuilds by_name after names have changed. Two tensors of one name are TRI_BAD_FILE. */
+/* Rebuilds by_name after names have changed. Fails with TRI_BAD_FILE if two tensors have the same name. */
 tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header);
 
-/* NULL if no tensor has that name. */
+/* Returns the tensor with that name; NULL if there is no such tensor. */
 const tri_safetensors_tensor *tri_safetensors_find(const tri_safetensors_header *header, const char *name);
-/* A value of `__metadata__`, or NULL. */
+/* Returns a value of `__metadata__`; NULL if it is absent. */
 const char *tri_safetensors_metadata(const tri_safetensors_header *header, const char *key);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ typedef struct tri_safetensors_file {
   tri_safetensors_header header;
 } tri_safetensors_file;
 
-/* LOCAL. Release with tri_safetensors_close. A missing file is TRI_BAD_FILE. */
+/* LOCAL. Opens a file; fails with TRI_BAD_FILE if it is missing. Release with tri_safetensors_close. */
 tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out);
 void tri_safetensors_close(tri_safetensors_file *file);
 
@@ -110,12 +110,12 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
                                       uint64_t first, uint64_t bytes, void *out);
 
 /* LOCAL. Reads all elements as `type`. Elements of the same type are read directly into `out`; F16, BF16, F32 and F64
- * are converted to fp32 or fp64 (rounded to nearest even) through a small buffer; other conversions are
- * TRI_UNSUPPORTED. */
+ * are converted to fp32 or fp64 (rounded to nearest even) through a small buffer; other conversions fail
+ * with TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
-/* LOCAL. The same for elements [first, first + count). Adds the part of the tensor's checksum (element_sum.h) that
- * these elements, as they are in the file, have to *sum, unless NULL. */
+/* LOCAL. The same for elements [first, first + count). Adds these elements' part of the tensor's checksum
+ * (element_sum.h) to *sum, unless NULL. */
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                      tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum);
 
@@ -129,13 +129,13 @@ tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safet
 /* Lays out a new file: sets offset and bytes of each tensor (wider types first, which keeps every element aligned;
  * otherwise in the given order) and makes the header, with its length in front. The result depends only on names, types
  * and shapes, so that every rank can compute it and write its own slices. `format` is the metadata that transformers
- * expects ("pt"), or NULL. Release *header with tri_free. */
+ * expects ("pt"); NULL: none. Release *header with tri_free. */
 tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,
                                   size_t *header_bytes, uint64_t *file_bytes);
 
 /* LOCAL. Writes a whole file that must not exist, and flushes it to the disk. `tensors` has been through
- * tri_safetensors_layout; data[i] are the bytes of tensors[i]. checksums[count + 1] (may be NULL) are set to that of
- * the header, then those of the tensors. */
+ * tri_safetensors_layout; data[i] are the bytes of tensors[i]. Sets checksums[count + 1] (may be NULL) to the
+ * checksums of the header and of the tensors. */
 tri_status tri_safetensors_write(const char *path, const tri_safetensors_tensor *tensors, const void *const *data,
                                  int64_t count, const char *header, size_t header_bytes, uint64_t file_bytes,
                                  uint64_t *checksums);

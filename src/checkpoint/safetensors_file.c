@@ -20,7 +20,7 @@ enum { CONVERT_ELEMENTS = 32768 };
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Reads as much of the beginning as the header takes by its own word, if the file has that. */
+/* Reads the header, whose length is in the first bytes, if the file is long enough. */
 static tri_status read_header(tri_safetensors_file *file) {
   uint64_t length = 0, held = file->file_bytes < sizeof length ? file->file_bytes : sizeof length;
   TRI_TRY(tri_input_read(&file->input, 0, held, &length));
@@ -28,7 +28,7 @@ static tri_status read_header(tri_safetensors_file *file) {
   tri_status status = TRI_OK;
   if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) {
     held += length;
-  } else { /* what else the file may be */
+  } else { /* enough to recognize another kind of file */
     held = file->file_bytes < TRI_FILE_KIND_BYTES ? file->file_bytes : TRI_FILE_KIND_BYTES;
   }
   TRI_TRY_GOTO(tri_alloc(file->input.path, held, 1, &data), free_data);
@@ -98,7 +98,7 @@ static double element(tri_safetensors_type type, const char *raw, int64_t index)
   uint16_t half;
   float single;
   double wide;
-  switch ((int)type) { /* one of is_real */
+  switch ((int)type) { /* is_real has checked the type */
     case TRI_SAFETENSORS_F16: memcpy(&half, raw + 2 * index, 2); return (double)from_f16(half);
     case TRI_SAFETENSORS_BF16: memcpy(&half, raw + 2 * index, 2); return (double)from_bf16(half);
     case TRI_SAFETENSORS_F32: memcpy(&single, raw + 4 * index, 4); return (double)single;
@@ -111,7 +111,7 @@ static bool is_real(tri_safetensors_type type) {
          type == TRI_SAFETENSORS_F64;
 }
 
-/* Element i of an array of a type that holds real numbers: fp32, from which bf16 is rounded, or fp64. */
+/* Sets element i of an array of fp32, fp64, or bf16 (rounded from fp32). */
 static void put_element(tri_dtype type, void *out, int64_t i, double value) {
   const uint16_t narrow = tri_bf16_of((float)value);
   if (type == TRI_BF16) {

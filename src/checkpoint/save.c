@@ -1,13 +1,13 @@
-/* A save by many ranks at once.
+/* A save by many ranks at the same time.
  *
- * The first rank makes the folder and every file in it at its full length, with its header: where a tensor lies follows
- * from names, types and shapes alone, so each rank knows all places without asking. Then every rank writes its slices
- * straight into place. A tensor's checksum is a sum over its elements (element_sum.h), to which each rank adds what it
- * has written; when all have flushed their files, the sums are added up, and the first rank writes state.json and
- * COMPLETE, and gives the folder its name.
+ * The first rank creates the folder and every file in it at its full length, with its header. The offset of a tensor
+ * follows from names, types and shapes, so each rank computes all offsets itself, and writes its slices directly to the
+ * files. A tensor's checksum is a sum over its elements (element_sum.h), and each rank sums what it has written. When
+ * all ranks have flushed their files, the sums are added, and the first rank writes state.json and COMPLETE, and
+ * renames the folder.
  *
- * Only the beginning and the adding up need other ranks. What lies between may be done by another thread while the rank
- * computes; so it is in pieces. */
+ * Only the begin and the sum communicate. Another thread may write while the rank computes, so a save is split into
+ * these steps. */
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/element_sum.h"
 #include "checkpoint/extra_files.h"
@@ -36,7 +36,7 @@
 
 enum { PIECE_BYTES = 1 << 18 };
 
-/* A file of tensors: [first, end) of the save's. */
+/* A file with the tensors [first, end) of the save. */
 typedef struct stored_file {
   char name[64];
   int64_t first, end;
@@ -49,27 +49,28 @@ struct tri_checkpoint_saving {
   tri_checkpoint_request request;
   tri_group alone;
   const tri_group *group;
-  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* on the first rank; temporary on all */
-  tri_named_folder named;                                /* where the request names the folder */
+  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* final: on the first rank; temporary: on all */
+  tri_named_folder named;                                /* used if the request names the folder */
   int64_t num_tensors;                                   /* weights, then the optimizer's */
   tri_safetensors_tensor *tensors;
-  char (*names)[TRI_PEFT_NAME_BYTES]; /* of an adapter's weights in their files */
+  char (*names)[TRI_PEFT_NAME_BYTES]; /* PEFT's names of an adapter's weights */
   uint64_t *sums;
-  tri_checkpoint_slice *slices; /* of this rank, by tensor */
+  tri_checkpoint_slice *slices; /* this rank's, sorted by tensor */
   tri_slice_extent window;
   int64_t num_slices;
   stored_file *files;
   int64_t num_files;
   tri_stream *stream;
-  const stored_file *open; /* whose bytes the stream takes, or NULL */
-  json_t *facts;           /* on the first rank: what state.json will say of the files */
+  const stored_file *open; /* file to which the stream writes; NULL: none */
+  json_t *facts;           /* on the first rank: the files' entries of state.json */
 };
 
 typedef tri_checkpoint_saving saving;
 
 static bool is_first(const saving *s) { return s->group->rank == 0; }
 
-/* ---- what goes where --------------------------------------------------------------------------------------------- */
+/* ---- files and offsets ---------------------------------------------------------------------------------------------
+ */
 
 static const tri_checkpoint_tensor *tensor_at(const tri_checkpoint_request *request, int64_t i) {
   return i < request->num_weights ? &request->weights[i] : &request->optimizer[i - request->num_weights];
@@ -85,7 +86,7 @@ static uint64_t bytes_of(const tri_checkpoint_tensor *tensor) {
   return bytes;
 }
 
-/* Whether an adapter has factors of the module of one of its other tensors. */
+/* Returns whether an adapter has factors in the module of one of its other tensors. */
 static bool has_factors(const saving *s, const char *name) {
   const char *end = strrchr(name, '.');
   if (end == NULL || strstr(name, ".lora_") != NULL) return false;
@@ -120,7 +121,7 @@ static void describe_tensors(saving *s) {
   }
 }
 
-/* Tensors [first, end) in files of at most shard_bytes, or of one tensor; one file has a name without a number. */
+/* Divides the tensors [first, end) into files of at most shard_bytes, or of one tensor. A single file has no number. */
 static tri_status divide(saving *s, const char *stem, int64_t first, int64_t end) {
   uint64_t limit = s->request.shard_bytes > 0 ? (uint64_t)s->request.shard_bytes : UINT64_MAX, held = 0;
   int64_t begin = s->num_files;
@@ -152,7 +153,7 @@ static int compare_slices(const void *left, const void *right) {
   return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* A tensor that comes with its data is one slice. */
+/* Collects this rank's slices. A tensor with data is one slice. */
 static tri_status gather_slices(saving *s) {
   const tri_checkpoint_request *request = &s->request;
   size_t room = (size_t)(request->num_slices + s->num_tensors);
@@ -184,7 +185,7 @@ static tri_status save_plan(saving *s) {
 
 /* ---- the folder, on the first rank ------------------------------------------------------------------------------- */
 
-/* Notes what state.json will say of a file; facts is NULL if there was no memory for it. */
+/* Sets the entry of a file in state.json; facts NULL: memory is exhausted. */
 static tri_status save_describe(saving *s, const char *name, json_t *facts) {
   if (json_object_set_new(s->facts, name, facts) == 0) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");
@@ -202,7 +203,7 @@ static tri_status write_text(saving *s, const char *name, const char *text) {
   return save_describe(s, name, describe_plain(bytes, tri_checksum(text, bytes)));
 }
 
-/* A file of tensors at its full length: the header is there, the tensors are holes. */
+/* Creates a file of tensors at its full length: with its header, and holes for the tensors. */
 static tri_status create_file(saving *s, const stored_file *file) {
   char path[TRI_PATH_BYTES];
   tri_output output = {.file = -1, .direct = -1};
@@ -221,7 +222,7 @@ static tri_status create_file(saving *s, const stored_file *file) {
       json_pack("{s:I, s:o}", "bytes", (json_int_t)file->file_bytes, "header", tri_state_checksum(header_sum)));
 }
 
-/* Which file has which tensor, as transformers wants it. */
+/* Writes the index of the files' tensors in transformers' format. */
 static tri_status write_index(saving *s, const char *stem, int64_t first_file, int64_t end_file) {
   char name[64];
   uint64_t total = 0;
@@ -332,11 +333,11 @@ static tri_status create_folder(saving *s) {
 
 /* ---- beginning --------------------------------------------------------------------------------------------------- */
 
-/* Removes the temporary folder, if there is one, without losing the message of what went wrong before. */
+/* Removes the temporary folder, if it exists, and keeps the earlier error message. */
 static void drop_folder(saving *s) {
   tri_saved_error failure = {TRI_OK, ""};
   if (!is_first(s) || s->temporary[0] == '\0') return;
-  tri_error_save(&failure, TRI_IO_FAILED); /* whatever its code: that is the caller's */
+  tri_error_save(&failure, TRI_IO_FAILED); /* any code: the caller returns its own */
   const tri_status status =
       s->request.folder != NULL ? tri_named_folder_drop(&s->named) : tri_directory_remove(s->temporary);
   if (status != TRI_OK) tri_warn("%s", tri_status_message());
@@ -378,7 +379,7 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request, tri_
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* A checkpoint is what a run goes back to: it never holds what no step can go on from. */
+/* Refuses NaN and infinity: a run must be able to resume from every checkpoint. */
 static tri_status check_finite(const tri_safetensors_tensor *tensor, int64_t first, int64_t count, const void *data) {
   int64_t bad = tri_first_not_finite(tensor->type, count, data);
   if (bad < 0) return TRI_OK;
@@ -389,7 +390,7 @@ static tri_status check_finite(const tri_safetensors_tensor *tensor, int64_t fir
                   first + bad, tensor->name);
 }
 
-/* In pieces that fit into the cache: the sum reads a piece from memory, and the copy into the stream finds it near. */
+/* Writes a slice in pieces that fit into the cache, because the checksum and the copy to the stream both read them. */
 static tri_status write_slice(saving *s, const tri_checkpoint_slice *slice) {
   const tri_safetensors_tensor *tensor = &s->tensors[slice->tensor];
   size_t element = (size_t)tri_safetensors_type_bits(tensor->type) / 8;
@@ -414,7 +415,7 @@ static tri_status close_file(saving *s) {
   return tri_stream_close(s->stream);
 }
 
-/* The file of the slice's tensor is the one that is open. */
+/* Opens the file of the slice's tensor, unless it is open. */
 static tri_status open_file_of(saving *s, const tri_checkpoint_slice *slice) {
   char path[TRI_PATH_BYTES];
   const stored_file *file = s->open == NULL ? s->files : s->open;
@@ -465,7 +466,7 @@ tri_status tri_checkpoint_save_join(tri_checkpoint_saving *s, tri_status written
   return tri_all_sum_int64(s->group, s->num_tensors, (int64_t *)s->sums);
 }
 
-/* Gives the finished folder its name, in place of one of the same step. */
+/* Renames the finished folder to its final name, replacing one of the same step. */
 static tri_status rename_folder(saving *s) {
   if (s->request.folder != NULL) return tri_named_folder_finish(&s->named);
   const char *root = s->request.root;
@@ -485,7 +486,7 @@ tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *s) {
   TRI_TRY(note_sums(s));
   if (!s->request.plain) TRI_TRY(tri_state_save(s->temporary, &s->request.state, s->facts));
   TRI_TRY(rename_folder(s));
-  s->temporary[0] = '\0'; /* nothing to drop any more */
+  s->temporary[0] = '\0'; /* nothing is left to drop */
   if (s->request.folder != NULL) return TRI_OK;
   if (tri_folder_keep(s->request.root, s->request.state.step, s->request.keep) != TRI_OK) {
     tri_warn("old checkpoints stay: %s", tri_status_message());

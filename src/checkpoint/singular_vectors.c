@@ -1,6 +1,7 @@
-/* The singular vectors of A along its shorter side are the eigenvectors of A A^T, of which LAPACK finds the last few at
- * the price of making the product tridiagonal: a tenth of that of a decomposition of A. The squares cost the digits
- * below the root of the precision, relative to the first value, which no step asks of directions so short. */
+/* The singular vectors of A along its shorter side are the eigenvectors of A A^T. LAPACK computes the last few of them
+ * at the cost of reducing the product to tridiagonal form, a tenth of a full decomposition of A. Squaring loses the
+ * digits below the square root of the precision, relative to the first value; training does not need more for such
+ * small directions. */
 #include "checkpoint/singular_vectors.h"
 
 #include "base/loop_threads.h"
@@ -12,13 +13,13 @@
 
 /* ---- A A^T ------------------------------------------------------------------------------------------------------- */
 
-/* Of some columns at a time, which stay in a cache, tiles of PAIR x PAIR rows. */
+/* Block of columns that stays in a cache, and the tile of PAIR x PAIR rows. */
 enum { COLUMNS = 256, PAIR = 2, LANES = 4 };
 
 typedef struct product {
   int64_t side, length;
   const double *a;
-  double *square; /* [side, side]: what lies on the diagonal and before it in a row */
+  double *square; /* [side, side]: lower triangle with the diagonal */
 } product;
 
 static const double *row_of(const product *p, int64_t row) {
@@ -50,7 +51,7 @@ static void add_tile(const product *p, int64_t i, int64_t j, int64_t first, int6
   }
 }
 
-/* Each element by one thread, in one order. */
+/* Computes the product. Each element is summed by one thread in a fixed order. */
 static void multiply(const product *p) {
   for (int64_t first = 0; first < p->length; first += COLUMNS) {
     const int64_t end = first + COLUMNS < p->length ? first + COLUMNS : p->length;
@@ -63,7 +64,7 @@ static void multiply(const product *p) {
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
-/* Where its largest element is: a vector is as good as its opposite, and moments see which it is. */
+/* Makes the largest element positive. The sign of a vector is arbitrary, but optimizer moments depend on it. */
 static void make_positive(int64_t side, double *vector) {
   int64_t largest = 0;
   for (int64_t i = 1; i < side; i++) {
@@ -73,7 +74,7 @@ static void make_positive(int64_t side, double *vector) {
   for (int64_t i = 0; i < side; i++) vector[i] = -vector[i];
 }
 
-/* LAPACK's values ascend. */
+/* Copies the vectors in reverse order, because LAPACK's values ascend. */
 static void take_last(const product *p, int64_t count, const double *found, double *vectors) {
   for (int64_t v = 0; v < count; v++) {
     const double *from = found + (count - 1 - v) * p->side;
@@ -82,7 +83,7 @@ static void take_last(const product *p, int64_t count, const double *found, doub
   }
 }
 
-/* Rows of a lower triangle are columns of an upper one. */
+/* Calls LAPACK, for which the rows of our lower triangle are columns of an upper one. */
 static tri_status find(const product *p, int64_t count, double *values, double *found, lapack_int *support) {
   const lapack_int n = (lapack_int)p->side, first = (lapack_int)(p->side - count + 1);
   lapack_int number = 0;

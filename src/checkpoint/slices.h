@@ -1,4 +1,4 @@
-/* Walking over the elements of a global tensor that one rank holds. Used by the files of this folder only. */
+/* Iteration over the elements of a global tensor that one rank holds. Used by the files of this folder only. */
 #ifndef TRI_CHECKPOINT_SLICES_H
 #define TRI_CHECKPOINT_SLICES_H
 
@@ -6,12 +6,12 @@
 
 /* A run of elements that are contiguous both in a slice and in the global tensor. */
 typedef struct tri_slice_run {
-  int64_t at;     /* of its first element in the slice */
-  int64_t global; /* of its first element in the global tensor */
+  int64_t at;     /* index of its first element in the slice */
+  int64_t global; /* index of its first element in the global tensor */
   int64_t count;
 } tri_slice_run;
 
-/* Moves to the next run; {0} begins the walk. False after the last run. */
+/* Moves to the next run; {0} starts the iteration. Returns false after the last run. */
 bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run);
 
 /* Access to a slice's data piece by piece: in place, or through a copy if it is in device memory. Begins as {0};
@@ -22,12 +22,12 @@ typedef struct tri_slice_extent {
 
 enum { TRI_SLICE_COPY_BYTES = 1 << 20 };
 
-/* *out: the elements from `at` on, in host memory, valid until the next call. *count is lowered to their number if that
- * is less. `element`: bytes of one element. */
+/* Sets *out to the elements from `at` on, in host memory, valid until the next call, and lowers *count to their number.
+ * `element`: bytes of one element. */
 tri_status tri_slice_read(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                           int64_t *count, const void **out);
-/* The same for writing: *out is where the caller writes the elements, before it calls tri_slice_written with the same
- * `at` and *count. */
+/* The same for writing: the caller writes the elements to *out, and then calls tri_slice_written with the same `at` and
+ * *count. */
 tri_status tri_slice_write(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                            int64_t *count, void **out);
 tri_status tri_slice_written(const tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element,

@@ -45,7 +45,7 @@ static tri_status print_state(const tri_checkpoint_state *state, json_t *files, 
   return TRI_OK;
 }
 
-/* The content of COMPLETE. Returns its length. */
+/* Prints the content of COMPLETE. Returns its length. */
 static int print_complete(char line[COMPLETE_LIMIT_BYTES], size_t bytes, uint64_t checksum) {
   return snprintf(line, COMPLETE_LIMIT_BYTES, "%s %zu %016" PRIx64 "\n", TRI_FILE_STATE, bytes, checksum);
 }
@@ -69,7 +69,7 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* The text of state.json if COMPLETE vouches for it. */
+/* Loads the text of state.json, if it matches COMPLETE. */
 static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char **out, size_t *out_bytes) {
   char *line = NULL, *text = NULL;
   size_t bytes = 0, wanted = 0;
@@ -82,7 +82,7 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
                     TRI_FILE_COMPLETE);
   }
   TRI_TRY(tri_file_read_plain(complete, COMPLETE_LIMIT_BYTES, &line, &bytes));
-  /* Only the very line that a save writes: scanf would take other blanks and capitals, too. */
+  /* Only the exact line that a save writes: scanf also accepts other blanks and capitals. */
   char exact[COMPLETE_LIMIT_BYTES];
   bool whole = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64, &wanted, &checksum) == 2;
   print_complete(exact, wanted, checksum);
@@ -172,8 +172,8 @@ tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpo
 
 /* ---- verifying --------------------------------------------------------------------------------------------------- */
 
-/* What one rank reads of a checkpoint: the bytes whose numbers, over all files, lie in a part of equal size. A tensor
- * is read by the rank that has its middle. */
+/* The share of a checkpoint that one rank reads: an equal part of the bytes of all files together. A tensor is read by
+ * the rank that has its middle. */
 typedef struct share {
   const tri_state_scope *scope;
   uint64_t seen, all;
@@ -261,7 +261,7 @@ tri_status tri_state_facts(const char *folder, const json_t *document, const cha
                   name, TRI_FILE_STATE);
 }
 
-/* A name leads nowhere else: it has no folder but that of chat templates. */
+/* Returns whether a name stays in the folder: it has no directory except that of chat templates. */
 static bool is_own(const char *name) {
   static const char templates[] = "additional_chat_templates/";
   const size_t length = sizeof templates - 1;
@@ -317,7 +317,7 @@ static bool ends_with(const char *text, const char *ending) {
   return length >= tail && strcmp(text + length - tail, ending) == 0;
 }
 
-/* One file, shards or their index of a stem. */
+/* Returns whether a name is a file of a stem: a single file, a shard or the index. */
 static bool is_tensors(const char *name, const char *stem) {
   size_t length = strlen(stem);
   return begins_with(name, stem) && (name[length] == '.' || name[length] == '-') &&
@@ -328,7 +328,7 @@ static bool is_in_scope(const tri_state_scope *scope, const char *name) {
   return scope->optimizer || !is_tensors(name, "optimizer");
 }
 
-/* Whether anything that reads a checkpoint takes up a file of this name. Others are somebody's notes. */
+/* Returns whether a reader of checkpoints uses a file of this name. Other files are the user's. */
 static bool is_read(const char *name) {
   static const char *const files[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_TOKENIZER};
   static const char *const stems[] = {"model", TRI_PEFT_STEM, "optimizer"};

@@ -8,8 +8,8 @@
  *       "model.safetensors": {"bytes": 497774208, "header": "...", "tensors": {"transformer.wte.weight": "...", ...}} }
  * }
  *
- * Checksums are XXH3, 64 bits, and of tensors those of element_sum.h, in hexadecimal; the seed is a string since it may
- * not fit into a JSON integer. COMPLETE is one line: state.json BYTES XXH3. */
+ * Checksums are XXH3, 64 bits, and for tensors those of element_sum.h, in hexadecimal; the seed is a string since it
+ * may not fit into a JSON integer. COMPLETE is one line: state.json BYTES XXH3. */
 #ifndef TRI_CHECKPOINT_STATE_H
 #define TRI_CHECKPOINT_STATE_H
 
@@ -26,18 +26,18 @@ tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_
  * has only one of state.json and COMPLETE. */
 tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out);
 
-/* Which part of a checkpoint a rank verifies. */
+/* The part of a checkpoint that a rank verifies. */
 typedef struct tri_state_scope {
   int rank, ranks; /* it reads part `rank` of `ranks` equal parts of the bytes              */
   bool tensors;    /* read the tensors; else compare only sizes and headers of their files  */
-  bool optimizer;  /* the optimizer's files, too; else they may be missing                  */
+  bool optimizer;  /* also the optimizer's files; else they may be missing                  */
 } tri_state_scope;
 
-/* LOCAL. Compares the files of the folder with the document of its state; TRI_BAD_FILE if one differs. A file that a
- * reader would read and that the document does not list is an error, too. */
+/* LOCAL. Compares the files of the folder with the document of its state. Fails with TRI_BAD_FILE if one differs, or if
+ * a file that readers use is not in the document. */
 tri_status tri_state_verify(const char *folder, const json_t *document, const tri_state_scope *scope);
 
-/* LOCAL. The entry of a file in the document, which owns it; TRI_BAD_FILE if there is none. */
+/* LOCAL. Finds the entry of a file in the document, which owns it; fails with TRI_BAD_FILE if there is no entry. */
 tri_status tri_state_facts(const char *folder, const json_t *document, const char *name, const json_t **out);
 
 /* LOCAL. Compares the content of a file without tensors, which the caller has read, with the document. */
@@ -47,7 +47,7 @@ tri_status tri_state_verify_content(const char *folder, const json_t *document, 
 /* LOCAL. The same for a folder that may be a Hugging Face folder, which has no document: then it does nothing. */
 tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes);
 
-/* A checksum as it is in state.json; and back: false if the value is not a checksum. */
+/* Convert a checksum to its form in state.json, and back; the latter returns false if the value is not a checksum. */
 json_t *tri_state_checksum(uint64_t checksum);
 bool tri_state_parse_checksum(const json_t *value, uint64_t *out);
 

@@ -1,6 +1,6 @@
-/* The bytes of a buffer lie in it as they lie in the file modulo a page, so that all but the first and the last part of
- * a page can go past the page cache (output.h, where the file system allows that). Those two, and whatever is short, go
- * through it: another rank may write the rest of such a page, and the system puts both together. */
+/* Offsets in a buffer equal offsets in the file modulo a page, so that all whole pages can bypass the page cache
+ * (output.h, if the file system allows that). The partial pages at both ends, and short pieces, are written with the
+ * page cache, because another rank may write the rest of such a page, and the system combines both. */
 #include "checkpoint/stream.h"
 
 #include "base/memory.h"
@@ -16,31 +16,31 @@
 enum {
   PAGE = 4096,
   BUFFER_BYTES = (TRI_CHECKPOINT_BUFFER_BYTES - PAGE) / 2,
-  DIRECT_BYTES = 64 << 10, /* a shorter piece is not worth a request of its own */
-  FLUSH_BYTES = 16 << 20   /* written through the page cache before the system is asked to flush */
+  DIRECT_BYTES = 64 << 10, /* least bytes of a direct write */
+  FLUSH_BYTES = 16 << 20   /* bytes written with the page cache between two flushes */
 };
 
 typedef struct buffer {
   char *bytes;
-  uint64_t base;       /* place in the file of bytes[0]: a multiple of a page */
-  uint64_t begin, end; /* place in the file of what is in it */
+  uint64_t base;       /* offset of bytes[0] in the file: a multiple of a page */
+  uint64_t begin, end; /* range of the file in the buffer */
 } buffer;
 
 struct tri_stream {
-  char *owned; /* the allocation, if the buffers are not the caller's */
+  char *owned; /* allocation of the buffers; NULL: they are the caller's */
   buffer buffers[2];
-  int filling; /* the caller's; the other is the thread's while `writing` */
+  int filling; /* index of the caller's buffer; the thread uses the other while `writing` */
 
   tri_output output;
   char path[TRI_PATH_BYTES];
-  uint64_t unsent_begin, unsent_end, unsent_bytes; /* through the page cache, by the thread */
+  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range written with the page cache, not yet flushed */
 
   pthread_t thread;
   bool has_thread;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   bool writing, ending;
-  tri_saved_error failure; /* of the first write that failed since the file was opened */
+  tri_saved_error failure; /* first failed write since the file was opened */
 };
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ tri_status tri_stream_open(tri_stream *s, const char *path, uint64_t bytes) {
   return TRI_OK;
 }
 
-/* Waits for the thread, and says how its writes went. */
+/* Waits for the thread, and returns the status of its writes. */
 static tri_status settle(tri_stream *s) {
   pthread_mutex_lock(&s->mutex);
   while (s->writing) pthread_cond_wait(&s->changed, &s->mutex);
@@ -141,7 +141,7 @@ static tri_status settle(tri_stream *s) {
   return tri_saved_error_restore(&s->failure);
 }
 
-/* Gives the buffer that was filled to the thread, and the other to the caller. */
+/* Passes the filled buffer to the thread, and the other one to the caller. */
 static tri_status hand_over(tri_stream *s) {
   TRI_TRY(settle(s));
   if (s->buffers[s->filling].end == s->buffers[s->filling].begin) return TRI_OK;

@@ -15,7 +15,7 @@ typedef struct tri_stream tri_stream;
 tri_status tri_stream_create(void *buffers, tri_stream **out);
 void tri_stream_destroy(tri_stream *stream);
 
-/* LOCAL. Opens an existing file for the following calls; `bytes` is its size in the end. No file may be open. */
+/* LOCAL. Opens an existing file for the following calls; `bytes` is its final size. No file may be open. */
 tri_status tri_stream_open(tri_stream *stream, const char *path, uint64_t bytes);
 
 /* LOCAL. Copies bytes for an offset in the open file; contiguous ones are written together. A failure of the disk may

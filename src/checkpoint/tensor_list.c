@@ -14,7 +14,7 @@ static bool ends_with(const char *text, const char *ending) {
   return length >= tail && strcmp(text + length - tail, ending) == 0;
 }
 
-/* Masks and frequencies, which follow from the configuration; what an optimizer keeps. */
+/* Returns whether a tensor may be ignored: a mask or frequencies, which follow from the configuration. */
 static bool may_be_left(const char *name) {
   static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",      ".rotary_emb.inv_freq",
                                         ".attention.bias",      ".attention.masked_bias", TRI_CHECKPOINT_MOMENT1,
@@ -41,7 +41,7 @@ static void add_tensors(const tri_parameter_table *table, bool tied, int64_t *co
   }
 }
 
-/* Matrices of stacks that are one tensor on disk, whose names are those of what an optimizer keeps. */
+/* Adds the matrices of stacks that are one tensor on disk, because optimizer states have the names of matrices. */
 static void add_matrices(const tri_parameter_table *table, int64_t *count, tri_parameter *out) {
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
@@ -83,15 +83,15 @@ void tri_tensor_list_release(tri_tensor_list *list) {
   tri_free(list->tensors);
 }
 
-/* A tied model's output projection may be there a second time: it is the embedding. */
+/* A tied model's file may have the output projection as well, which is the embedding. */
 bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
   return bsearch(&name, list->names, (size_t)list->num_names, sizeof *list->names, compare_names) != NULL ||
          may_be_left(name);
 }
 
-/* ---- what an optimizer keeps ------------------------------------------------------------------------------------- */
+/* ---- optimizer states ------------------------------------------------------------------------------------- */
 
-/* "NAME.exp_avg", or of a part of a tensor "NAME.PART.exp_avg": whether NAME is of the model. */
+/* Returns whether a name is "NAME.exp_avg", or "NAME.PART.exp_avg" for a part of a tensor, with a NAME of the model. */
 static bool is_of(const tri_tensor_list *list, const char *name, const char *suffix) {
   char own[TRI_PARAMETER_NAME_BYTES + 64];
   const size_t length = strlen(name);
@@ -104,7 +104,7 @@ static bool is_of(const tri_tensor_list *list, const char *name, const char *suf
   return tri_tensor_list_knows(list, own);
 }
 
-/* Whether a tensor is the state of some optimizer: which ones a run loads is told elsewhere. */
+/* Returns whether a tensor is a state of any optimizer. */
 static bool is_kept(const tri_tensor_list *list, const char *name) {
 #define OPTIMIZER(VALUE, NAME) &tri_optimizer_##NAME,
   static const tri_optimizer *const all[] = {TRI_OPTIMIZERS(OPTIMIZER)};
@@ -117,9 +117,10 @@ static bool is_kept(const tri_tensor_list *list, const char *name) {
   return found;
 }
 
-/* ---- what a model has no place for ------------------------------------------------------------------------------- */
+/* ---- tensors that are not in the model
+ * ------------------------------------------------------------------------------- */
 
-/* Names in an adapter may be those of modules. */
+/* Returns whether a name in an adapter, which may have the module's name, is in the list. */
 static bool knows_module(const tri_tensor_list *list, const char *name) {
   char module[TRI_PARAMETER_NAME_BYTES];
   for (int64_t i = 0; i < list->num_names; i++) {

@@ -8,27 +8,28 @@
 
 /* The tensors of a model. There may be many: one for each matrix of each expert. */
 typedef struct tri_tensor_list {
-  tri_parameter *tensors; /* [count], and behind them those that are tied to others */
+  tri_parameter *tensors; /* [count], followed by the ones that are tied to others */
   int64_t count;
-  const char **names; /* [num_names], sorted: with and without the base model's prefix; tied ones, too */
+  const char **names; /* [num_names], sorted: with and without the base model's prefix; with tied ones */
   int64_t num_names;
 } tri_tensor_list;
 
-/* The list of a complete table, which must outlive it. Release with tri_tensor_list_release, which also accepts {0}. */
+/* Creates the list of a complete table, which must outlive it. Release with tri_tensor_list_release, which also accepts
+ * {0}. */
 tri_status tri_tensor_list_create(const tri_parameter_table *table, tri_tensor_list *out);
 void tri_tensor_list_release(tri_tensor_list *list);
 
-/* Whether a tensor of that name is one of the model's, a buffer that follows from the configuration (masks, rotary
- * frequencies), or an optimizer state. */
+/* Returns whether a tensor of that name is one of the model's, a buffer that follows from the configuration (masks,
+ * rotary frequencies), or an optimizer state. */
 bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name);
 
-/* Weights of a checkpoint that are not its model's. */
+/* Weights of a checkpoint that its model does not have. */
 typedef struct tri_left_out {
   int64_t count;
-  const char *first; /* the name of the first one, which the checkpoint owns; NULL if count is 0 */
+  const char *first; /* name of the first one, owned by the checkpoint; NULL if count is 0 */
 } tri_left_out;
 
-/* LOCAL. */
+/* LOCAL. Finds the weights of a checkpoint that its model does not have. */
 tri_status tri_checkpoint_find_left_out(const tri_checkpoint *from, const tri_model *model, tri_left_out *out);
 
 #endif

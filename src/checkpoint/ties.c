@@ -11,7 +11,7 @@
 
 enum { PIECE_ELEMENTS = 1 << 20 };
 
-/* Piece by piece, up to the first that differs. */
+/* Compares two tensors piece by piece, up to the first difference. */
 static tri_status compare(const tri_checkpoint *from, const tri_parameter *a, const tri_parameter *b, bool *same) {
   float *pieces[2] = {NULL, NULL};
   const int64_t count = tri_parameter_global_count(a);
@@ -60,7 +60,7 @@ tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool 
   bool broken = false;
   const char *folder = tri_checkpoint_path(weights);
   TRI_TRY(verify ? tri_huggingface_load(folder, out) : tri_huggingface_load_unverified(folder, out));
-  if (tri_checkpoint_get_state(weights) != NULL) return TRI_OK; /* what we have saved says what is so */
+  if (tri_checkpoint_get_state(weights) != NULL) return TRI_OK; /* our own files do not contradict config.json */
   if (say) tri_huggingface_note(folder, false);
   TRI_TRY(look(weights, out, say, &broken));
   if (broken) out->tied = false;

@@ -1,4 +1,4 @@
-/* Whether a model has tied embeddings: config.json says so (tie_word_embeddings), but the weights may contradict it. As
+/* Tied embeddings: config.json has the switch (tie_word_embeddings), but the weights may contradict it. As
  * in transformers 5: if both tensors are in the file and differ, the model is not tied; if only the output projection
  * is there, it is also used as the embedding. */
 #ifndef TRI_CHECKPOINT_TIES_H
@@ -8,17 +8,18 @@
 #include "model/model.h"
 #include "model/parameters.h"
 
-/* LOCAL. The settings of the model of an open checkpoint: those of its config.json (whose checksum is compared if
- * `verify`), but `tied` false if the weights contradict it; `say`: log a line about that. */
+/* LOCAL. Loads the model of an open checkpoint from its config.json (whose checksum is compared if `verify`), with
+ * `tied` false if the weights contradict it; `say`: logs a line about that. */
 tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool say, tri_model *out);
 
-/* LOCAL. Whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with different
- * values; `say`: log a line about that. False if they cannot be read: opening them later reports why. */
+/* LOCAL. Returns whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with
+ * different values; `say`: logs a line about that. False if they cannot be read: opening them later reports the error.
+ */
 bool tri_ties_are_broken(const char *given, const tri_model *model, bool say);
 
-/* The output projection of a table of a tied model; NULL if the model is not tied. */
+/* Returns the output projection of a table of a tied model; NULL if the model is not tied. */
 const tri_parameter *tri_ties_head(const tri_parameter_table *table);
-/* LOCAL. The names of the two tensors of a tied model; false if it is not tied. */
+/* LOCAL. Writes the names of the two tensors of a tied model; returns false if it is not tied. */
 bool tri_ties_names(const tri_model *model, char head[TRI_PARAMETER_NAME_BYTES],
                     char embedding[TRI_PARAMETER_NAME_BYTES]);
 

@@ -5,13 +5,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Wherever they stand: no architecture has parts of these names. */
-static const char *const wrappers[] = {"_orig_mod.",            /* torch.compile, of a whole model or of layers */
+/* Parts of names that are removed at any position: no architecture has them. */
+static const char *const wrappers[] = {"_orig_mod.",            /* torch.compile of a whole model or of layers */
                                        "_fsdp_wrapped_module.", /* FullyShardedDataParallel */
                                        "_checkpoint_wrapped_module." /* activation checkpointing */};
 enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
 
-/* DistributedDataParallel's and DeepSpeed's: in front of all names, or it is part of the model. */
+/* Prefix of DistributedDataParallel and DeepSpeed, if all names have it; else it is part of the model. */
 static const char module[] = "module.";
 
 static bool begins_with(const char *text, const char *beginning) {
@@ -27,7 +27,8 @@ static bool all_begin_with(const tri_safetensors_file *files, int64_t count, con
   return true;
 }
 
-/* Copies a name without the wrappers' parts; the first of these, or NULL. `out` has room for the name. */
+/* Copies a name without the wrappers' parts. Returns the first of these; NULL if the name has none. `out` has room for
+ * the name. */
 static const char *unwrap(const char *name, bool in_module, char *out) {
   const char *taken = NULL;
   bool begins_part = true;

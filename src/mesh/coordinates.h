@@ -1,6 +1,6 @@
 /* Coordinates of a rank in the mesh, along its axes, fastest first: tensor, context (two axes: ranks of the inner one
- * exchange heads, ranks of the outer one keys), data, pipeline. Plain arithmetic, which also holds for machines that
- * are not there; the groups of ranks that communicate are in comm/mesh.h.
+ * exchange heads, ranks of the outer one keys), data, pipeline. Plain arithmetic, which also
+ * works for machines that are only described; the groups of ranks that communicate are in comm/mesh.h.
  *
  * MoE layers use a second mesh over the ranks of a pipeline stage, with the same rank numbers: expert_tensor (fastest),
  * expert, expert_data. Its size is that of tensor x context x data, but an axis of one mesh need not be part of an axis
@@ -18,7 +18,7 @@ typedef enum tri_axis {
   TRI_AXIS_CONTEXT,
   TRI_AXIS_DATA,
   TRI_AXIS_PIPELINE,
-  TRI_AXIS_EXPERT_TENSOR, /* of the expert mesh, the second one */
+  TRI_AXIS_EXPERT_TENSOR, /* axes of the expert mesh from here on */
   TRI_AXIS_EXPERT,
   TRI_AXIS_EXPERT_DATA,
 } tri_axis;
@@ -42,25 +42,25 @@ typedef struct tri_mesh_seat {
   tri_mesh_coordinates place;
 } tri_mesh_seat;
 
-/* The only rank of a mesh; the first rank of a mesh with `ranks` ranks along one axis. */
+/* Return the only rank of a mesh; the first rank of a mesh with `ranks` ranks along one axis. */
 tri_mesh_seat tri_mesh_seat_alone(void);
 tri_mesh_seat tri_mesh_seat_along(tri_axis axis, int64_t ranks);
 
 const char *tri_axis_name(tri_axis axis);
-/* Whether an axis is one of the expert mesh. */
+/* Returns whether an axis belongs to the expert mesh. */
 bool tri_axis_is_folded(tri_axis axis);
-/* Of either mesh: the size of an axis, and the coordinate along it of the rank at `place`. */
+/* Return the size of an axis of either mesh, and the coordinate along it of the rank at `place`. */
 int tri_mesh_axis_size(const tri_mesh_shape *shape, tri_axis axis);
 int tri_mesh_axis_at(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_axis axis);
 
-/* The number of ranks of a pipeline stage, and the number in its stage of the rank at `place`. */
+/* Return the number of ranks of a pipeline stage, and the number in its stage of the rank at `place`. */
 int tri_mesh_stage_ranks(const tri_mesh_shape *shape);
 int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape);
 tri_mesh_coordinates tri_mesh_coordinates_of(const tri_mesh_shape *shape, int rank);
 int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
-/* "tensor 1, data 0, pipeline 3": the axes longer than 1; "the only rank" if none is longer. */
+/* Writes "tensor 1, data 0, pipeline 3": the axes longer than 1; "the only rank" if no axis is longer. Returns text. */
 const char *tri_mesh_describe(const tri_mesh_shape *shape, int rank, char *text, size_t size);
 
 #endif

@@ -10,7 +10,7 @@ typedef struct document {
   int64_t first, length;
 } document;
 
-/* A range of tokens that a part has got. */
+/* A range of tokens that is assigned to a part. */
 typedef struct given {
   int64_t part;
   tri_token_range range;
@@ -19,10 +19,10 @@ typedef struct given {
 /* One attempt. */
 typedef struct attempt {
   double *load, *area; /* [parts] */
-  int64_t *room;       /* [parts]: tokens that are still wanted */
+  int64_t *room;       /* [parts]: tokens that the part still lacks */
   given *all;          /* [tokens] */
   int64_t count;
-  bool shares; /* some document is on several ranks */
+  bool shares; /* a document is on several ranks */
 } attempt;
 
 struct tri_document_cut {
@@ -36,11 +36,11 @@ struct tri_document_cut {
   int64_t *order; /* [parts] */
 };
 
-/* Tried one after the other: how far above the mean a rank's work may come before a document is shared by more. Below
- * 0: every document is shared by all, which is balanced always. */
+/* Tolerances to try: how far a rank's work may be above the mean, as a share of it, before a document is split over
+ * more ranks. Below 0: every document is split over all ranks, which is always balanced. */
 static const double tolerances[] = {0.0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.4, -1.0};
 
-/* Of the largest area of a rank to the mean, in a cut that counts as balanced. */
+/* Most ratio of the largest area of a rank to the mean in a balanced cut. */
 static const double balanced = 1.05;
 
 static tri_status attempt_create(int64_t tokens, int64_t parts, attempt *out) {
@@ -92,7 +92,7 @@ void tri_document_cut_destroy(tri_document_cut *cut) {
   tri_free(cut);
 }
 
-/* ---- what is to be cut ------------------------------------------------------------------------------------------- */
+/* ---- documents ------------------------------------------------------------------------------------------- */
 
 static int longest_first(const void *a, const void *b) {
   const document *x = a, *y = b;
@@ -109,15 +109,15 @@ static void find_documents(tri_document_cut *cut, const int32_t *positions) {
   qsort(cut->documents, (size_t)cut->num_documents, sizeof *cut->documents, longest_first);
 }
 
-/* Pairs of a query and a key of tokens [first, end) of a document. */
+/* Returns the query-key pairs of tokens [first, end) of a document. */
 static double area_of(int64_t first, int64_t end) {
   return ((double)end * ((double)end + 1) - (double)first * ((double)first + 1)) / 2;
 }
 
 /* ---- one attempt ------------------------------------------------------------------------------------------------- */
 
-/* Of the parts with room for `least` tokens at least, the `count` with the least load, those with most room first;
- * false if there are not as many. */
+/* Chooses, among the parts with room for at least `least` tokens, the `count` parts with the least load, and orders
+ * them by room, most first. Returns false if there are too few. */
 static bool choose_least_loaded_parts(tri_document_cut *cut, int64_t count, int64_t least) {
   const attempt *a = &cut->now;
   int64_t found = 0;
@@ -142,19 +142,19 @@ static bool choose_least_loaded_parts(tri_document_cut *cut, int64_t count, int6
   return true;
 }
 
-/* The zig-zag part of a document that comes at place i when they are ordered by their tokens, most first. */
+/* Returns the zig-zag part of a document with rank i in the order of their tokens, most first. */
 static int64_t by_size(int64_t length, int64_t degree, int64_t i) {
   return length % (2 * degree) > degree ? degree - 1 - i : i;
 }
 
-/* What part i of a document in `degree` parts brings to the rank that has it. */
+/* Returns the work of part i of a document in `degree` parts. */
 static double work_of(const tri_document_cut *cut, int64_t length, int64_t degree, int64_t i, double *area) {
   tri_token_range a = tri_zigzag_chunk(length, degree, i), b = tri_zigzag_chunk(length, degree, 2 * degree - 1 - i);
   *area = area_of(a.first, a.end) + area_of(b.first, b.end);
   return *area + cut->row_pairs * (double)(length - (a.end - a.first) - (b.end - b.first));
 }
 
-/* The load of the busiest of the chosen parts, with that document in it; below 0 if there is no room. */
+/* Returns the largest load of the chosen parts with that document added; below 0 if there is no room. */
 static double load_with(const tri_document_cut *cut, int64_t length, int64_t degree) {
   double most = 0, area = 0;
   for (int64_t i = 0; i < degree; i++) {
@@ -186,7 +186,7 @@ static void give_shared(tri_document_cut *cut, const document *d, int64_t degree
   }
 }
 
-/* To the parts with room, the one with the least work first, in one range each. */
+/* Assigns the rest of a document to parts with room, least work first, one range each. */
 static void give_leftover(tri_document_cut *cut, const document *d) {
   attempt *a = &cut->now;
   a->shares = true;
@@ -203,7 +203,8 @@ static void give_leftover(tri_document_cut *cut, const document *d) {
   }
 }
 
-/* Degrees are tried upwards until the work stays within the limit; none does: the one that leaves the least. */
+/* Places a document. Degrees are tried upwards until the work stays within the limit; if no degree does, the one with
+ * the least work is used. */
 static void place(tri_document_cut *cut, const document *d, double limit, int64_t first_degree) {
   double least = -1;
   int64_t best = 0;
@@ -282,7 +283,7 @@ void tri_document_cut_sequence(tri_document_cut *cut, const int32_t *positions, 
     attempt worse = cut->best;
     cut->best = cut->now;
     cut->now = worse;
-    if (!cut->best.shares && is_balanced(cut, &cut->best)) break; /* nothing has to come from anywhere */
+    if (!cut->best.shares && is_balanced(cut, &cut->best)) break; /* no keys have to be transferred */
   }
   memcpy(load, cut->best.load, (size_t)cut->parts * sizeof *load);
   qsort(cut->best.all, (size_t)cut->best.count, sizeof *cut->best.all, by_part);

@@ -3,7 +3,7 @@
  *
  * A document goes whole to one rank, or zig-zag to 2, 4, ... or all ranks (FlexSP, arXiv 2412.01523; ByteScale, arXiv
  * 2502.21231). The longest documents are placed first, each on the fewest ranks that keep the work of every rank below
- * the mean plus a tolerance; of the ranks, those with the least work so far. Several tolerances are tried. Of the cuts
+ * the mean plus a tolerance, and on the ranks with the least work so far. Several tolerances are tried. Of the cuts
  * with balanced attention area the one with the least work on its busiest rank is used. Work is counted in query-key
  * pairs; each row of keys that comes from another rank counts as `row_pairs` of them. */
 #ifndef TRI_MESH_DOCUMENT_CUT_H
@@ -13,14 +13,14 @@
 
 typedef struct tri_document_cut tri_document_cut; /* scratch memory for cutting */
 
-/* For sequences of `tokens` tokens; part p gets rows[p] of them, and the sum of rows[parts] is `tokens`. row_pairs:
- * layout.context_row_pairs. Release with tri_document_cut_destroy. */
+/* Allocates a cut for sequences of `tokens` tokens; part p gets rows[p] of them, and the sum of rows[parts] is
+ * `tokens`. row_pairs: layout.context_row_pairs. Release with tri_document_cut_destroy. */
 tri_status tri_document_cut_create(int64_t tokens, int64_t parts, const int64_t *rows, double row_pairs,
                                    tri_document_cut **out);
 void tri_document_cut_destroy(tri_document_cut *cut);
 
-/* Cuts a sequence whose token t is token positions[t] of its document. load[parts]: the work that each part has
- * already, to which that of this sequence is added. *out was created with the same number of parts and room for as many
+/* Cuts a sequence whose token t is token positions[t] of its document. Adds the work of each part to load[parts], which
+ * has the work of earlier sequences. *out was created with the same number of parts and room for as many
  * ranges as there are tokens; it is overwritten. */
 void tri_document_cut_sequence(tri_document_cut *cut, const int32_t *positions, double *load, tri_sequence_cut *out);
 

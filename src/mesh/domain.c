@@ -92,7 +92,7 @@ bool tri_domain_is_of_experts(tri_domain domain) {
   return false;
 }
 
-/* Whether what passes over it travels in the background of layers. */
+/* Returns whether the communication over a domain runs in the background of layers. */
 static bool is_behind_layers(tri_domain domain) {
   switch (domain) {
     case TRI_DOMAIN_BATCH:
@@ -119,7 +119,7 @@ bool tri_domain_may_share(tri_domain first, tri_domain domain) {
   return first == TRI_DOMAIN_TENSOR || first == TRI_DOMAIN_CONTEXT_INNER || first == TRI_DOMAIN_CONTEXT_OUTER;
 }
 
-/* How far apart in the order of the mesh the neighbours along an axis are. */
+/* Returns the distance of two neighbours along an axis in the order of the mesh. */
 static int stride_of(const tri_mesh_shape *shape, int axis) {
   int stride = 1;
   for (int faster = tri_axis_is_folded((tri_axis)axis) ? TRI_NUM_MESH_AXES : 0; faster < axis; faster++) {
@@ -128,7 +128,7 @@ static int stride_of(const tri_mesh_shape *shape, int axis) {
   return stride;
 }
 
-/* How far in the order of the mesh a rank is from the first of its domain. */
+/* Returns the distance of a rank from the first rank of its domain in the order of the mesh. */
 static int distance_of(const tri_mesh_shape *shape, tri_domain domain, int rank) {
   int distance = 0;
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
@@ -140,8 +140,9 @@ static int distance_of(const tri_mesh_shape *shape, tri_domain domain, int rank)
   return distance;
 }
 
-/* Distances are the same in every domain of that kind, and grow with the number of the rank. They say where all these
- * domains begin: the first rank of all is in one, and the first rank that is in none so far begins the next. */
+/* Compares distances from the first rank of a domain. They are the same in every domain of a kind and grow with the
+ * rank's number, so they determine all domains: the first rank of all begins one, and the first rank that is not in it
+ * begins the next one. */
 bool tri_domains_are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b) {
   int size = tri_domain_size(shape, a);
   if (size != tri_domain_size(shape, b)) return false;

@@ -1,5 +1,5 @@
-/* Domains: sets of ranks over which something is split, copied or summed (process groups elsewhere), named by what
- * their ranks have in common.
+/* Domains: sets of ranks over which data are split, copied or summed (process groups in PyTorch), named by what their
+ * ranks have in common.
  *
  * A domain is a set of axes of the mesh, or of the expert mesh (mesh/coordinates.h). Its ranks differ along these axes
  * only, and are numbered in the order of the mesh, its fastest axis first. Operations, sums and buckets name a domain,
@@ -17,51 +17,51 @@ typedef enum tri_domain {
   TRI_DOMAIN_REPLICAS,        /* hold the same parameters and have different tokens: gradients are summed over it */
   TRI_DOMAIN_LOSS,            /* have different labels of the global batch: losses and counts are summed over it */
   TRI_DOMAIN_TENSOR,          /* hold different parts of a layer's parameters, and have the same tokens */
-  TRI_DOMAIN_CONTEXT,         /* hold different tokens of the same sequences: */
-  TRI_DOMAIN_CONTEXT_INNER,   /* those of these that exchange attention heads for tokens */
-  TRI_DOMAIN_CONTEXT_OUTER,   /* those of these that have the same heads, and exchange keys */
+  TRI_DOMAIN_CONTEXT,         /* hold different tokens of the same sequences */
+  TRI_DOMAIN_CONTEXT_INNER,   /* context ranks that exchange attention heads for tokens */
+  TRI_DOMAIN_CONTEXT_OUTER,   /* context ranks that have the same heads, and exchange keys */
   TRI_DOMAIN_PIPELINE,        /* hold different layers */
   TRI_DOMAIN_EXPERT,          /* hold different parts of the experts of a layer, and exchange rows for them */
-  TRI_DOMAIN_EXPERT_HOLDERS,  /* those of these that hold different experts */
-  TRI_DOMAIN_EXPERT_TENSOR,   /* those of these that hold different parts of the same experts */
+  TRI_DOMAIN_EXPERT_HOLDERS,  /* expert ranks that hold different experts */
+  TRI_DOMAIN_EXPERT_TENSOR,   /* expert ranks that hold different parts of the same experts */
   TRI_DOMAIN_EXPERT_REPLICAS, /* hold the same parts of the same experts: their gradients are summed over it */
   TRI_DOMAIN_SEQUENCE,        /* have different tokens of the same sequences, or are to have the same of them */
 } tri_domain;
 enum { TRI_NUM_DOMAINS = TRI_DOMAIN_SEQUENCE + 1 };
 
-/* The name of its group in messages and timelines. */
+/* Returns the name of a domain in messages and timelines. */
 const char *tri_domain_name(tri_domain domain);
 
-/* Whether it is a domain of that axis. */
+/* Returns whether the axis is one of the domain's. */
 bool tri_domain_has(tri_domain domain, tri_axis axis);
 
-/* Whether its axes are of the expert mesh. */
+/* Returns whether the domain's axes belong to the expert mesh. */
 bool tri_domain_is_folded(tri_domain domain);
 
-/* The axis under which reports show time that is spent over it: its slowest axis, or that of the domain that contains
- * it. */
+/* Returns the axis under which reports show the domain's communication: its slowest axis, or that of the domain that
+ * contains it. */
 tri_axis tri_domain_axis(tri_domain domain);
 bool tri_axis_is_shown(tri_axis axis);
 
-/* Whether anything passes over it, and so it has a group: not over the ranks that share a sequence, which pass in two
- * steps, nor over parts of those that exchange rows for experts. */
+/* Returns whether a domain has a group. CONTEXT has none because its ranks communicate over its inner and outer
+ * domains, and EXPERT_HOLDERS has none because they do not communicate. */
 bool tri_domain_has_group(tri_domain domain);
 
-/* Whether it is of layers with experts: without them nothing passes over it. */
+/* Returns whether only layers with experts use the domain. */
 bool tri_domain_is_of_experts(tri_domain domain);
 
-/* Whether what passes over `domain` may wait behind what passes over `first` where both have the same ranks, and so use
- * its group: gradients and losses wait for one another, but no layer for them, since they travel in the background of
- * layers; and what routers add up waits for what else layers do. */
+/* Returns whether `domain` may use the group of `first` if both have the same ranks, so that its communication is
+ * ordered after that of `first`. Gradients and losses may share a group, but not with layers, because they are
+ * exchanged in the background of layers. Sums of routers may use a group of layers. */
 bool tri_domain_may_share(tri_domain first, tri_domain domain);
-/* Whether both have the same ranks. */
+/* Returns whether both domains have the same ranks. */
 bool tri_domains_are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b);
 
-/* How many ranks a domain has, and the number in it of the rank at `place`. */
+/* Return the number of ranks of a domain, and the number in it of the rank at `place`. */
 int tri_domain_size(const tri_mesh_shape *shape, tri_domain domain);
 int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_domain domain);
 
-/* Where the rank number `rank` of that domain stands, beside the one at `place`. */
+/* Returns the coordinates of rank number `rank` of the domain that contains the rank at `place`. */
 tri_mesh_coordinates tri_domain_coordinates(const tri_mesh_shape *shape, const tri_mesh_coordinates *place,
                                             tri_domain domain, int rank);
 

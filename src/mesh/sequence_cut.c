@@ -104,7 +104,7 @@ void tri_sequence_cut_divide(const tri_sequence_cut *cut, const int64_t *rows, t
 
 int64_t tri_sequence_cut_before(const tri_sequence_cut *cut, int64_t part, int64_t token) {
   int64_t low = cut->begins[part], high = cut->begins[part + 1];
-  while (low < high) { /* the first range that begins at the token or behind it */
+  while (low < high) { /* the first range that begins at the token or after it */
     int64_t middle = (low + high) / 2;
     if (cut->ranges[middle].first < token) {
       low = middle + 1;

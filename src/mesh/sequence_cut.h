@@ -1,4 +1,4 @@
-/* Which tokens of a sequence each of the ranks that share it has.
+/* The division of a sequence's tokens among the ranks that share it.
  *
  * A part is a list of ranges of tokens in ascending order, with gaps between them. Under a causal mask a later token
  * sees more, so that parts of one range each would have unequal work. The zig-zag cut divides the sequence into 2c
@@ -18,17 +18,17 @@ typedef struct tri_token_range {
 
 typedef struct tri_sequence_cut {
   int64_t parts, room;     /* room: the most ranges of all parts together */
-  tri_token_range *ranges; /* [room]: those of part p are [begins[p], begins[p + 1]) */
-  int64_t *before;         /* [room]: the number of tokens that the part has before each range */
+  tri_token_range *ranges; /* [room]: part p has the ranges [begins[p], begins[p + 1]) */
+  int64_t *before;         /* [room]: tokens of the part before each range */
   int64_t *begins;         /* [parts + 1] */
 } tri_sequence_cut;
 
-/* The number of tokens of a part of the zig-zag cut; it differs by at most one between parts. */
+/* Returns the number of tokens of a part of the zig-zag cut; it differs by at most one between parts. */
 int64_t tri_zigzag_rows(int64_t tokens, int64_t parts, int64_t part);
-/* Chunk i of 2 * parts; it belongs to part i, or to part 2 * parts - 1 - i. */
+/* Returns chunk i of 2 * parts; it belongs to part i, or to part 2 * parts - 1 - i. */
 tri_token_range tri_zigzag_chunk(int64_t tokens, int64_t parts, int64_t i);
 
-/* A cut with empty parts. Release with tri_sequence_cut_destroy. */
+/* Creates a cut with empty parts. Release with tri_sequence_cut_destroy. */
 tri_status tri_sequence_cut_create(int64_t parts, int64_t room, tri_sequence_cut *out);
 void tri_sequence_cut_destroy(tri_sequence_cut *cut);
 
@@ -46,12 +46,12 @@ tri_status tri_sequence_cut_join(const tri_sequence_cut *cut, int64_t together, 
  * *out; part p gets rows[p]. *out has been created and is overwritten. */
 void tri_sequence_cut_divide(const tri_sequence_cut *cut, const int64_t *rows, tri_sequence_cut *out);
 
-/* The number of tokens of a part that come before `token` of the sequence. If the part has the token, this is its row
- * in the part. */
+/* Returns the number of tokens of a part that come before `token` of the sequence. If the part has the token, this is
+ * its row in the part. */
 int64_t tri_sequence_cut_before(const tri_sequence_cut *cut, int64_t part, int64_t token);
-/* The number of tokens of a part. */
+/* Returns the number of tokens of a part. */
 int64_t tri_sequence_cut_rows(const tri_sequence_cut *cut, int64_t part);
-/* The index of the first range of a part that ends after `token`; begins[part + 1] if no range does. */
+/* Returns the index of the first range of a part that ends after `token`; begins[part + 1] if no range does. */
 int64_t tri_sequence_cut_find(const tri_sequence_cut *cut, int64_t part, int64_t token);
 
 #endif

@@ -1,34 +1,34 @@
-/* Replicas share out the work of an update, in whole tensors.
+/* Divides the work of an update among replicas, in whole tensors.
  *
- * A bucket is a row of pieces that may be parted: a tensor that has to stay whole, or many blocks of elements. Its
- * parts follow each other in the order of the ranks, since a reduction scatters a bucket in that order. One that has
- * fewer tensors than there are ranks cannot give each of them something, so the work of all buckets is balanced
- * together: of each, a rank takes what comes next as long as its work, with what it has of the buckets before, stays
- * below a limit, and the limit is the lowest with which all is taken.
+ * A bucket is a sequence of pieces: a tensor that has to stay whole, or many blocks of elements. The parts of a bucket
+ * are in the order of the ranks, since a reduction scatters a bucket in that order. A bucket with fewer tensors than
+ * ranks leaves some ranks without work, so the work of all buckets is balanced together: in each bucket a rank takes
+ * the next pieces as long as its work, with that of the buckets before, stays below a limit. The limit is the lowest
+ * with which all pieces are taken.
  *
- * All ranks of a stage have to come to the same answer: those that hold parts of a tensor put it together among the
- * ranks of one replica. So numbers are whole, and all that is compared is of the first rank of the parts, which has the
- * most; another may have fewer elements of a piece. */
+ * All ranks of a stage must compute the same cut, because the ranks that hold the shards of a tensor gather it among
+ * the ranks of one replica. So the work is counted in integers, and only sizes of the first of these ranks are
+ * compared, which has the most elements; another rank may have fewer elements of a piece. */
 #include "schedule/bucket_cuts.h"
 
 #include "base/memory.h"
 
-/* What updating an element costs, in FLOPs of products that take as long: a round figure. An update of AdamW moves 28
- * bytes; at 3 TB/s and 300 TFLOP/s those are 2800, on a CPU's core with 20 GB/s and 100 GFLOP/s 140. */
+/* Cost of updating an element, in FLOPs of GEMMs that take as long: a round figure. AdamW's update moves 28 bytes; at
+ * 3 TB/s and 300 TFLOP/s that is 2800 FLOPs, on a CPU core with 20 GB/s and 100 GFLOP/s 140. */
 enum { ELEMENT_WORK = 1000 };
 
-/* `count` neighbours of equal size and work. */
+/* `count` adjacent tensors or blocks of equal size and work. */
 typedef struct piece {
   int64_t count, elements;
   int64_t room;  /* elements of all of them on this rank: count * elements, or fewer */
-  uint64_t work; /* of one */
+  uint64_t work; /* work of one */
 } piece;
 
 typedef struct pieces {
   piece *list;
   int64_t count, room;
-  uint64_t work; /* of all */
-  bool whole;    /* some tensor must stay so */
+  uint64_t work; /* work of all */
+  bool whole;    /* one of them is a tensor that must not be cut */
 } pieces;
 
 static tri_status add_piece(pieces *to, int64_t count, int64_t elements, int64_t room, uint64_t work) {
@@ -50,13 +50,14 @@ static bool stays_whole(const tri_optimizer *optimizer) {
 
 static int64_t at_least_1(int64_t count) { return count < 1 ? 1 : count; }
 
-/* Elements of an entry that the first rank of its parts has of the members that this one has. */
+/* Returns the elements of an entry on the first of the ranks that split it, for the same stacked members as here. */
 static int64_t most_elements(const tri_mesh_shape *shape, const tri_parameter *entry) {
   const tri_parameter first = tri_parameter_of_rank(entry, tri_domain_size(shape, entry->placement.parts), 0);
   return first.count / at_least_1(entry->stack) * at_least_1(entry->num_members);
 }
 
-/* Whether no rank of its parts has a block with the end of an entry and the begin of what is joined to it. */
+/* Returns whether an entry ends at the end of a block on all ranks that split it, so that the entry joined to it begins
+ * a new block. */
 static bool ends_a_block(const tri_mesh_shape *shape, const tri_parameter *entry) {
   const int64_t ranks = tri_domain_size(shape, entry->placement.parts);
   for (int64_t r = 0; r < ranks; r++) {
@@ -66,17 +67,17 @@ static bool ends_a_block(const tri_mesh_shape *shape, const tri_parameter *entry
   return true;
 }
 
-/* Whether an entry's optimizer updates it with the one before. */
+/* Returns whether an entry's optimizer updates it together with the entry before. */
 static bool is_updated_with(const tri_optimizer_settings *settings, const tri_parameter *entry) {
   const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
   return tri_parameter_continues(entry) && optimizer != NULL && optimizer->joins_parts;
 }
 
-/* Entries that share blocks, and what they come to. */
+/* Sums over adjacent entries that share blocks. */
 typedef struct neighbours {
   uint64_t work;
-  int64_t most; /* elements, as the first rank of their parts has them */
-  bool whole;   /* some tensor of theirs must stay so */
+  int64_t most; /* elements on the first of the ranks that split them */
+  bool whole;   /* one of them is a tensor that must not be cut */
 } neighbours;
 
 static void take_in(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,
@@ -89,8 +90,8 @@ static void take_in(const tri_optimizer_settings *settings, const tri_mesh_shape
   sum->whole = sum->whole || stays_whole(by);
 }
 
-/* What begins with an entry and ends where the next one begins that no block is shared with, on any rank of its parts;
- * *i becomes that. Experts of a stack are pieces of their own: sums over blocks restart with each. */
+/* Adds the entries from *i up to the next entry that shares no block with them on any rank, and sets *i to that one.
+ * Experts of a stack are separate pieces, since sums over blocks restart with each expert. */
 static tri_status add_entries(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
                               const tri_parameter_table *table, const tri_bucket *bucket, int64_t *i, pieces *to) {
   const tri_parameter *entry = &table->entries[*i];
@@ -113,7 +114,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each = sum.work / (uint64_t)at_least_1(entry->stack); /* the work above is of all the stack's */
+  const uint64_t of_each = sum.work / (uint64_t)at_least_1(entry->stack); /* sum.work is the work of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);
@@ -130,14 +131,14 @@ static tri_status find_pieces(const tri_optimizer_settings *settings, const tri_
   return TRI_OK;
 }
 
-/* Elements on this rank of the first `taken` of a piece. */
+/* Returns the elements on this rank of the first `taken` members of a piece. */
 static int64_t elements_of(const piece *p, int64_t taken) {
   const int64_t elements = taken * p->elements;
   return elements < p->room ? elements : p->room;
 }
 
-/* Takes pieces in the order of the ranks up to the limit; whether all are taken. With `begins`, [ranks + 1], what each
- * rank has taken is added to the loads, and where its part begins is written there. */
+/* Assigns pieces to the ranks in order, each up to the limit. Returns whether all pieces are assigned. begins[ranks +
+ * 1] (NULL: only tests the limit) is set to the begins of the parts, and the work is added to the loads. */
 static bool take_below(const pieces *of, uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
   int64_t at = 0, taken = 0, before = 0; /* elements of the pieces before */
   for (int64_t r = 0; r < ranks; r++) {
@@ -175,7 +176,7 @@ static uint64_t lowest_limit(const pieces *of, uint64_t *loads, int64_t ranks) {
   return high;
 }
 
-/* Buckets over one domain share the loads. */
+/* Cuts all buckets. Buckets over the same domain are balanced together. */
 static tri_status cut_all(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
                           const tri_parameter_table *table, tri_buckets *buckets, pieces *scratch,
                           uint64_t *loads[TRI_NUM_DOMAINS]) {

@@ -13,7 +13,7 @@ static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   return -1;
 }
 
-/* What others are tied to: an embedding, and its factors. */
+/* Entries that others are tied to: an embedding, and its LoRA factors. */
 enum { MOST_TIED = 3 };
 typedef struct tied_entries {
   int64_t of[MOST_TIED], count;
@@ -29,7 +29,7 @@ static tied_entries find_tied(const tri_parameter_table *table) {
   return found;
 }
 
-/* Whether an entry is one of a tied pair. */
+/* Returns whether an entry is one of a tied pair. */
 static bool is_tied(const tri_parameter_table *table, const tied_entries *tied, int64_t entry) {
   for (int64_t i = 0; i < tied->count; i++) {
     if (tied->of[i] == entry) return true;
@@ -41,14 +41,15 @@ static int64_t aligned(int64_t elements) {
   return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
 }
 
-/* Whether an entry opens a new bucket behind `bucket`: another chunk or domain, a new layer where the bucket is full,
- * or one of a tied pair, which has a bucket of its own since it is complete later than its neighbours. */
+/* Returns whether an entry opens a new bucket after `bucket`: it belongs to another chunk or domain, begins a layer
+ * while the bucket is full, or is one of a tied pair, whose gradients are complete later than those of its neighbours.
+ */
 static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, bool full) {
   if (bucket->chunk != chunk || bucket->replicas != entry->placement.replicas || bucket->tied != tied) return true;
   return entry->layer >= bucket->layers.end && full;
 }
 
-/* Whether buckets hold an entry: what is trained, and under ZeRO 3 what is frozen. */
+/* Returns whether buckets hold an entry: trained parameters, and under ZeRO 3 frozen ones as well. */
 static bool is_held(const tri_buckets *buckets, const tri_parameter *entry) {
   if (tri_parameter_is_in_arrays(entry)) return true;
   return buckets->holds_frozen && entry->frozen && entry->count > 0 && !entry->alias;
@@ -61,13 +62,13 @@ static bool has_frozen(const tri_parameter_table *table) {
   return false;
 }
 
-/* Elements of an array, or bytes of that in 4 bits, that an entry takes. */
+/* Returns the length of an entry in its array: elements, or bytes in 4 bits. */
 static int64_t length_of(const tri_parameter *entry) {
   if (entry->stored != TRI_STORED_NF4) return entry->count;
   return tri_parameter_num_matrices(entry) * tri_parameter_matrix_bytes(entry);
 }
 
-/* What an entry counts in a bucket, in elements; what is in 4 bits by its bytes. */
+/* Returns the size of an entry for filling a bucket, in elements; parameters in 4 bits count by their bytes. */
 static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
   switch (entry->stored) {
     case TRI_STORED_WIDE:
@@ -77,9 +78,9 @@ static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
   return entry->count;
 }
 
-/* Elements of a bucket with an entry behind `filled`, as the first rank of a stage has them. Where parts differ in
- * size, a bucket may be full on some ranks and not on others; all have to open the next at the same entry, since they
- * add up copies of its gradients together. */
+/* Returns the elements of a bucket after adding an entry to `filled`, on the first rank of the stage. Shards may differ
+ * in size, so a bucket could be full on some ranks only; but all ranks must open the next bucket at the same entry,
+ * because they sum partial gradients of a bucket together. */
 static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t element_bytes,
                            int64_t filled) {
   const tri_mesh_seat first = {.shape = share->seat.shape};
@@ -87,7 +88,7 @@ static int64_t filled_with(const tri_model_share *share, const tri_parameter *en
   return (entry->joined ? filled : aligned(filled)) + filling(&there, element_bytes);
 }
 
-/* Sets which entries each bucket has, and over which ranks they are replicated. */
+/* Sets the entries of each bucket, and the domain over which they are replicated. */
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
   int64_t enough = layout->bucket_bytes / element_bytes, filled = 0;
@@ -122,8 +123,8 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
   return TRI_OK;
 }
 
-/* Sets where its stretch of each array is: behind that of the bucket before it, since entries of buckets follow each
- * other in every array. */
+/* Sets the ranges of each bucket in the arrays: each begins at the end of the range of the bucket before it, since
+ * entries are in the order of the buckets in every array. */
 static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
   int64_t trained = 0, frozen[TRI_NUM_STORED] = {0};
   for (int64_t b = 0; b < buckets->count; b++) {
@@ -140,13 +141,14 @@ static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
   }
 }
 
-/* Begins of parts of [first, end), counted from there in numbers of which `unit` are one: at multiples of a block. */
+/* Cuts [first, end) at multiples of TRI_BLOCK_ELEMENTS. begins[ranks + 1] are relative to `first`, in units of `unit`.
+ */
 static void cut_stretch(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
   const int64_t blocks = (end - first) / TRI_BLOCK_ELEMENTS;
   for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;
 }
 
-/* Of the frozen parameters. */
+/* Cuts the frozen parameters of a bucket. */
 static tri_status cut_frozen(tri_bucket *bucket, bool sharded) {
   for (int s = 0; s < TRI_NUM_STORED; s++) {
     tri_frozen_stretch *stretch = &bucket->frozen[s];
@@ -176,7 +178,7 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
   return TRI_OK;
 }
 
-/* Where frozen parameters lie in the arrays, and room to gather them. */
+/* Sets the offsets of a bucket's frozen parameters in the arrays, and the size of buffers to gather them. */
 static void place_frozen(tri_bucket *bucket, tri_buckets *buckets) {
   for (int s = 0; s < TRI_NUM_STORED; s++) {
     tri_frozen_stretch *stretch = &bucket->frozen[s];
@@ -188,7 +190,7 @@ static void place_frozen(tri_bucket *bucket, tri_buckets *buckets) {
   }
 }
 
-/* Where everything lies in the arrays. */
+/* Sets the offsets of all buckets in the arrays. */
 static tri_status place(const tri_layout *layout, const tri_parameter_table *table, int64_t micro_batches,
                         tri_buckets *buckets) {
   int32_t next_buffer = 0;
@@ -229,7 +231,7 @@ tri_element_range tri_element_range_within(tri_element_range whole, int64_t firs
   return (tri_element_range){begin - first, end - begin, whole.at + begin - whole.first};
 }
 
-/* The part of `count` elements from `from` on within [first, end), which lies at `at`. */
+/* Returns the intersection of [from, from + count) with [first, end), whose element `first` is at offset `at`. */
 static tri_element_range part_within(int64_t from, int64_t count, int64_t first, int64_t end, int64_t at) {
   int64_t begin = from > first ? from : first;
   int64_t stop = from + count < end ? from + count : end;
@@ -265,7 +267,8 @@ tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, con
   if (entry->frozen) return (tri_element_range){0, 0, 0};
   const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, table, index);
   if (entry->alias && buckets != NULL) {
-    int64_t from_end = table->num_gradient_elements - entry->gradient_offset; /* the last in either array */
+    int64_t from_end =
+        table->num_gradient_elements - entry->gradient_offset; /* aliases are the last elements of both arrays */
     return (tri_element_range){0, entry->count, buckets->gradient_elements - from_end};
   }
   if (bucket == NULL) return (tri_element_range){0, entry->count, entry->gradient_offset};

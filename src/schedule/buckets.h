@@ -1,4 +1,4 @@
-/* Buckets: ranges of the flat arrays of parameters that replicas share out among them (ZeRO, Rajbhandari et al. 2020).
+/* Buckets: ranges of the flat arrays of parameters that are sharded over replicas (ZeRO, Rajbhandari et al. 2020).
  *
  * A bucket holds the parameters of consecutive layers of one chunk whose gradients are summed over the same domain.
  * (The experts of a layer have a bucket of their own; the layer's dense parameters before them are in another one.) So
@@ -10,15 +10,15 @@
  *
  * - ZeRO 1: the optimizer states of its parts.
  *
- * - ZeRO 2: the gradients of its parts, too. A bucket's gradients are computed in one of two buffers, which buckets
- * use in turn, and reduced; then the rank's part is copied away. This holds for steps of one micro-batch. With more,
+ * - ZeRO 2: also the gradients of its parts. A bucket's gradients are computed in one of two buffers, which buckets
+ * use in turn, and reduced; then the rank's part is copied out. This holds for steps of one micro-batch. With more,
  * gradients are accumulated over the micro-batches first, whole until the last one: reducing each micro-batch's
  * gradients would multiply the traffic and change the order of the sums, and with it the last bits of the result.
  *
- * - ZeRO 3: the values of its parts, too. A bucket's values are gathered into one of two buffers before the piece of
- * the program that needs them, while the piece before that runs. Buckets then hold frozen parameters, too: of each type
- * in which some are stored a stretch of that array, which is cut and gathered in that type. Under ZeRO 0 to 2 these are
- * whole on every rank, and in no bucket.
+ * - ZeRO 3: also the values of its parts. A bucket's values are gathered into one of two buffers before the segment of
+ * the program that needs them, while the segment before that runs. Buckets then also hold frozen parameters: for each
+ * stored type a range of that type's array, which is cut and gathered in that type. Under ZeRO 0 to 2 every rank has
+ * all frozen parameters, and they are not in buckets.
  *
  * The gradients and values of the bucket of tied embeddings stay whole (its optimizer states are sharded): its
  * gradients are complete only at the end of a step, and the output projection needs the embedding's values at the other
@@ -34,76 +34,77 @@
  * bytes. A rank's parts begin at multiples of TRI_BLOCK_ELEMENTS. */
 typedef struct tri_frozen_stretch {
   int64_t first, end;
-  int64_t own_first, own_end; /* what this rank keeps: its part if the bucket's values are sharded, else all */
-  int64_t at;                 /* of it, in this rank's array */
-  int64_t *begins; /* [ranks + 1]: where each rank's part begins, counted from `first` in numbers of the type in
-                      which it is gathered (tri_stored_gathered) */
+  int64_t own_first, own_end; /* range that this rank keeps: its part if the bucket's values are sharded, else all */
+  int64_t at;                 /* offset of own_first in this rank's array */
+  int64_t *begins; /* [ranks + 1]: begin of each rank's part, relative to `first`, in elements of the type in which it
+                      is gathered (tri_stored_gathered) */
 } tri_frozen_stretch;
 
 typedef struct tri_bucket {
   int64_t first, end;             /* elements of the flat arrays; equal if all of its parameters are frozen */
-  tri_domain replicas;            /* its gradients are summed over this domain */
-  tri_domain parts;               /* before that, its partial gradients are summed over this one */
-  int64_t ranks, rank;            /* of that domain, and this rank's number in it */
-  int64_t *begins;                /* [ranks + 1]: where each rank's part begins, counted from `first` */
-  int64_t own_first, own_end;     /* elements that this rank updates: its part, or without ZeRO all */
+  tri_domain replicas;            /* domain over which its gradients are summed */
+  tri_domain parts;               /* domain over which its partial gradients are summed before that */
+  int64_t ranks, rank;            /* size of `replicas`, and this rank's number in it */
+  int64_t *begins;                /* [ranks + 1]: begin of each rank's part, relative to `first` */
+  int64_t own_first, own_end;     /* elements that this rank updates: its part; all without ZeRO */
   int64_t first_entry, end_entry; /* its parameters: entries of the table */
   tri_layer_range layers;
   int32_t chunk;
-  bool tied;    /* has a parameter of tied embeddings: complete only when both gradients are summed */
-  bool experts; /* has experts: only the calls of that layer's experts need it */
+  bool tied;    /* holds a parameter of tied embeddings: complete only after both gradients are summed */
+  bool experts; /* holds experts: only the calls of that layer's experts need it */
   bool partial; /* some of its gradients are partial sums (TRI_HOLDING_PARTIAL) */
 
   bool values_sharded, gradients_sharded;
-  int64_t values_at, gradients_at; /* offsets in the arrays: of the rank's part if sharded, else of the whole bucket */
-  int32_t buffer; /* which of the TRI_BUCKET_BUFFERS a sharded bucket uses, for parameters and gradients */
-  tri_frozen_stretch frozen[TRI_NUM_STORED]; /* if the buckets hold frozen parameters */
+  int64_t values_at, gradients_at; /* offsets in the arrays, of the rank's part if sharded, else of the whole bucket */
+  int32_t buffer;                  /* index of the buffers that a sharded bucket uses, below TRI_BUCKET_BUFFERS */
+  tri_frozen_stretch frozen[TRI_NUM_STORED]; /* used if the buckets hold frozen parameters */
 } tri_bucket;
 
-/* Whether a bucket has gradients to reduce, and values to update. */
+/* Returns whether a bucket has gradients to reduce and values to update. */
 static inline bool tri_bucket_is_trained(const tri_bucket *bucket) { return bucket->end > bucket->first; }
 
-/* Slots for values, and for gradients: one is used while the other is filled. */
+/* Number of buffers for values and for gradients: one is used while the other is filled. */
 enum { TRI_BUCKET_BUFFERS = 2 };
 
 typedef struct tri_buckets {
   tri_bucket *entries;
   int64_t count;
-  int64_t value_elements;    /* of the array of values */
-  int64_t gradient_elements; /* of the array of gradients; those of tied aliases come last */
-  int64_t gather_buffer_elements, reduce_buffer_elements; /* of one buffer; 0: none */
-  bool holds_frozen;                                      /* frozen parameters, too */
-  int64_t frozen_elements[TRI_NUM_STORED];        /* of this rank's array of each stored type; in 4 bits bytes */
-  int64_t frozen_buffer_elements[TRI_NUM_STORED]; /* of one gather buffer for each; 0: none */
+  int64_t value_elements;                                 /* size of the array of values */
+  int64_t gradient_elements;                              /* size of the array of gradients; tied aliases come last */
+  int64_t gather_buffer_elements, reduce_buffer_elements; /* size of one buffer; 0: no buffers */
+  bool holds_frozen;                                      /* buckets hold frozen parameters as well */
+  int64_t frozen_elements[TRI_NUM_STORED];        /* size of this rank's array of each stored type; bytes in 4 bits */
+  int64_t frozen_buffer_elements[TRI_NUM_STORED]; /* size of one gather buffer of each type; 0: no buffers */
 } tri_buckets;
 
-/* The part of an entry that this rank has in an array, and where. Frozen parameters lie in arrays of their stored type
- * (tri_parameter_table.num_frozen). */
+/* The part of an entry that this rank has in an array, and its offset. Frozen parameters are in arrays of their stored
+ * type (tri_parameter_table.num_frozen). */
 typedef struct tri_element_range {
   int64_t first, count; /* elements of the entry's local part */
-  int64_t at;           /* of the array */
+  int64_t at;           /* offset of `first` in the array */
 } tri_element_range;
 
-/* buckets NULL: the arrays as the parameter table lays them out. */
+/* Returns the range of an entry in the array of values. buckets NULL: the arrays as the parameter table lays them out.
+ */
 tri_element_range tri_element_range_of_values(const tri_buckets *buckets, const tri_parameter_table *table,
                                               int64_t entry);
 tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table,
                                                  int64_t entry);
 
-/* The intersection of a range with `count` elements of the entry from `first` on, counted from there. */
+/* Returns the intersection of a range with the elements [first, first + count) of the entry, relative to `first`. */
 tri_element_range tri_element_range_within(tri_element_range whole, int64_t first, int64_t count);
 
-/* Of `count` elements (in 4 bits bytes) of a frozen entry from its element `first` on, what this rank keeps, counted
- * from there. `at` is of the array of its stored type. */
+/* Returns the part of the elements [first, first + count) of a frozen entry (bytes in 4 bits) that this rank keeps,
+ * relative to `first`. `at` of the result is an offset in the array of the entry's stored type. */
 tri_element_range tri_element_range_of_frozen(const tri_buckets *buckets, const tri_parameter_table *table,
                                               int64_t entry, int64_t first, int64_t count);
 
-/* The bucket that holds an entry; NULL for tied aliases, parameters of other ranks, and frozen parameters that are in
- * none. */
+/* Returns the bucket that holds an entry; NULL for tied aliases, parameters of other ranks, and frozen parameters
+ * outside of buckets. */
 const tri_bucket *tri_bucket_of(const tri_buckets *buckets, const tri_parameter_table *table, int64_t entry);
 
-/* `table` is of the rank that `share` describes; `element_bytes` is the size of a gradient. Release with
- * tri_buckets_destroy. */
+/* Creates the buckets of a rank. `table` is the table of the rank that `share` describes; `element_bytes` is the size
+ * of a gradient. Release with tri_buckets_destroy. */
 tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_settings *optimizer,
                               const tri_model_share *share, const tri_parameter_table *table, int64_t micro_batches,
                               int64_t element_bytes, tri_buckets **out);

@@ -7,8 +7,9 @@
  * output, if no other gradient is alive in that buffer;
  *  - y = x + branch passes one gradient on to both. x takes over y's buffer. The branch may read it there too, as long
  * as no call adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
- *    before that producer in the list. In a pre-norm block that is so: the norm that reads x stands at the head of the
- *    branch. With a split backward the producer's weights would read it too late, and the branch gets a copy. */
+ *    before that producer in the list. This holds in a pre-norm block: the norm that reads x is the first call of the
+ *    branch. With a split backward the gradients of the producer's weights would read it too late, and the branch gets
+ * a copy. */
 #include "base/memory.h"
 #include "schedule/memory_plan.h"
 
@@ -27,7 +28,7 @@ static void assign_buffer(grouping *g, int32_t slot, int32_t buffer) {
 
 static void assign_new_buffer(grouping *g, int32_t slot) { assign_buffer(g, slot, (int32_t)g->num_buffers++); }
 
-/* Whether every consumer of `slot` but `call` comes before call `limit` in the list. */
+/* Returns whether every consumer of `slot` but `call` comes before call `limit` in the list. */
 static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t call, int32_t limit) {
   for (int64_t c = limit; c <= list->slots[slot].last_consumer; c++) {
     if (c == call) continue;

@@ -1,7 +1,7 @@
-/* Where intervals lie in a region that they share. Each goes to the lowest offset that is free for its whole life,
- * which only those ask about that live at the same time: they are found by a tree over the intervals in the order of
- * their first times, which knows the latest last time below each of its nodes. n intervals of which m pairs meet take
- * O((n + m) log n): a list of a thousand layers has ten thousands of them, and few live for longer than a layer. */
+/* Assigns offsets in a shared region to intervals. Each interval gets the lowest offset that is free for its whole
+ * life. Only intervals that overlap in time matter for this; a tree over the intervals in the order of their first
+ * times, with the latest last time below each node, finds them. n intervals with m overlapping pairs take O((n + m) log
+ * n): a list of a thousand layers has ten thousands of intervals, and few of them live for longer than a layer. */
 #include "base/count.h"
 #include "base/memory.h"
 #include "schedule/memory_plan.h"
@@ -16,15 +16,15 @@ size_t tri_padded_bytes(size_t bytes) {
 typedef struct placing {
   tri_interval **order;     /* largest first */
   tri_interval **by_first;  /* in the order of their first times: the tree's leaves */
-  int64_t *place;           /* of each interval, in by_first */
+  int64_t *place;           /* index of each interval in by_first */
   int64_t leaves;           /* a power of two */
-  int64_t *latest;          /* [2 leaves]: the latest last time of what is placed below a node; 1 is the root, and 2n
-                               and 2n + 1 lie below n */
-  const tri_interval **met; /* by the interval that is being placed */
+  int64_t *latest;          /* [2 leaves]: latest last time of the placed intervals below a node; 1 is the root, 2n and
+                               2n + 1 are the children of n */
+  const tri_interval **met; /* placed intervals that overlap with the current one */
   int64_t num_met;
 } placing;
 
-/* Largest first; equals in order of time, then of position, so that the plan is the same everywhere. */
+/* Orders by size, largest first; equal sizes by time, then by index, so that the plan is the same everywhere. */
 static int size_compare(const void *a, const void *b) {
   const tri_interval *x = *(const tri_interval *const *)a;
   const tri_interval *y = *(const tri_interval *const *)b;
@@ -46,14 +46,16 @@ static int offset_compare(const void *a, const void *b) {
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* ---- those that meet --------------------------------------------------------------------------------------------- */
+/* ---- overlapping intervals
+ * --------------------------------------------------------------------------------------------- */
 
 static void add_to_tree(placing *p, int64_t place) {
   const int64_t last = p->by_first[place]->last;
   for (int64_t node = p->leaves + place; node > 0 && p->latest[node] < last; node /= 2) p->latest[node] = last;
 }
 
-/* Collects what is placed and meets `interval`, below `node`, whose leaves begin at `begin` and are `width`. */
+/* Collects the placed intervals below `node` that overlap with `interval`. The node has the leaves [begin, begin +
+ * width). */
 static void find_met(placing *p, const tri_interval *interval, int64_t node, int64_t begin, int64_t width) {
   if (p->latest[node] < interval->first || p->by_first[begin]->first > interval->last) return;
   if (width == 1) {
@@ -66,7 +68,7 @@ static void find_met(placing *p, const tri_interval *interval, int64_t node, int
 
 /* ---- offsets ----------------------------------------------------------------------------------------------------- */
 
-/* The first gap among those that were met takes it. */
+/* Returns the offset of the first sufficient gap between the overlapping intervals. */
 static size_t lowest_offset(const placing *p, const tri_interval *interval) {
   size_t offset = 0;
   qsort(p->met, (size_t)p->num_met, sizeof *p->met, offset_compare);

@@ -13,8 +13,8 @@
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* What is divided by and multiplied below is at least 1, and its products are numbers still. The keys' own limits say
- * so of what was read from a file; a layout may come from elsewhere. */
+/* Checks that the factors below are at least 1 and that their products do not overflow. The limits of the keys ensure
+ * it for layouts from files, but a layout may be made by a program. */
 static tri_status check_counts(const tri_layout *layout, int64_t global_batch, int64_t ranks) {
   const struct {
     const char *name;
@@ -91,7 +91,8 @@ static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
                   (long)product, (long)ranks, start);
 }
 
-/* The nearest divisors of n on both sides of `near`: below is at least 1; above is 0 if there is none. */
+/* Finds the nearest divisors of n on both sides of `near`: *below is at least 1; *above is 0 if there is no larger one.
+ */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *above) {
   *below = 1;
   *above = 0;
@@ -102,15 +103,15 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *a
   }
 }
 
-/* " or 6", or nothing if there is no such number. */
+/* Writes " or 6", or "" if there is no such number. */
 static const char *or_above(int64_t above, char text[32]) {
   text[0] = '\0';
   if (above > 0) snprintf(text, 32, " or %ld", (long)above);
   return text;
 }
 
-/* Of the feed-forward parts that tensor ranks share out: not experts, which may be whole. If there are only these,
- * nothing is too narrow. */
+/* Returns the least width of the feed-forward layers that tensor ranks split. Routed experts do not count, since they
+ * may be whole; a model with only these has no limit. */
 static int64_t narrowest_mlp(const tri_model *model) {
   const int64_t shared = model->shared_experts * model->expert_ffn_size;
   const bool some_dense = model->num_experts == 0 || model->dense_layers > 0;
@@ -160,7 +161,7 @@ static tri_status check_no_experts(const tri_layout *layout) {
   return tri_fail(TRI_BAD_LAYOUT, "layout.capacity_drop is true, and the model has no experts; leave it out");
 }
 
-/* Whether `expert` ranks may share the experts if `expert_tensor` hold parts of each. */
+/* Returns whether the experts can be split over `expert` groups of `expert_tensor` ranks each. */
 static bool can_hold(const tri_model *model, int64_t ranks, int64_t expert_tensor, int64_t expert) {
   return expert <= model->num_experts && ranks % (expert_tensor * expert) == 0;
 }
@@ -185,8 +186,8 @@ static tri_status refuse_expert(const tri_layout *layout, const tri_model *model
                   (long)layout->context, (long)layout->data, (long)below, or_above(above, text));
 }
 
-/* The ranks of a stage as layers of experts see them: expert_tensor x expert x as many replicas as that leaves. Each
- * holds an expert at least, and as much of each as any other. */
+/* Resolves the expert mesh of a stage: expert_tensor x expert x the remaining replicas. Each rank holds at least one
+ * expert, and an equal shard of each of its experts. */
 static tri_status resolve_experts(tri_layout *layout, const tri_model *model) {
   int64_t ranks = layout->tensor * layout->context * layout->data, below = 0, above = 0;
   char text[32];
@@ -218,8 +219,8 @@ static tri_status check_regather(const tri_layout *layout) {
       "layout.sequence_parallel to true, or leave sequence_regather out");
 }
 
-/* The first virtual stage has the embedding and the last the head; one between them without a layer would do nothing
- * but pass rows on. */
+/* Refuses virtual stages without a layer, except the first, which has the embedding, and the last, which has the head.
+ */
 static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
   const tri_count_list *list = layout->stage_layers;
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);
@@ -297,7 +298,7 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   tri_layout_other_micro_batch(layout, global_batch, other, sizeof other));
 }
 
-/* Those that exchange heads are a part of the context ranks, or all of them. */
+/* Checks that context_inner divides the context ranks. */
 static tri_status resolve_inner(tri_layout *layout) {
   int64_t context = layout->context, below = 0, above = 0;
   bool all = false;
@@ -321,7 +322,7 @@ static tri_status resolve_inner(tri_layout *layout) {
                   (long)layout->context_inner, (long)context, (long)below, or_above(above, text));
 }
 
-/* The most ranks up to `wanted` that can exchange these heads, and divide `context`. */
+/* Returns the most ranks up to `wanted` that divide `context` and can exchange these heads. */
 static int64_t most_inner(int64_t context, int64_t wanted, int64_t heads, int64_t kv_heads) {
   int64_t most = 1;
   for (int64_t n = 1; n <= wanted; n++) {
@@ -355,7 +356,7 @@ static tri_status check_context(const tri_layout *layout, const tri_model *model
       (long)inner, (long)t, (long)heads, (long)kv_heads, (long)inner, (long)most);
 }
 
-/* Rows of a micro-batch have numbers of 32 bits, among all ranks that share its sequences. */
+/* Checks that the rows of a micro-batch, over all ranks that share its sequences, have indices of 32 bits. */
 static tri_status check_rows(const tri_layout *layout, int64_t sequence) {
   int64_t most = INT32_MAX / sequence;
   if (layout->micro_batch <= most) return TRI_OK;
@@ -402,14 +403,14 @@ tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model
   return tri_schedule_of(layout->schedule)->check(&shape);
 }
 
-/* ---- what follows from it ---------------------------------------------------------------------------------------- */
+/* ---- derived values ---------------------------------------------------------------------------------------- */
 
 tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations) {
   switch (layout->reduce_precision) {
     case TRI_BF16: return TRI_BF16;
     case TRI_FP32: return tri_dtype_wide(activations);
     case TRI_FP64:
-    case TRI_INT32: break; /* no word of the key */
+    case TRI_INT32: break; /* not a value of the key */
   }
   return tri_dtype_wide(activations);
 }
@@ -442,7 +443,7 @@ int64_t tri_layout_least_ranks(const tri_layout *layout) {
   if (!tri_count_times(expert, expert_tensor, &of_experts)) return 1;
   if (!tri_count_times(layout->tensor, layout->context, &of_replica)) return 1;
   if (replicas == 0) {
-    int64_t a = of_experts, b = of_replica; /* Euclid: their greatest common divisor is left in a */
+    int64_t a = of_experts, b = of_replica; /* Euclid: a becomes their greatest common divisor */
     while (b > 0) {
       const int64_t rest = a % b;
       a = b;
@@ -482,7 +483,7 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
   return global_batch / (layout->micro_batch * layout->data);
 }
 
-/* Layers that the embedding and the head count as, as far as the balance goes. */
+/* Computes the numbers of layers that the embedding and the head count as in the balance. */
 static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, double *embedding, double *head) {
   switch (layout->balance) {
     case TRI_BALANCE_LAYERS:
@@ -495,17 +496,17 @@ static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, 
   *head = tri_model_head_in_layers(model);
 }
 
-/* Layers of the first virtual stage and of the last, of two at least. Layers are alike, so giving each to the stage
- * that has the least so far makes the most that any has as little as can be; the ends begin with the embedding and the
- * head. Where several have as little it is the first of them, so the stages between the ends differ by one layer at
- * most, and the first of them have more. They begin with nothing, so that none of them goes without where there are
- * layers for all of them: where there are no more, the embedding counts as something. */
+/* Computes the layers of the first and of the last of at least two virtual stages. Layers cost the same, so assigning
+ * each one to the stage with the least load, with the embedding and the head as initial loads, makes the largest load
+ * as small as possible. Ties go to the first stage, so the stages between the ends differ by at most one layer, and the
+ * earlier ones have more. These begin empty, so that each gets a layer if there are enough; if there are just enough,
+ * the embedding counts as something. */
 static void layout_fill_ends(const tri_layout *layout, const tri_model *model, int64_t *first, int64_t *last) {
   int64_t between = layout->pipeline * layout->virtual_stages - 2, whole = model->num_layers / (between + 2);
   double embedding = 0, head = 0;
   layout_weigh_ends(layout, model, &embedding, &head);
   if (model->num_layers <= between && embedding < 1) embedding = 1;
-  /* Whatever has less than a whole share gets layers before anything gets more than that. */
+  /* Stages below an equal share get layers before any stage gets more than that. */
   *first = (double)whole > embedding ? (int64_t)ceil((double)whole - embedding) : 0;
   *last = (double)whole > head ? (int64_t)ceil((double)whole - head) : 0;
   int64_t given = between * whole;

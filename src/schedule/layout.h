@@ -1,4 +1,4 @@
-/* Layouts: how one model is spread over the ranks of a job. */
+/* Layouts: the division of a model and its batch over the ranks of a job. */
 #ifndef TRI_SCHEDULE_LAYOUT_H
 #define TRI_SCHEDULE_LAYOUT_H
 
@@ -18,7 +18,7 @@ typedef enum tri_schedule_kind {
   TRI_SCHEDULE_ZERO_BUBBLE,
 } tri_schedule_kind;
 
-/* What the division of layers into stages makes equal: the work of each stage, or its number of layers. */
+/* Aim of the division of layers into stages: equal work, or equal numbers of layers. */
 typedef enum tri_balance { TRI_BALANCE_WORK, TRI_BALANCE_LAYERS } tri_balance;
 
 /* Default of `expert_capacity` (layout_config.c). */
@@ -39,7 +39,7 @@ typedef struct tri_layout {
   const tri_count_list *stage_layers; /* layers of each virtual stage, in the order of the layers; NULL: by `balance` */
   int64_t embedding_as_layers, head_as_layers; /* with TRI_BALANCE_LAYERS: how many layers each counts as */
   bool sequence_parallel;
-  bool sequence_regather; /* what sequence parallelism gathers is dropped, and gathered again in the backward */
+  bool sequence_regather; /* rows that sequence parallelism gathers are not kept, and gathered again in the backward */
   int64_t zero;
   tri_recompute recompute;
   int64_t recompute_every;    /* full recompute: of one layer in this many */
@@ -47,63 +47,64 @@ typedef struct tri_layout {
   int64_t micro_batch_group;  /* interleaved schedule: consecutive micro-batches of one chunk; 0 is "auto" */
   tri_dtype reduce_precision; /* type of the gradients that data ranks exchange: TRI_FP32 (wide) or TRI_BF16 */
   int64_t bucket_bytes;       /* size of a bucket's gradients */
-  int64_t first_trained; /* set by tri_layout_resolve: the first virtual stage that trains anything; no gradient goes to
-                            those before it */
+  int64_t first_trained; /* first virtual stage with trained parameters, set by tri_layout_resolve; no gradients are
+                            sent to the stages before it */
 } tri_layout;
 
 /* Replaces `auto` by values, and checks that the layout fits the model, the sequence length, the batch and the number
- * of ranks. TRI_BAD_LAYOUT names the key, the arithmetic that does not work out and the nearest values that do. */
+ * of ranks. Fails with TRI_BAD_LAYOUT; the message has the key, the division that leaves a remainder and the nearest
+ * possible values. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
-/* The same with what tri_trainable_lowest_layer says of the model, for many layouts of one model. */
+/* The same for many layouts of one model. lowest_trained: from tri_trainable_lowest_layer. */
 tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model, int64_t lowest_trained,
                                       int64_t sequence, int64_t global_batch, int64_t ranks);
 
-/* The part of these checks that asks neither the batch nor the number of ranks: of `stage_layers` and
- * `sequence_regather`. The message begins with the key in backquotes. */
+/* Makes the checks that do not depend on the batch and the number of ranks: `stage_layers` and `sequence_regather`. The
+ * message begins with the key in backquotes. */
 tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *model);
 
-/* The valid layout of `ranks` ranks that is nearest to the wanted one, resolved: of those that keep the global batch,
- * the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the nearest expert and
- * expert_tensor, then the same schedule (else 1f1b), then the largest micro-batch that is not larger than the wanted
- * one. TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
+/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it: among the layouts with
+ * the same global batch, the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the
+ * nearest expert and expert_tensor, then the same schedule (else 1f1b), then the largest micro-batch up to the
+ * requested one. Fails with TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, tri_layout *out);
 
-/* The type of the gradients that data ranks exchange, if activations have the type `activations`. */
+/* Returns the type of the gradients that data ranks exchange, if activations have the type `activations`. */
 tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations);
 
-/* The mesh of a resolved layout. */
+/* Returns the mesh of a resolved layout. */
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 /* The same with `expert` 0 if the model has no experts, so that no groups are made for the expert mesh. */
 tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model);
-/* The number of ranks of a resolved layout. */
+/* Returns the number of ranks of a resolved layout. */
 int64_t tri_layout_ranks(const tri_layout *layout);
-/* The least number of ranks of a layout that is not resolved: with `data: auto`, of as few replicas as its expert keys
- * allow. 1 if it cannot be counted, which tri_layout_resolve refuses. */
+/* Returns the least number of ranks of an unresolved layout: with `data: auto`, for as few replicas as its expert keys
+ * allow. 1 if it cannot be computed; tri_layout_resolve then refuses the layout. */
 int64_t tri_layout_least_ranks(const tri_layout *layout);
 
-/* Coordinates of a rank of the stage that has the most tokens of each sequence: the slowest, which the others wait for.
- */
+/* Returns the coordinates of a rank of the stage with the most tokens of each sequence. The others wait for it. */
 tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
-/* The number of tokens of each sequence that this rank has. */
+/* Returns the number of tokens of each sequence on this rank. */
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
-/* Micro-batches of one rank in a step of a resolved layout. */
-/* For the end of a message about a global batch that does not divide: ", or layout.micro_batch 8", the largest up to
- * the layout's that divides it over layout.data replicas; "" if none does. Returns out. */
+/* Writes the end of a message about a global batch that is not divisible: ", or layout.micro_batch 8", with the largest
+ * micro-batch up to the layout's that divides it over layout.data replicas; "" if none does. Returns out. */
 const char *tri_layout_other_micro_batch(const tri_layout *layout, int64_t global_batch, char *out, size_t bytes);
+/* Returns the number of micro-batches of one rank in a step of a resolved layout. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* The layers of virtual stage v of pipeline x virtual_stages: as stage_layers says, else divided. TRI_BALANCE_WORK: the
- * head counts as many layers as its matrix product has the work of, and the embedding, which has no product, counts 0.
- * TRI_BALANCE_LAYERS: they count head_as_layers and embedding_as_layers. The division makes the largest stage as small
- * as possible; every stage but the first and the last has at least one layer. The first may have only the embedding,
+/* Returns the layers of virtual stage v of pipeline x virtual_stages: those of stage_layers, else an even division.
+ * TRI_BALANCE_WORK: the head counts as the number of layers with the FLOPs of its GEMM, and the embedding, which has no
+ * GEMM, as 0. TRI_BALANCE_LAYERS: they count as head_as_layers and embedding_as_layers. The division makes the largest
+ * stage as small as possible; every stage but the first and the last has at least one layer. The first may have only
+ * the embedding,
  * {-1, 0}, and the last only the head, {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
-/* The part of the model that the rank at these coordinates holds. Writes its layers to chunks[layout->virtual_stages],
- * which the result points to. */
+/* Returns the share of the model of the rank at these coordinates. Writes its layers to chunks[layout->virtual_stages],
+ * to which the result points. */
 tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_coordinates *place,
                                  tri_layer_range *chunks);
 

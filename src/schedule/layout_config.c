@@ -21,7 +21,7 @@ const tri_config_word *const tri_recompute_words = recomputes;
 TRI_CONFIG_WORDS(context_exchanges, tri_context_exchange, CONTEXT_EXCHANGES)
 #define BALANCES(X) X("work", TRI_BALANCE_WORK) X("layers", TRI_BALANCE_LAYERS)
 TRI_CONFIG_WORDS(balances, tri_balance, BALANCES)
-/* Of the number formats those that gradients can travel in. */
+/* Number formats in which gradients can be exchanged. */
 static const tri_config_word reduce_precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {NULL, 0}};
 static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 
@@ -30,8 +30,8 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define AUTO(NAME, LOW, HIGH) KEY(NAME, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
 #define CHOICE(NAME, WORDS) KEY(NAME, TRI_CONFIG_CHOICE), .words = WORDS
 
-/* What a search is told of a key: the function of its values, what it decides, and in `.after` the keys that these
- * depend on. */
+/* The search row of a key: the function that lists its values, its use, and in `.after` the keys on which the values
+ * depend. */
 #define SEARCH(NAME, USE, ...)                                                                                         \
   .more = &(const tri_layout_search) { .fill = tri_layout_fill_##NAME, .use = TRI_LAYOUT_OF_##USE, __VA_ARGS__ }
 
@@ -107,7 +107,8 @@ static const tri_config_key layout_keys[] = {
 const tri_config_table tri_layout_table = {
     .noun = "layout", .keys = layout_keys, .num_keys = sizeof layout_keys / sizeof *layout_keys};
 
-/* Of "stage_layers=[3,2],zero=1" the bytes before the second comma: numbers in brackets belong together. */
+/* Returns the length of the first word: in "stage_layers=[3,2],zero=1" it ends at the second comma, because brackets
+ * keep numbers together. */
 static size_t word_length(const char *text) {
   size_t length = strcspn(text, ",[");
   if (text[length] != '[') return length;

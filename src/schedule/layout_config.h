@@ -11,19 +11,20 @@ extern const tri_config_table tri_layout_table;
 /* The words of `layout.recompute`. */
 extern const tri_config_word *const tri_recompute_words;
 
-/* Reads "tensor=4,pipeline=16,zero=1"; keys that it does not name have their defaults, and `data` is auto. The same
- * checks as for a run file. */
+/* Reads "tensor=4,pipeline=16,zero=1". Other keys have their defaults, and `data` is auto. Makes the same checks as for
+ * a run file. */
 tri_status tri_layout_parse(const char *text, tri_layout *out);
 
 /* Writes a layout as such a text: the axes, micro_batch, and all keys that do not have their defaults. Returns buffer.
  */
 enum { TRI_LAYOUT_TEXT_BYTES = 2560 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
-/* Copies the next "key=value" of such a text to `word`, and moves *text behind it. False at the end of the text. */
+/* Copies the next "key=value" of such a text to `word`, and moves *text to its end. Returns false at the end of the
+ * text. */
 enum { TRI_LAYOUT_WORD_BYTES = 1600 };
 bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]);
 
-/* Writes all keys, defaults too, so that the text overrides every key of another layout. Returns buffer. */
+/* Writes all keys with their values, so that the text overrides every key of another layout. Returns buffer. */
 char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t bytes);
 
 #endif

@@ -1,13 +1,13 @@
-/* A job that comes back with other ranks than it had takes the valid layout that is nearest to the one it was given. */
+/* Finds the valid layout nearest to a wanted one, for a job that restarts with another number of ranks. */
 #include "schedule/layout.h"
 
 #include <math.h>
 
-/* How far a layout is from the wanted one, what matters most first: tensor groups, stages and shares of a sequence
- * decide where memory and messages lie; the number of replicas is free, since the global batch stays. */
+/* Distances of a layout from the requested one, most important first: tensor groups, stages and context ranks determine
+ * memory and messages. The number of replicas does not count, since the global batch is kept. */
 enum { TENSOR, PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR, SCHEDULE, MICRO_BATCH, MEASURES };
 
-/* How far a number of ranks is from the wanted one. */
+/* Returns the distance of a number of ranks from the requested one. */
 static double distance_of(int64_t wanted, int64_t is) { return fabs(log2((double)is / (double)wanted)); }
 
 static void layout_nearest_measure(const tri_layout *wanted, const tri_layout *layout, double out[MEASURES]) {
@@ -32,15 +32,15 @@ static bool is_legal(tri_layout *layout, const tri_model *model, int64_t sequenc
   return tri_layout_resolve(layout, model, sequence, global_batch, ranks) == TRI_OK;
 }
 
-/* The largest micro-batch up to the wanted one that the batch of a replica can be made of. */
+/* Returns the largest micro-batch up to the requested one that divides the batch of a replica. */
 static int64_t micro_batch_of(const tri_layout *wanted, int64_t global_batch, int64_t data) {
   int64_t share = global_batch / data, size = wanted->micro_batch < share ? wanted->micro_batch : share;
   while (size > 1 && share % size != 0) size--;
   return size;
 }
 
-/* Of `ranks` ranks of a stage, the number nearest to the wanted one that can hold different experts, and then parts of
- * each. */
+/* Chooses `expert` and then `expert_tensor`, each as near to the requested value as the `ranks` ranks of a stage allow.
+ */
 static void choose_experts(const tri_layout *wanted, const tri_model *model, int64_t ranks, tri_layout *layout) {
   layout->expert = layout->expert_tensor = 1;
   for (int64_t e = 1; e <= ranks && e <= model->num_experts; e++) {
@@ -57,7 +57,7 @@ static void choose_experts(const tri_layout *wanted, const tri_model *model, int
   }
 }
 
-/* Layers that were given for another number of stages are divided again. */
+/* Returns whether the layout is valid, if needed without `stage_layers`, which may be for another number of stages. */
 static bool is_legal_or_divided(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                                 int64_t ranks) {
   const tri_count_list *given = layout->stage_layers;
@@ -65,8 +65,8 @@ static bool is_legal_or_divided(tri_layout *layout, const tri_model *model, int6
   return is_legal(layout, model, sequence, global_batch, ranks);
 }
 
-/* A group was chosen for another number of stages and micro-batches, and inner ranks for another number of context
- * ranks; heads may be too few; stages that cannot interleave take turns plainly. */
+/* Makes a layout valid by resetting keys that depend on the numbers of ranks: the group of micro-batches, the inner
+ * context ranks, the exchange of heads, and the interleaved schedule. */
 static bool make_legal(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                        int64_t ranks) {
   if (is_legal_or_divided(layout, model, sequence, global_batch, ranks)) return true;
@@ -90,7 +90,7 @@ static void consider(const tri_layout *wanted, const tri_model *model, int64_t s
   for (int i = 0; i < MEASURES; i++) least[i] = distance[i];
 }
 
-/* With that many tensor ranks and stages, and what they leave for the rest. */
+/* Considers layouts with these tensor ranks and stages, and all divisions of the remaining ranks. */
 static void consider_replicas(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, int64_t tensor, int64_t pipeline, tri_layout *best,
                               double least[MEASURES]) {

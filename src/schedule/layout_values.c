@@ -74,8 +74,7 @@ void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_
   if (layout->tensor > 1) append(out, 1);
 }
 
-/* Where whole layers are computed again, so are their gathers; for the layers between them (recompute_every) it is not
- * tried. */
+/* Full recompute repeats the gathers of a layer anyway, so the key is not tried with it. */
 void tri_layout_fill_sequence_regather(const tri_layout_space *space, const tri_layout *layout,
                                        tri_layout_values *out) {
   const bool gathers = layout->sequence_parallel && (layout->recompute != TRI_RECOMPUTE_FULL || !space->keeps_gathered);
@@ -90,7 +89,7 @@ void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *
   }
 }
 
-/* Beyond one layer in four little is left to save. */
+/* Recomputing fewer than one layer in four saves little. */
 void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   enum { MOST_EVERY = 4 };
   append(out, 1);
@@ -120,7 +119,7 @@ void tri_layout_fill_pipeline(const tri_layout_space *space, const tri_layout *l
   }
 }
 
-/* GPipe takes as long as 1F1B and holds more. */
+/* GPipe is not tried: it takes as long as 1F1B and needs more memory. */
 void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   (void)space;
   append(out, TRI_SCHEDULE_1F1B);
@@ -129,7 +128,7 @@ void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *l
   append(out, TRI_SCHEDULE_INTERLEAVED);
 }
 
-/* Chunks that are equally long, by layers or with the embedding and the head as a layer each. */
+/* Chunks of equal length, by layers or with the embedding and the head as a layer each. */
 void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t layers = space->model->num_layers, chunks = (layers + 2) / layout->pipeline;
   switch (layout->schedule) {
@@ -138,7 +137,7 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
     case TRI_SCHEDULE_ZERO_BUBBLE: append(out, 1); return;
     case TRI_SCHEDULE_INTERLEAVED: break;
   }
-  if (layout->stage_layers != NULL) { /* as many as they were given for */
+  if (layout->stage_layers != NULL) { /* as many as `stage_layers` has */
     const int64_t given = layout->stage_layers->count;
     if (given % layout->pipeline == 0 && given > layout->pipeline) append(out, given / layout->pipeline);
     return;
@@ -149,7 +148,7 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
   }
 }
 
-/* ZeRO says nothing if there is one replica. */
+/* ZeRO has no effect with one replica. */
 void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t data = space->devices / (layout->tensor * layout->context * layout->pipeline);
   bool several = space->global_batch / data > layout->micro_batch;
@@ -181,7 +180,7 @@ static void set_value(tri_layout *layout, const tri_config_key *key, int64_t val
 
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key) { return key->more; }
 
-/* Where the searched keys of a use lie in a layout, by their sizes: a search compares millions of layouts. */
+/* Offsets in a layout of the searched keys of a use, by size: a search compares millions of layouts. */
 typedef struct key_places {
   size_t words[MOST_KEYS], choices[MOST_KEYS], flags[MOST_KEYS];
   int num_words, num_choices, num_flags;
@@ -256,7 +255,7 @@ const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *
 
 typedef struct visiting {
   const tri_layout_space *space;
-  const tri_config_key *keys[MOST_KEYS]; /* in the order in which they are taken */
+  const tri_config_key *keys[MOST_KEYS]; /* in the order in which they are set */
   bool fixed[MOST_KEYS];                 /* that key has the value of the first layout */
   int64_t count;
   tri_status (*visit)(void *context, const tri_layout *layout);
@@ -301,7 +300,7 @@ static bool is_ready(const visiting *all, const tri_config_key *key) {
   return true;
 }
 
-/* The next of them: what layers depend on before all others, else in the order of the rows. */
+/* Returns the next key: keys that the operations of layers depend on come first, else in the order of the rows. */
 static const tri_config_key *next_key(const visiting *all) {
   const tri_config_key *next = NULL;
   for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
@@ -312,13 +311,13 @@ static const tri_config_key *next_key(const visiting *all) {
   return next;
 }
 
-/* Whether there are devices for it: keys that are not taken yet have one rank, or what they are fixed to. */
+/* Returns whether there are enough devices: keys that are not set yet count as one rank, or as their fixed value. */
 static bool has_devices(const tri_layout_space *space, const tri_layout *layout) {
   const int64_t of_tensor = space->devices / layout->tensor, of_context = of_tensor / layout->context;
   return space->devices % layout->tensor == 0 && of_tensor % layout->context == 0 && of_context % layout->pipeline == 0;
 }
 
-/* As deep as there are keys; the layout is left as it came. */
+/* Visits all combinations of the keys from `depth` on; restores the layout. */
 static tri_status visit_layouts_from(const visiting *all, int64_t depth, tri_layout *layout) {
   tri_layout_values found = {.count = 0};
   if (!has_devices(all->space, layout)) return TRI_OK;

@@ -1,18 +1,19 @@
-/* Which layouts a search tries. A row of the table of layout keys (layout_config.c) may say which values of its key are
- * worth trying, and which keys these depend on. All combinations follow from the rows: a key is set after the keys that
- * it depends on, and keys that the operations of layers depend on are set before all others, so that layouts with the
- * same prices of layers follow each other. A new key is searched, compared and explained once it has a row. */
+/* The layouts that a search tries. A row of the table of layout keys (layout_config.c) may list the values of its key
+ * that are worth trying, and the keys on which these depend. All combinations follow from the rows: a key is set after
+ * the keys that it depends on, and keys that the operations of layers depend on are set before all others, so that
+ * layouts with the same prices of layers follow each other. A new key is searched, compared and explained once it has a
+ * row. */
 #ifndef TRI_SCHEDULE_LAYOUT_VALUES_H
 #define TRI_SCHEDULE_LAYOUT_VALUES_H
 
 #include "config/config.h"
 #include "schedule/layout.h"
 
-/* What the layouts are for. */
+/* The model, the devices and the step to search layouts for. */
 typedef struct tri_layout_space {
   const tri_model *model; /* complete */
   int64_t devices, global_batch, sequence;
-  bool keeps_gathered, gathers_again; /* sequence parallelism may be without `sequence_regather`; with it */
+  bool keeps_gathered, gathers_again; /* sequence parallelism works without `sequence_regather`; with it */
   bool sums_whole;   /* with several micro-batches, gradients are not sharded before the last: zero 2 equals zero 1 */
   const char *fixed; /* "tensor=8,recompute=full": keys that have only this value, whether worth trying or not; NULL: no
                         key is fixed */
@@ -27,7 +28,7 @@ typedef struct tri_layout_values {
   int64_t count;
 } tri_layout_values;
 
-/* What a key has an effect on; each value includes those above it. */
+/* Effects of a key. Each value includes the ones above it. */
 typedef enum tri_layout_use {
   TRI_LAYOUT_OF_ALL,        /* the step as a whole */
   TRI_LAYOUT_OF_LAYERS,     /* also the operations of layers and their prices */
@@ -40,8 +41,9 @@ typedef struct tri_layout_search {
    * layout with these is tried. */
   void (*fill)(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
   const char *after[TRI_LAYOUT_AFTER];
-  const char *needs;  /* name of an axis: if that has one rank, this key has no effect and is not printed; or NULL */
-  const char *with;   /* name of another key, together with which this one is explained; or NULL */
+  const char *needs;  /* name of an axis: if that has one rank, this key has no effect and is not printed; NULL: always
+                         has one */
+  const char *with;   /* name of another key that is explained together with this one; NULL: none */
   tri_layout_use use; /* the highest that applies */
 } tri_layout_search;
 
@@ -63,28 +65,28 @@ void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_la
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination; keys that are not searched have their defaults. Not all are valid: the visitor
- * resolves them. Stops at its first failure. Of the keys that are not searched only `data` and `stage_layers` may be
- * fixed (else TRI_UNSUPPORTED): the lower bounds (plan/bounds.h) do not look at the others. */
+ * resolves them. Stops at its first failure. Keys that are not searched cannot be fixed (TRI_UNSUPPORTED), because the
+ * lower bounds (plan/bounds.h) do not read them; `data` and `stage_layers` can. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 
-/* The layout's value of a key that has a search row, as a number: of a choice, the value of its enum. */
+/* Returns the layout's value of a key with a search row, as a number; for a choice the value of its enum. */
 int64_t tri_layout_value(const tri_layout *layout, const tri_config_key *key);
 
-/* Whether a key is in "tensor=8,recompute=full"; NULL: in none. */
+/* Returns whether "tensor=8,recompute=full" has a key. text NULL: false. */
 bool tri_layout_is_fixed(const char *text, const char *name);
 
-/* The search row of a key; NULL: the key is not searched and has its default. */
+/* Returns the search row of a key; NULL if the key is not searched and has its default. */
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key);
 
-/* Whether two layouts have equal values in all searched keys whose `use` is at least this one. */
+/* Returns whether two layouts have equal values in all searched keys whose `use` is at least this one. */
 bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use);
 
-/* A number of these values: the same for layouts that are alike, and mostly another for others. */
+/* Returns a hash of these values: equal for layouts that are alike. */
 uint64_t tri_layout_number(const tri_layout *layout, tri_layout_use use);
 
-/* The key in which two layouts differ: of `key` and those that are explained together with it, the first; NULL: in none
- * of them. */
+/* Returns the first key with different values in two layouts, among `key` and the keys that are explained together with
+ * it; NULL if these values are equal. */
 const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key);
 
 #endif

@@ -5,7 +5,26 @@
 #include "device/step_values.h"
 #include "ops/context.h"
 
-/* Work in progress: everything transient is collected as intervals first, each with a note of who it is for. */
+/* Plans the memory of a step: every tensor gets an offset before anything is allocated (memory_plan.h has the regions).
+ *
+ * The problem: a step has thousands of temporary tensors, and most live for a few operations only. Memory is least if
+ * tensors that never exist at the same time share addresses, and the peak is exact only if all of them are planned.
+ *
+ * The idea: time is the number of an operation's pass within one micro-batch (time_of): forwards at 0 .. n - 1, then
+ * the backwards in reverse order, with room before each for the recomputed forwards of its layer, then the backwards of
+ * weights if they are split. A tensor that a backward reads and that is not recomputed is part of the frame of its
+ * micro-batch. Every other tensor, every gradient of an activation and every workspace is an interval from its first
+ * use to its last. tri_intervals_place assigns the offsets of all intervals of a chunk in the transient region, which
+ * all chunks share, since a rank executes one instruction at a time.
+ *
+ * The invariants: two intervals with a common time do not overlap in memory; a recomputed tensor has one interval for
+ * each pass that reads it, so a slot has one place per pass; a buffer that several slots or gradients share lives as
+ * long as any of them. Everything that survives an instruction is in a frame, because other micro-batches run in
+ * between.
+ *
+ * Example: y = GELU(x), z = y W, without recompute. The backward of the GELU reads x and that of the GEMM reads y: both
+ * are in the frame. The gradient of y is an interval from the backward of the GEMM to that of the GELU. */
+/* An interval's owner: each interval of the transient region belongs to a slot, a gradient or a workspace. */
 typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_kind;
 
 typedef struct owner {
@@ -13,7 +32,7 @@ typedef struct owner {
   int64_t index; /* pass * num_slots + slot, buffer, or call * TRI_NUM_WORKSPACES + which */
 } owner;
 
-/* Of one chunk. */
+/* The state of planning one chunk. */
 typedef struct planning {
   const tri_memory_request *request;
   const tri_op_list *list;
@@ -27,8 +46,8 @@ typedef struct planning {
   bool *buffer_in_frame;      /* [buffer] */
 } planning;
 
-/* The time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for all of a
- * layer's forwards that run again; then the same for the weights' backwards where they are apart. */
+/* Returns the time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for
+ * the recomputed forwards of a layer; then the same for the backwards of weights if they are split. */
 static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
   int64_t n = list->num_calls, room = n + 1;
   int64_t backward = n + (n - call) * room;
@@ -40,7 +59,7 @@ static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, boo
   return backward;
 }
 
-/* A forward that runs again does so after the backward of the layer behind and before that of its own layer. */
+/* Returns the time of a recomputed forward: after the backward of the next layer and before the backward of its own. */
 static int64_t time_again(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
   tri_call_range layer = tri_op_list_layer(list, call);
   return time_of(list, layer.end - 1, pass, split) - (layer.end - call);
@@ -66,12 +85,13 @@ static size_t take_arena_range(size_t *end, size_t bytes) {
   return offset;
 }
 
-/* The call whose forward reads what `call` is to read: itself, or the norm behind it that a sum may be left to. */
+/* Returns the call whose forward reads the inputs of `call`: itself, or the next call if that is a norm that computes
+ * the sum. */
 static int64_t reader(const tri_op_list *list, int64_t call) {
   return call + 1 < list->num_calls && list->calls[call + 1].sum == call ? call + 1 : call;
 }
 
-/* When a slot that was made again before a backward pass is read for the last time in it. */
+/* Returns the time at which a backward pass reads a recomputed slot for the last time. */
 static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
   const tri_op_list *list = p->list;
   bool split = p->request->split_backward;
@@ -94,7 +114,7 @@ static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
   return last;
 }
 
-/* A tensor that is made again lives once more in each backward pass, from the forward that runs again on. */
+/* Adds the intervals of a recomputed tensor: in each backward pass it lives from its recomputed forward on. */
 static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
   const tri_op_list *list = p->list;
   bool split = p->request->split_backward;
@@ -110,8 +130,8 @@ static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
   return TRI_OK;
 }
 
-/* Slots that share memory are one tensor that lives as long as any of them; slot numbers grow with time, so the one
- * whose memory it is comes first. */
+/* Adds the intervals of slots. Slots that share memory are one tensor that lives as long as any of them. Slot numbers
+ * grow with time, so the slot that owns the memory comes first. */
 static tri_status plan_slots(planning *p) {
   const tri_op_list *list = p->list;
   for (int64_t root = 0; root < list->num_slots; root++) {
@@ -135,7 +155,7 @@ static tri_status plan_slots(planning *p) {
   return TRI_OK;
 }
 
-/* How long each gradient buffer lives, and whether it must outlast its instruction. */
+/* Finds the life of each gradient buffer, and whether the buffer must outlast its instruction. */
 static void find_buffer_lives(planning *p) {
   const tri_op_list *list = p->list;
   bool split = p->request->split_backward;
@@ -199,7 +219,7 @@ static void plan_chunk_notes(planning *p) {
   p->plan->host_state[p->list->num_calls] = end;
 }
 
-/* Scratch memory, packed weights and constants. */
+/* Plans the workspaces, packed weights and constants of calls. */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
   const tri_op_list *list = p->list;
   tri_chunk_plan *plan = p->plan;
@@ -294,7 +314,7 @@ static tri_status plan_chunk(const tri_memory_request *request, int64_t chunk, t
   return status;
 }
 
-/* What passes between stages: this rank's rows of a micro-batch. */
+/* Returns the bytes of a message between stages: this rank's rows of a micro-batch. */
 static size_t message_bytes(const tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -305,7 +325,7 @@ static size_t message_bytes(const tri_op_list *list) {
   return 0;
 }
 
-/* Rows that a micro-batch has in a column of its cut: none where it is not needed. */
+/* Returns the rows of a micro-batch in a column of its cut; 0 if the column is not needed. */
 static int64_t cut_rows(const tri_op_list *list, const tri_op_context *context, tri_cut_rows rows) {
   const int64_t joined = list->batch * tri_op_context_joined_rows(context, context->outer_rank);
   const bool gathers = tri_op_context_gathers(context);
@@ -338,7 +358,7 @@ static void plan_columns(const tri_op_list *list, const tri_op_context *context,
 #undef PLAN_CUT
 }
 
-/* Columns and slices of each micro-batch that is held, side by side so that one copy brings them. */
+/* Plans the columns and slices of the micro-batches that are held, adjacent so that one copy transfers them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
   const tri_op_context context = tri_op_list_context(list);
@@ -353,7 +373,7 @@ static void plan_batches(const tri_memory_request *request, tri_memory_plan *pla
   plan->token_bytes = *end - begin;
 }
 
-/* What calls keep in host memory of each micro-batch in flight. */
+/* Plans the host state of calls, for each micro-batch in flight. */
 static void plan_notes(tri_memory_plan *plan, size_t *end) {
   for (int64_t c = 0; c < plan->num_chunks; c++) {
     tri_chunk_plan *chunk = &plan->chunks[c];
@@ -387,7 +407,7 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
   plan->staging = take_arena_range(end, plan->staging_bytes);
 }
 
-/* One call at a time passes rows. */
+/* Returns the size of the transfer buffer: one call at a time transfers rows. */
 static size_t most_passing(const tri_memory_request *request) {
   size_t most = 0;
   for (int64_t l = 0; l < request->num_chunks; l++) {
@@ -400,7 +420,7 @@ static size_t most_passing(const tri_memory_request *request) {
   return most;
 }
 
-/* Routers count in training. Behind their counts come the log-probabilities of labels. */
+/* Plans the results of routers: counts of rows, in training only, followed by the log-probabilities of labels. */
 static void find_routers(const tri_memory_request *request, tri_memory_plan *plan) {
   for (int64_t c = 0; c < request->num_chunks; c++) {
     plan->chunks[c].first_router = plan->num_routers;
@@ -418,7 +438,7 @@ static void find_routers(const tri_memory_request *request, tri_memory_plan *pla
       tri_bytes_plus(plan->result_labels, tri_bytes_times((size_t)(request->num_batches * rows), sizeof(double)));
 }
 
-/* Scratch memory of the update, and of what is read before the first step: nothing else is alive then. */
+/* Plans the workspace of the update and of loading weights: no activations exist then. */
 static tri_status plan_updates(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t bytes = 0;
   if (request->updates != NULL) TRI_TRY(tri_updates_workspace(request->updates, request->device, &bytes));

@@ -1,10 +1,10 @@
-/* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
+/* The memory plan: the offset of everything that a program uses in one arena, known before anything is allocated.
  *
  *   parameters | gather buffers | frozen parameters | gradients | reduce buffers | transfer buffer | the optimizer's
  * states | values and results of a step | batches | stage buffers | partial sums | scratch of collectives | chunk 0:
  * constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
- * and in host memory beside it
+ * and in host memory
  *
  *   values and results of a step | batches | host state of each frame | copies of the stage buffers and of the transfer
  *   buffer | staging of collectives | staging of checkpoints
@@ -33,7 +33,7 @@
 
 typedef enum tri_region { TRI_REGION_NONE, TRI_REGION_FRAME, TRI_REGION_TRANSIENT } tri_region;
 
-/* Where a slot or a gradient lies: an offset into its frame or into the transient region. */
+/* The place of a slot or a gradient: an offset in its frame or in the transient region. */
 typedef struct tri_place {
   tri_region region;
   size_t offset;
@@ -45,13 +45,13 @@ enum { TRI_WORKSPACE_AGAIN = TRI_NUM_PASSES - 1, TRI_NUM_WORKSPACES = 2 * TRI_NU
 
 typedef struct tri_chunk_plan {
   int64_t num_slots, num_calls, num_constants;
-  tri_place
-      *slots; /* [TRI_NUM_PASSES * num_slots]: where each pass finds a slot; a recomputed slot has several places */
+  tri_place *slots;     /* [TRI_NUM_PASSES * num_slots]: place of a slot in each pass; a recomputed slot has several */
   tri_place *gradients; /* [num_slots] */
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: offsets in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: offsets in the arena; 0: no buffer */
   size_t *constants;    /* [num_constants]: offsets in the arena */
-  size_t *host_state;   /* [num_calls + 1]: offset of each call's host state in that of a frame; the last: its size */
+  size_t
+      *host_state; /* [num_calls + 1]: offset of each call's host state within a frame's; the last: the frame's size */
   size_t host_states;   /* offset in host memory of the host state of frame 0 */
   int64_t first_router; /* number of this chunk's first router among the rank's routers */
   int64_t num_frames;
@@ -69,24 +69,24 @@ typedef struct tri_memory_plan {
   /* Offsets of regions in host memory. */
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
       exchange, staging;
-  size_t results_bytes; /* of tri_step_results, and what is behind it */
+  size_t results_bytes; /* bytes of tri_step_results with the counts and label results after it */
   size_t result_counts; /* offset of these counts [num_routers, router_experts + 1] in the results */
   size_t result_labels; /* offset of log-probabilities of labels [num_batches, rows] in the results; 0: none */
   int64_t num_routers, router_experts;
-  size_t row_bytes, stage_buffer_bytes;        /* of a message between stages; the same with padding */
-  size_t batch_bytes;                          /* of one batch, which begins with the ids */
-  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 of a column of its cut: not needed */
-  size_t batch_slices;                         /* the same */
+  size_t row_bytes, stage_buffer_bytes;        /* bytes of a message between stages, without and with padding */
+  size_t batch_bytes;                          /* bytes of one batch, which begins with the ids */
+  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 for a column of its cut that is not needed */
+  size_t batch_slices;                         /* offset in a batch; 0: not needed */
 
-  /* Sizes of regions; of token_bytes and message_bytes in the arena and in host memory together. */
+  /* Sizes of regions. token_bytes and message_bytes are sums over the arena and host memory. */
   size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
       sums_bytes, staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
   size_t arena_bytes;
-  size_t queue_bytes;                           /* of the device's queue, outside of the arena */
+  size_t queue_bytes;                           /* bytes of the device's queue, outside of the arena */
   size_t device_bytes, host_bytes, total_bytes; /* arena and queue; host memory; both */
 } tri_memory_plan;
 
-/* What to plan for. */
+/* The lists, arrays and options to plan for. */
 typedef struct tri_memory_request {
   const tri_op_list *const *lists; /* [num_chunks] */
   const int64_t *num_frames;       /* [num_chunks] */
@@ -95,51 +95,51 @@ typedef struct tri_memory_request {
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* elements of the flat array of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters, by stored type: tri_stored_bytes each */
-  size_t load_bytes;                  /* of scratch for quantizing one matrix to 4 bits while weights are read */
+  size_t load_bytes;                  /* bytes of scratch for quantizing one matrix to 4 bits while weights are read */
   int64_t num_sink;                   /* elements of scratch for gradients of frozen parameters, which nothing reads */
   const tri_updates *updates;         /* the optimizer's updates; NULL: no optimizer states */
   int64_t num_partial;                /* elements of scratch for sums of partial gradients */
-  bool training;                      /* plan gradients, optimizer states and backward passes, too */
+  bool training;                      /* plan gradients, optimizer states and backward passes as well */
   bool split_backward;                /* gradients of activations are kept for the backward of the weights */
-  size_t staging_bytes;               /* of host memory: staging of checkpoints */
-  size_t exchange_bytes; /* of host memory: staging of collectives if the host does not see the device's memory; then
-                            stage buffers have copies in host memory, too, unless MPI is device-aware. 0: neither */
-  size_t sums_bytes;     /* of device memory: scratch of collectives if MPI is device-aware; else 0 */
+  size_t staging_bytes;               /* host memory for staging of checkpoints */
+  size_t exchange_bytes; /* host memory for staging of collectives if the host cannot access the device's memory; stage
+                            buffers then have copies in host memory as well, unless MPI is device-aware. 0: neither */
+  size_t sums_bytes;     /* device memory for scratch of collectives if MPI is device-aware; else 0 */
   bool label_results;    /* results of a step have the log-probability of each label of its micro-batches */
   int64_t num_batches;   /* micro-batches of the first list's size that are held at once */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
-  const tri_device_description *device; /* says the bytes of scratch and packed weights; NULL: plan without them */
+  const tri_device_description *device; /* computes the bytes of scratch and packed weights; NULL: plan without them */
 } tri_memory_request;
 
-/* The request for forward passes of one list, of one micro-batch at a time. `list` is where a pointer to it is kept,
- * and is read when the plan is made; `num_values`: elements of the flat array of parameters. */
+/* Returns the request for forward passes of one list, of one micro-batch at a time. *list is read when the plan is
+ * made; `num_values`: elements of the flat array of parameters. */
 tri_memory_request tri_memory_request_forward(tri_op_list *const *list, int64_t num_values,
                                               const tri_device_description *device);
 
-/* TRI_OUT_OF_MEMORY if the sizes overflow. Release with tri_memory_plan_destroy. */
+/* Creates a plan. Fails with TRI_OUT_OF_MEMORY if the sizes overflow. Release with tri_memory_plan_destroy. */
 tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out);
 void tri_memory_plan_destroy(tri_memory_plan *plan);
 
 /* ---- the parts ------------------------------------------------------------------------------------------------- */
 
-/* A piece of memory in a shared region, in use from one time to another. */
+/* A piece of memory in a shared region, in use from time `first` to time `last`. */
 typedef struct tri_interval {
   int64_t first, last; /* times of its first and its last use */
   size_t bytes;
-  size_t offset; /* in the region; set by tri_intervals_place */
+  size_t offset; /* offset in the region, set by tri_intervals_place */
 } tri_interval;
 
 /* Gives every interval an offset so that no two that are in use at the same time overlap: the largest first, each at
  * the lowest free offset. *bytes is the size of the region. */
 tri_status tri_intervals_place(tri_interval *intervals, int64_t count, size_t *bytes);
 
-/* The bytes that one tensor takes in a plan: a multiple of 64. Tensors of a page or more get five extra cache lines, so
+/* Returns the bytes of a tensor in a plan: a multiple of 64. Tensors of a page or more get five extra cache lines, so
  * that tensors whose sizes are multiples of the page do not all fall on the same sets of the cache. */
 size_t tri_padded_bytes(size_t bytes);
 
 /* Groups the gradients of a list's slots into *num_buffers buffers: buffer_of[slot] is a buffer's number, or -1 for a
- * slot without a gradient. A residual connection's gradient shares the buffer of the gradient that it is passed on
- * from, if that is safe. */
+ * slot without a gradient. The gradient of a residual connection shares the buffer of the gradient that it equals, if
+ * that is safe. */
 tri_status tri_gradient_buffers(const tri_op_list *list, bool split_backward, int32_t *buffer_of, int64_t *num_buffers);
 
 #endif

@@ -29,7 +29,8 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat
   return request;
 }
 
-/* Room for one slot for every head that ranks hold copies of; what all ranks hold is added up where it lies. */
+/* Returns the scratch for sums of replicated heads: one slot for each of them. Parameters that all ranks hold whole are
+ * summed in place. */
 static int64_t partial_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -40,7 +41,8 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Some operations make the gradients of their vectors together, be one of them trained or not. */
+/* Returns the scratch for gradients of frozen vectors: some operations compute the gradients of their vectors together.
+ */
 static int64_t sink_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -50,7 +52,7 @@ static int64_t sink_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* What a matrix takes before it is in 4 bits. */
+/* Returns the bytes of the largest matrix before it is quantized to 4 bits. */
 static size_t load_bytes(const tri_parts *parts, tri_dtype precision) {
   const tri_parameter_table *table = parts->table;
   size_t most = 0;

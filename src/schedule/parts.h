@@ -13,7 +13,7 @@
 typedef struct tri_parts_request {
   const tri_model *model;   /* complete */
   const tri_layout *layout; /* resolved */
-  int64_t micro_batches;    /* of one rank in a step (tri_layout_micro_batches) */
+  int64_t micro_batches;    /* micro-batches of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
@@ -26,7 +26,7 @@ typedef struct tri_parts_request {
 } tri_parts_request;
 
 typedef struct tri_parts {
-  const tri_layout *layout; /* of the request */
+  const tri_layout *layout; /* the request's */
   tri_layer_range *chunks;  /* [num_chunks] */
   int64_t num_chunks;
   tri_parameter_table *table;
@@ -37,17 +37,18 @@ typedef struct tri_parts {
   int64_t num_partial; /* elements of scratch for sums of partial gradients */
 } tri_parts;
 
-/* The parts of the rank at `place`. The model and the layout must outlive them. Release with tri_parts_destroy. */
+/* Creates the parts of the rank at `place`. The model and the layout must outlive them. Release with tri_parts_destroy.
+ */
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 
-/* The request for the list of some layers, for the rank at that seat. */
+/* Returns the request for the list of some layers, for the rank at a mesh position. */
 tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_seat *seat, tri_layer_range layers);
 
-/* Whether a rank with this table holds trained tied embeddings. */
+/* Returns whether a rank with this table holds trained tied embeddings. */
 bool tri_parts_hold_tied(const tri_parameter_table *table);
 
-/* The request for tri_memory_plan_create; the caller adds the device and the staging of checkpoints. */
+/* Returns the request for tri_memory_plan_create; the caller adds the device and the staging of checkpoints. */
 tri_memory_request tri_parts_memory(const tri_parts_request *request, const tri_parts *parts);
 
 #endif

@@ -19,12 +19,12 @@ typedef struct building {
   tri_program *program;
   int64_t capacity;
   const tri_turns *turns;
-  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* in the order in which the turns take them */
+  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* in the order in which the turns receive them */
   int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t stage_buffers;
-  bool *reduced, *waited; /* [buckets]: whose reductions are started, and waited for */
-  int64_t postponed;      /* a bucket that is complete, whose reduction waits until a message is sent; or -1 */
+  bool *reduced, *waited; /* [buckets]: reductions that are started, and awaited */
+  int64_t postponed;      /* a complete bucket whose reduction is delayed until a message is sent; -1: none */
 } building;
 
 static tri_instruction blank(tri_instruction_kind kind) {
@@ -71,13 +71,14 @@ static bool is_backward(tri_turn_kind kind) {
     case TRI_TURN_BACKWARD:
     case TRI_TURN_BACKWARD_INPUT: return true;
     case TRI_TURN_FORWARD:
-    case TRI_TURN_BACKWARD_WEIGHT: return false; /* the latter has no message: its inputs' pass had it */
+    case TRI_TURN_BACKWARD_WEIGHT:
+      return false; /* a backward of weights has no message: the backward of inputs had it */
   }
   return false;
 }
 
-/* A forward's comes from the virtual stage before, a backward's from the one behind; no gradient goes to stages below
- * all that is trained. The tag is that of the virtual stage whose turn it is, and which way it goes. */
+/* A forward receives from the virtual stage before, a backward from the one after; no gradient is sent to stages below
+ * the lowest trained parameter. The tag is the virtual stage of the turn, with the direction. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out) {
   int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
@@ -150,7 +151,7 @@ static tri_instruction_kind kind_of(tri_turn_kind kind) {
   return TRI_FORWARD;
 }
 
-/* Whether a bucket is ready to be reduced as soon as the backward has passed its layers. */
+/* Returns whether a bucket is ready to be reduced as soon as the backward has passed its layers. */
 static bool is_early(const building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
   return at->ranks > 1 && !at->tied;
@@ -191,9 +192,8 @@ typedef struct segments {
   bool forward, gathers, reduces;
   segment *all; /* in the order in which they run */
   int64_t count;
-  int64_t
-      held[TRI_BUCKET_BUFFERS]; /* the bucket whose parameters are in this gather buffer, or being gathered; -1: none */
-  bool awaited[TRI_BUCKET_BUFFERS]; /* and whose gather has completed */
+  int64_t held[TRI_BUCKET_BUFFERS]; /* bucket whose parameters are in this gather buffer, or being gathered; -1: none */
+  bool awaited[TRI_BUCKET_BUFFERS]; /* whether that gather has completed */
 } segments;
 
 static bool has_parameters(const tri_op_call *call) {
@@ -203,7 +203,8 @@ static bool has_parameters(const tri_op_call *call) {
   return false;
 }
 
-/* Whether a call goes with the experts of its layer: one of theirs, or one behind them that needs nothing. */
+/* Returns whether a call runs with the experts of its layer: it belongs to them, or follows them and has no parameters.
+ */
 static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   if (list->calls[call].expert || has_parameters(&list->calls[call])) return list->calls[call].expert;
   int32_t before = call;
@@ -214,7 +215,7 @@ static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   return false;
 }
 
-/* The bucket of a call's parameters that is ready early; -1 if they are in none. */
+/* Finds the early bucket of a call's parameters; -1 if they are not in one. */
 static int64_t find_bucket(const building *b, int32_t chunk, int32_t layer, bool experts) {
   const tri_buckets *buckets = b->request->buckets;
   for (int64_t k = 0; k < buckets->count; k++) {
@@ -230,9 +231,9 @@ static bool holds(const building *b, int64_t bucket, int32_t parameter) {
   return parameter >= at->first_entry && parameter < at->end_entry;
 }
 
-/* The same by a call's own parameters, of which those of a tied matrix are in a bucket that is not ready early: it cuts
- * a layer's other parameters in two (the last norm, and factors of the output projection). `otherwise` where none of
- * them is in another bucket. */
+/* Finds the bucket of a call by its own parameters. The bucket of tied matrices, which is not early, separates the
+ * other parameters of the head (the last norm, and LoRA factors of the output projection), so the layer has two
+ * buckets. Returns `otherwise` if no parameter of the call is in an early bucket. */
 static int64_t bucket_of_parameters(const building *b, int32_t chunk, const tri_op_call *call, int64_t otherwise) {
   const tri_buckets *buckets = b->request->buckets;
   int64_t found = otherwise;
@@ -247,7 +248,7 @@ static int64_t bucket_of_parameters(const building *b, int32_t chunk, const tri_
   return found;
 }
 
-/* The last answer, and for which calls of the same list it holds. */
+/* The last result of a lookup, and the calls of the list for which it holds. */
 typedef struct known_bucket {
   int32_t layer;
   bool known, experts;
@@ -265,12 +266,12 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, 
   return bucket_of_parameters(b, chunk, &list->calls[number], last->bucket);
 }
 
-/* Whether a pass has work for a call: a backward has none where nothing is trained. */
+/* Returns whether a pass has work for a call: a backward has none below the lowest trained parameter. */
 static bool has_work(const segments *p, const tri_op_call *call) {
   return p->forward || tri_op_has_inputs(call) || tri_op_has_weights(call) || call->recompute;
 }
 
-/* Calls that need no bucket go into the segment that runs next, or into the last. */
+/* Lists the segments of a pass. Calls without a bucket belong to the segment that runs next, or to the last one. */
 static void list_segments(const building *b, segments *p) {
   const tri_op_list *list = b->request->lists[p->whole.chunk];
   int32_t num_calls = (int32_t)list->num_calls, behind = 0;
@@ -340,8 +341,8 @@ static tri_status wait_gathered(building *b, segments *p, int64_t i) {
   return append_bucket(b, TRI_WAIT_GATHERED, p->all[i].bucket);
 }
 
-/* The end of the segments of a backward that have calls of the layer in which segment i ends, if calls of that layer
- * are recomputed before its backward begins; else i + 1. */
+/* Returns the end of the segments of a backward that have calls of the layer in which segment i ends, if calls of that
+ * layer are recomputed before its backward begins; else i + 1. */
 static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   const tri_call_range layer = tri_op_list_layer(b->request->lists[p->whole.chunk], p->all[i].first_call);
   bool again = false;
@@ -353,8 +354,9 @@ static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   return end;
 }
 
-/* A whole layer may be recomputed before its backward begins, and then its later segments need their parameters, too.
- * These are at most two adjacent buckets, which have different gather buffers. */
+/* Gathers the parameters of a whole layer, if the layer is recomputed before its backward begins: then the later
+ * segments need their parameters as well. These are at most two adjacent buckets, which have different gather buffers.
+ */
 static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
@@ -391,7 +393,8 @@ static tri_status append_segments(building *b, segments *p) {
   return TRI_OK;
 }
 
-/* Whether the pass reads parameters: a backward of weights alone does not, unless forwards are recomputed before it. */
+/* Returns whether the pass reads parameters: a backward of weights alone does not, unless forwards are recomputed
+ * before it. */
 static bool reads_values(const building *b, const tri_instruction *whole) {
   bool again = whole->kind != TRI_BACKWARD_WEIGHT;
   for (int32_t c = whole->first_call; c < whole->end_call && !again; c++) {
@@ -400,7 +403,7 @@ static bool reads_values(const building *b, const tri_instruction *whole) {
   return again;
 }
 
-/* Whole, or in segments. */
+/* Appends a forward or backward, whole or in segments. */
 static tri_status append_split(building *b, tri_instruction whole) {
   const tri_program_request *request = b->request;
   bool last = whole.micro_batch == request->micro_batches - 1;
@@ -480,8 +483,7 @@ static tri_status append_turns(building *b) {
 
 /* ---- the whole step ---------------------------------------------------------------------------------------------- */
 
-/* Gradients of the micro-batches become those of the global batch. Buckets that the backward has reduced are left out.
- */
+/* Appends the reductions of all buckets that the backward has not reduced already. */
 static tri_status append_reductions(building *b) {
   const tri_program_request *request = b->request;
   const tri_buckets *buckets = request->buckets;
@@ -499,8 +501,7 @@ static tri_status append_reductions(building *b) {
   return TRI_OK;
 }
 
-/* Parameters of which each replica has updated a part become whole again, but for those that are gathered before use.
- */
+/* Appends the gathers of updated parameters, except of buckets that are gathered before each use. */
 static tri_status append_gathers(building *b) {
   const tri_buckets *buckets = b->request->buckets;
   if (b->request->layout->zero == 0) return TRI_OK;
@@ -514,7 +515,7 @@ static tri_status append_gathers(building *b) {
   return TRI_OK;
 }
 
-/* After all backwards: reduce, clip, update, gather. */
+/* Appends the end of the step: reduce, clip, update, gather. */
 static tri_status append_end(building *b) {
   TRI_TRY(append_reductions(b));
   TRI_TRY(append_kind(b, TRI_CLIP));
@@ -522,7 +523,7 @@ static tri_status append_end(building *b) {
   return append_gathers(b);
 }
 
-/* What comes before it makes no parameter another one. */
+/* Finds the update. No instruction before it changes a parameter. */
 static int64_t find_update(const tri_program *program) {
   int64_t i = program->end_first;
   while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;
@@ -547,7 +548,8 @@ static tri_status append_step(building *b) {
   return TRI_OK;
 }
 
-/* Gives each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns it.
+/* Assigns to each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns
+ * it.
  */
 static tri_status assign_frames(tri_program *program, bool forward_only) {
   int64_t n = program->num_micro_batches;
@@ -579,9 +581,9 @@ done:
   return status;
 }
 
-/* Two stage buffers of each kind let one be filled while the other is used. Stages that run far ahead of each other may
- * need more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An
- * evaluation's micro-batches go round one by one, and find the stage buffers of the steps. */
+/* Returns the number of stage buffers of each kind. With two, one is filled while the other is used. The interleaved
+ * schedule needs more, because a group travels around the whole ring before its first message is consumed. An
+ * evaluation sends its micro-batches one by one, through the stage buffers of the steps. */
 static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;
@@ -609,7 +611,7 @@ static tri_status build(const tri_program_request *request, const tri_turns *tur
   return assign_frames(program, request->forward_only);
 }
 
-/* The order of an evaluation: nothing but forwards, each chunk's as early as it can be. */
+/* Makes the turns of an evaluation: forwards only, each chunk as early as possible. */
 static tri_status forward_turns(const tri_program_request *request, tri_turns *out) {
   for (int64_t m = 0; m < request->micro_batches; m++) {
     for (int64_t c = 0; c < request->layout->virtual_stages; c++) {

@@ -1,7 +1,7 @@
-/* The step program: what one rank does in one training step, as a flat stream of instructions.
+/* The step program: the work of one rank in one training step, as a flat list of instructions.
  *
- * The engine executes it, the simulator prices it and the memory plan lays it out; none of them knows a schedule. A
- * schedule (schedule.h) says in which order a stage takes its forwards and backwards; everything else of a step is
+ * The engine executes it, the simulator prices it and the memory plan lays it out; none of them depends on the
+ * schedule. A schedule (schedule.h) is the order of a stage's forwards and backwards; everything else of a step is
  * added here: messages between stages, reductions of buckets as soon as their gradients are complete, and the end of
  * the step: reduce, clip, update, gather.
  *
@@ -19,7 +19,7 @@
 #include "schedule/layout.h"
 #include "schedule/schedule.h"
 
-/* What a stage buffer's messages carry, and whether they are received or sent. */
+/* Kind of a stage buffer: content and direction of its messages. */
 typedef enum tri_stage_buffer_kind {
   TRI_STAGE_BUFFER_ACTIVATION_IN,
   TRI_STAGE_BUFFER_ACTIVATION_OUT,
@@ -49,9 +49,9 @@ typedef struct tri_program {
   int64_t *num_frames;                               /* [num_chunks]: most micro-batches in flight at once */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
   bool split_backward; /* backwards of inputs and of weights are separate; gradients are kept from one to the other */
-  int64_t *turn_first; /* [num_turns + 1]: the first instruction of each turn of the schedule; the last: their end */
+  int64_t *turn_first; /* [num_turns + 1]: first instruction of each turn; the last: end of the turns */
   int64_t num_turns;
-  int64_t end_first, update_first; /* the first instruction after all turns; that of the update */
+  int64_t end_first, update_first; /* first instruction after all turns; the update */
 } tri_program;
 
 /* The rank to make a program for. */
@@ -66,7 +66,7 @@ typedef struct tri_program_request {
   bool forward_only;          /* evaluation */
 } tri_program_request;
 
-/* Release with tri_program_destroy. */
+/* Creates the program of a rank. Release with tri_program_destroy. */
 tri_status tri_program_create(const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program);
 
@@ -74,23 +74,24 @@ const char *tri_stage_buffer_name(tri_stage_buffer_kind kind);
 
 /* A message between two stages. Messages of one tag belong to the micro-batches in order. */
 typedef struct tri_message {
-  int32_t peer; /* the other stage */
+  int32_t peer; /* index of the other stage */
   int32_t tag;  /* 2 * the virtual stage that receives it, + 1 for a gradient */
 } tri_message;
 
-/* The message that a turn of a stage waits for, or sends, and the kind of its stage buffer; false: no message. */
+/* Finds the message that a turn of a stage waits for (`in`) or sends (`out`), and the kind of its stage buffer. Returns
+ * false if there is no message. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out);
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* The turns of a stage's program in order, and its number of stage buffers of each kind; lists and buckets do not
- * matter to either. */
+/* Return the turns of a stage's program in order, and its number of stage buffers of each kind. Lists and buckets of
+ * the request are not read. */
 tri_status tri_program_turns(const tri_program_request *request, tri_turns *out);
 int64_t tri_program_stage_buffers(const tri_program_request *request);
 
 /* Checks that the programs of all stages do not deadlock when run together, even if each send ends only after its
- * receive has been posted. TRI_INTERNAL if they do. */
+ * receive has been posted. Fails with TRI_INTERNAL if they do. */
 tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

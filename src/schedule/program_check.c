@@ -1,6 +1,6 @@
-/* The programs of all stages, simulated together: computing takes no time and always succeeds, a message is sent once
- * both sides have started it, and a rank that waits for one that is not stays where it is. If all ranks stay, the
- * programs would never end. */
+/* Simulates the programs of all stages together. Computing takes no time and always succeeds, a message is sent as soon
+ * as both sides have started it, and a rank that waits for another message is blocked. If all ranks are blocked, the
+ * programs deadlock. */
 #include "base/memory.h"
 #include "schedule/program.h"
 
@@ -9,7 +9,7 @@ typedef struct walk {
   int64_t stages, most_stage_buffers;
   int64_t *at;            /* [stage]: next instruction */
   int64_t *pending;       /* [stage, kind, stage buffer]: number of the message on its channel */
-  int64_t *posted, *sent; /* [tag]: messages whose receiver, and whose sender, has started them */
+  int64_t *posted, *sent; /* [tag]: numbers of messages that the receiver, and the sender, has started */
   int64_t num_tags;
 } walk;
 
@@ -18,8 +18,8 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
                      at->stage_buffer];
 }
 
-/* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the stage
- * buffer knows it. */
+/* Executes an instruction of a message, and returns whether that was possible. An instruction that waits has no tag:
+ * its stage buffer has the tag. */
 static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
                             const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);
@@ -35,7 +35,7 @@ static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, i
   return true;
 }
 
-/* Whether the instruction can be done now; does it. */
+/* Executes an instruction, and returns whether that was possible. */
 static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
   switch (tri_instruction_operands(at->kind)) {
     case TRI_OPERANDS_stage_buffer_from: return advance_message(w, stage, at, tag_of_box, w->posted, w->sent);

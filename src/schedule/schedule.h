@@ -1,4 +1,4 @@
-/* Pipeline schedules: in which order a stage takes its forwards and backwards.
+/* Pipeline schedules: the order of a stage's forwards and backwards.
  *
  * A schedule is a pure function from (stages, virtual stages, micro-batches) to each stage's turns; one file each.
  * program.c adds the messages between stages and everything else of a step.
@@ -44,7 +44,8 @@ typedef struct tri_schedule_shape {
 typedef struct tri_schedule {
   const char *name;
   bool split_backward; /* backwards of inputs and of weights are separate turns */
-  /* TRI_BAD_LAYOUT if the schedule does not support the shape; says why, and what it supports. */
+  /* Fails with TRI_BAD_LAYOUT if the schedule does not support the shape; the message has the reason and the supported
+   * shapes. */
   tri_status (*check)(const tri_schedule_shape *shape);
   /* Appends the turns of `stage` in order. */
   tri_status (*turns)(const tri_schedule_shape *shape, int64_t stage, tri_turns *out);
@@ -52,19 +53,19 @@ typedef struct tri_schedule {
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
-/* The shape of a layout's schedule, with that many micro-batches in a rank's step. */
+/* Returns the shape of a layout's schedule, with that many micro-batches in a rank's step. */
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
 
-/* How many consecutive micro-batches a stage of the interleaved schedule takes through one chunk: shape->group, or if
- * that is 0 the fewest that work (schedule_interleaved.c). The last group may be smaller. */
+/* Returns the number of consecutive micro-batches of one chunk in the interleaved schedule: shape->group, or if that is
+ * 0 the smallest possible number (schedule_interleaved.c). The last group may be smaller. */
 int64_t tri_schedule_group(const tri_schedule_shape *shape);
 
-/* The number of micro-batches after which the order of a stage's turns repeats: with several chunks a group, else the
- * number of stages. */
+/* Returns the number of micro-batches after which the order of a stage's turns repeats: with several chunks a group,
+ * else the number of stages. */
 int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches);
 
-/* The layout with its group set to that of so long a step. A step of fewer micro-batches then has the same schedule,
- * only shorter, if its number of micro-batches leaves the same rest when divided by the group. */
+/* Returns the layout with the group that a step of that many micro-batches has. A shorter step then has the same
+ * schedule, only shorter, if its number of micro-batches leaves the same remainder when divided by the group. */
 tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches);
 
 extern const tri_schedule tri_schedule_gpipe;

@@ -2,20 +2,20 @@
  * 2.2.2): a stage holds `virtual_stages` runs of layers, so the pipeline fills in steps of a run and the bubble shrinks
  * by their number, for as many times the messages.
  *
- * Micro-batches go in groups: a stage takes a group through its first run of layers, then through the second, and so
- * on. It runs ahead until the group's first micro-batch has come back to where its backward begins, and then
- * alternates. A group's first micro-batch is back from the ring after `stages` steps, so a stage with a smaller group
- * would wait in the middle of it; and as backwards have fixed places between forwards, stages can come to wait for each
- * other (4 stages of 3 runs, 5 micro-batches in groups of 4 and 1). So no group is smaller than the stages, unless it
- * is the only one: each has `group` micro-batches and the last what is left, and `group` divides the micro-batches or
- * leaves `stages` of them at least, as in Megatron-LM (microbatch_group_size_per_vp_stage) and Llama 3 (Grattafiori et
- * al. 2024, section 3.3.2). Where the layout names no group it is the smallest that will do: `stages`, where that
- * divides the micro-batches.
+ * Micro-batches run in groups: a stage computes a group with its first run of layers, then with the second, and so on.
+ * It runs ahead until the group's first micro-batch has reached the begin of its backward, and then alternates forwards
+ * and backwards. A group's first micro-batch returns from the ring after `stages` steps, so with a smaller group a
+ * stage would wait in the middle of it; and because backwards have fixed positions between forwards, stages could
+ * deadlock (4 stages of 3 runs, 5 micro-batches in groups of 4 and 1). So no group is smaller than `stages`, unless it
+ * is the only one: each group has `group` micro-batches and the last one the remainder, which is 0 or at least
+ * `stages`, as in Megatron-LM (microbatch_group_size_per_vp_stage) and Llama 3 (Grattafiori et al. 2024,
+ * section 3.3.2). If the layout has no group it is the smallest possible one: `stages`, if that divides the
+ * micro-batches.
  *
- * Why it ends: give the n-th forward of stage s the place n + s and its n-th backward n + ahead + s + 1/2, where ahead
- * is 2 (stages - 1 - s) + (virtual_stages - 1) x group. Then everything comes behind what it waits for, as n is a
- * group, thus `stages` at least, more from one run of layers to the next. That of a single smaller group does too, as
- * tests/unit/test_schedule.c finds.
+ * Why it does not deadlock: assign to the n-th forward of stage s the time n + s, and to its n-th backward the time
+ * n + ahead + s + 1/2, where ahead is 2 (stages - 1 - s) + (virtual_stages - 1) x group. Then every turn is later than
+ * the turns on which it depends, because n grows by a group, which is at least `stages`, from one run of layers to the
+ * next. A single smaller group does not deadlock either (tests/unit/test_schedule.c).
  *
  * Larger groups cost memory: at most (virtual_stages - 1) x group + 2 (stages - s) - 1 runs of layers have a
  * micro-batch in flight. */
@@ -23,7 +23,7 @@
 
 #include <stdio.h>
 
-/* Whether groups of that size leave none that is too small. */
+/* Returns whether groups of that size leave no group that is too small. */
 static bool is_group(const tri_schedule_shape *shape, int64_t group) {
   if (group >= shape->micro_batches) return true; /* the only one */
   if (group < shape->stages) return false;
@@ -42,7 +42,7 @@ static tri_status check_group(const tri_schedule_shape *shape) {
   int64_t group = shape->group, below = group, above = group;
   if (group <= 0 || is_group(shape, group)) return TRI_OK;
   while (below >= shape->stages && !is_group(shape, below)) below--;
-  while (!is_group(shape, above)) above++; /* all of them are one */
+  while (!is_group(shape, above)) above++; /* a single group is always possible */
   char would[64];
   snprintf(would, sizeof would, "%ld", (long)above);
   if (below >= shape->stages) snprintf(would, sizeof would, "%ld or %ld", (long)below, (long)above);
@@ -64,7 +64,7 @@ static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
   return check_group(shape);
 }
 
-/* The number-th forward, or backward, of any stage. */
+/* Returns forward or backward number `number` of any stage. */
 static tri_turn turn_of(const tri_schedule_shape *shape, tri_turn_kind kind, int64_t number) {
   int64_t group = tri_schedule_group(shape), first = number / (group * shape->virtual_stages) * group;
   int64_t size = shape->micro_batches - first < group ? shape->micro_batches - first : group;

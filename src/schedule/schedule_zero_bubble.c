@@ -1,8 +1,8 @@
-/* ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241): 1F1B with the backward in two. An
- * earlier stage waits for the gradient of the inputs only; that of the weights is put off, by as many micro-batches as
- * the stage has stages before it, and fills what would be bubble. Activations are held until the weights' turn:
- * `stages` micro-batches at most on every stage, as many as 1F1B holds on its first. With forwards, backwards of inputs
- * and of weights of equal length the bubble is a third of 1F1B's. */
+/* ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241): 1F1B with a split
+ * backward. An earlier stage waits for the gradient of the inputs only; the gradient of the weights is delayed, by as
+ * many micro-batches as there are stages before this one, and fills the bubble. Activations are kept until the backward
+ * of weights: at most `stages` micro-batches on every stage, as many as 1F1B keeps on its first. With forwards,
+ * backwards of inputs and of weights of equal length the bubble is a third of 1F1B's. */
 #include "schedule/schedule.h"
 
 typedef struct counts {

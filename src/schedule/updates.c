@@ -3,7 +3,8 @@
 #include "base/count.h"
 #include "base/memory.h"
 
-/* The part of [first, end) of the flat arrays that lies in what a rank updates of a bucket, from `first` on. */
+/* Returns the elements of [first, end) of the flat arrays that this rank updates in a bucket, and sets *from to their
+ * begin, relative to `first`. */
 static int64_t owned(const tri_bucket *bucket, int64_t first, int64_t end, int64_t *from) {
   const int64_t begin = first > bucket->own_first ? first : bucket->own_first;
   const int64_t stop = end < bucket->own_end ? end : bucket->own_end;
@@ -14,7 +15,7 @@ static int64_t owned(const tri_bucket *bucket, int64_t first, int64_t end, int64
 typedef struct maker {
   const tri_parameter_table *table;
   const tri_buckets *buckets;
-  tri_update_call like; /* what all calls have in common */
+  tri_update_call like; /* members that are equal in all calls */
   tri_updates *list;
   int64_t room;
 } maker;
@@ -26,7 +27,7 @@ static void place_states(tri_update_call *call, size_t *end) {
   }
 }
 
-/* Parts of the tensor on disk that an entry begins; 0 of one that continues it. */
+/* Returns the number of entries of the tensor on disk that an entry begins; 0 if the entry continues one. */
 static int64_t parts_from(const tri_parameter_table *table, int64_t entry) {
   int64_t end = entry + 1;
   if (tri_parameter_continues(&table->entries[entry])) return 0;
@@ -34,7 +35,7 @@ static int64_t parts_from(const tri_parameter_table *table, int64_t entry) {
   return end - entry;
 }
 
-/* Elements [first, first + count) of an entry. */
+/* Adds a call for the elements [first, first + count) of an entry. */
 static tri_status add_call(maker *m, const tri_parameter *tensor, int64_t entry, int64_t first, int64_t count) {
   tri_updates *list = m->list;
   const tri_parameter *whole = &m->table->entries[entry];
@@ -59,13 +60,13 @@ static tri_status add_call(maker *m, const tri_parameter *tensor, int64_t entry,
   return TRI_OK;
 }
 
-/* Tensor by tensor: buckets are cut between them. */
+/* Adds the calls of an entry tensor by tensor: buckets are cut between tensors. */
 static tri_status add_tensors(maker *m, const tri_bucket *bucket, int64_t index) {
   const tri_parameter *entry = &m->table->entries[index];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0, from = 0;
     tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
-    tensor.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* however it is saved, it is a matrix by itself */
+    tensor.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* the update sees a single matrix, however it is saved */
     const int64_t begin = entry->offset + first;
     const int64_t count = owned(bucket, begin, begin + tensor.count, &from);
     TRI_TRY(add_call(m, &tensor, index, first + from, count));
@@ -89,7 +90,7 @@ static tri_status add_entry(maker *m, const tri_bucket *bucket, int64_t index) {
   return add_call(m, entry, index, from, count);
 }
 
-/* Entries of a bucket are neighbours, and so are buckets. */
+/* Fills the list bucket by bucket. Entries of a bucket are adjacent, and so are buckets. */
 static tri_status fill_update_list(maker *m) {
   int64_t next = 0;
   for (int64_t b = 0; b < m->buckets->count; b++) {
@@ -125,7 +126,7 @@ void tri_updates_destroy(tri_updates *updates) {
   tri_free(updates);
 }
 
-/* Calls of one size follow each other, as do those of layers: each is asked about once. */
+/* Adjacent calls often have equal sizes, so each size is computed once. */
 tri_status tri_updates_workspace(const tri_updates *updates, const tri_device_description *device, size_t *bytes) {
   *bytes = 0;
   for (int64_t i = 0; i < updates->count; i++) {

@@ -10,15 +10,15 @@ typedef struct tri_updates {
   tri_update_call *calls; /* bucket by bucket, in the order of the table */
   int64_t count;
   int64_t *first_call; /* [entries + 1]: calls of an entry are [first_call[e], first_call[e + 1]) */
-  size_t state_bytes;  /* of all states */
+  size_t state_bytes;  /* bytes of all states */
 } tri_updates;
 
-/* `settings`, the buckets and the table must outlive the list. Release with tri_updates_destroy. */
+/* Creates the list. `settings`, the buckets and the table must outlive the list. Release with tri_updates_destroy. */
 tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_seat *seat, tri_dtype type,
                               const tri_parameter_table *table, const tri_buckets *buckets, tri_updates **out);
 void tri_updates_destroy(tri_updates *updates);
 
-/* Bytes of scratch memory that the update needs: the most of any of its calls, which run one after the other. */
+/* Computes the scratch bytes of the update: the maximum over its calls, which run one after the other. */
 tri_status tri_updates_workspace(const tri_updates *updates, const tri_device_description *device, size_t *bytes);
 
 #endif
