@@ -12,13 +12,11 @@
  * all these rows, and samples.
  *
  * Invariants, between steps:
- * - tokens [offset, offset + held) of a sequence are read, at positions from 0 on, and its pages hold their keys and
- * values;
- * - a full page that is cached or shared is never written with other tokens. A fork shares full pages, and copies the
- * last, partly filled one when it begins to read (`copied`);
+ * - tokens [offset, offset + held) of a sequence are read, at positions from 0; its pages hold their keys and values;
+ * - a full page that is cached or shared is never written with other tokens. A fork shares full pages, and copies a
+ *   partly filled last page when it begins to read (`copied`);
  * - the first `gone` pages are released, because no later token attends to them (sliding window);
- * - `list` is in the order of arrival. The scheduler preempts from its end, so the oldest sequence always makes
- * progress.
+ * - `list` is in the order of arrival. The scheduler preempts from its end, so the oldest sequence always advances.
  *
  * Example: two samples of a prompt of 150 tokens, with pages of 64 positions. One sequence reads the prompt into 3
  * pages. tri_generator_fork is called twice from its `done` callback: both forks refer to the first 2 pages, and copy

@@ -21,9 +21,8 @@ typedef struct tri_schedule_entry {
   int64_t wants_logits; /* number of unread tokens, counted from the last, that need logits */
   int64_t guesses;      /* guesses that may be read after its only unread token, with logits of each */
   bool has_place;
-  int64_t num_pages; /* pages that it has for its positions */
-  const int32_t
-      *pages; /* [num_holds], all pages that it has a reference to: its own without released ones, and a page to copy */
+  int64_t num_pages;    /* pages that it has for its positions */
+  const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, and one to copy */
   int64_t num_holds;
   /* Result: */
   int64_t rows;       /* rows to read in this step */
