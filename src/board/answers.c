@@ -25,7 +25,7 @@ enum {
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-/* Takes the document over. */
+/* Takes ownership of the document. */
 static tri_status answer_json(json_t *document, tri_answer *out) {
   out->text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(8));
   json_decref(document);
@@ -34,7 +34,7 @@ static tri_status answer_json(json_t *document, tri_answer *out) {
   return TRI_OK;
 }
 
-/* NULL: no item has that number, or one of another kind. */
+/* Returns NULL if there is no item of that number and kind. */
 static tri_board_item *item_of(const tri_board *board, int64_t number, tri_found_kind kind) {
   if (number < 0 || number >= board->num_items) return NULL;
   tri_board_item *item = board->items[number];
@@ -47,10 +47,10 @@ static const char *found_kind_name(tri_found_kind kind) {
   return words[kind];
 }
 
-/* Where an item lies: below one of the board's folders, which it keeps. */
+/* Location of an item: below one of the board's folders, which the board owns. */
 typedef struct place {
   const char *root;
-  char path[TRI_PATH_BYTES]; /* whole */
+  char path[TRI_PATH_BYTES]; /* absolute */
 } place;
 
 static const char *relative_of(const place *at) { return tri_path_below(at->root, at->path); }
@@ -65,7 +65,7 @@ static tri_status locate_board_item(tri_board *board, int64_t number, tri_found_
   return tri_fail(TRI_BAD_USAGE, "there is no %s %" PRId64, found_kind_name(kind), number);
 }
 
-/* ---- the list ---------------------------------------------------------------------------------------------------- */
+/* ---- list -------------------------------------------------------------------------------------------------------- */
 
 static json_t *last_of(const tri_series *s, int64_t column) {
   const float *values = tri_series_values(s, column);
@@ -75,7 +75,7 @@ static json_t *last_of(const tri_series *s, int64_t column) {
   return json_null();
 }
 
-/* The last value of each named number. */
+/* Returns the last value of each named number. */
 static json_t *named_of(const tri_series *s) {
   json_t *out = json_object();
   for (int64_t k = 0; k < s->num_named; k++) {
@@ -84,7 +84,7 @@ static json_t *named_of(const tri_series *s) {
   return out;
 }
 
-/* The mean of the last few. */
+/* Returns the mean of the last RECENT values. */
 static json_t *recent_of(const tri_series *s, tri_board_column column) {
   double sum = 0;
   int64_t count = 0;
@@ -113,21 +113,21 @@ static bool is_later(struct timespec a, struct timespec b) {
   return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
 }
 
-/* A rank touches its lock every few seconds; without a lock a step may take long. A run that has been started again has
- * a summary until it makes a step. */
+/* A rank touches its lock every few seconds; without a lock a step may take long. A run that was started again has a
+ * summary until it makes a step. */
 static bool is_running(const tri_board_item *item) {
   enum { MOST_QUIET_S = 90 };
   if (item->summary != NULL && !is_later(item->touched, item->summary_changed)) return false;
   return item->locked && item->quiet_s < MOST_QUIET_S;
 }
 
-/* Not if the run has gone on since. */
+/* Returns false if the run has continued since the failure. */
 static bool has_failed(const tri_board_item *item) {
   if (item->reason[0] == '\0' || is_later(item->series.changed, item->failed)) return false;
   return item->summary == NULL || is_later(item->failed, item->summary_changed);
 }
 
-/* All messages of a run that diverged say one or the other (train/bad_steps.c, train/run_end.c). */
+/* Every message of a run that diverged has one of these phrases (train/bad_steps.c, train/run_end.c). */
 static bool is_of_bad_steps(const char *reason) {
   return strstr(reason, "so the run stops") != NULL || strstr(reason, "steps in a row") != NULL;
 }
@@ -142,7 +142,7 @@ static const char *state_of(const tri_board_item *item) {
   return "interrupted";
 }
 
-/* null, if the run's state is not due to a failure. */
+/* Returns null if the state is not due to a failure. */
 static json_t *reason_of(const tri_board_item *item, const char *state) {
   const bool is_due = strcmp(state, "diverged") == 0 || strcmp(state, "failed") == 0;
   json_t *reason = is_due ? json_string(item->reason) : NULL;
@@ -178,7 +178,7 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
 }
 
-/* The summary's, or, while the run goes on, what its metrics say. */
+/* Returns the summary's share of time; while the run is in progress, that of its metrics. */
 static json_t *share_of(const tri_board_item *item) {
   json_t *of_summary = json_object_get(item->summary, "share");
   if (json_is_object(of_summary)) return json_incref(of_summary);
@@ -204,7 +204,7 @@ static void list_run(const tri_board_item *item, json_t *out) {
 }
 
 static json_t *list_item(const tri_board_item *item, int64_t number) {
-  json_t *name = json_string(item->name); /* a file's name need not be UTF-8 */
+  json_t *name = json_string(item->name); /* a file name need not be UTF-8 */
   if (name == NULL) name = json_sprintf("%s %lld", found_kind_name(item->kind), (long long)number);
   json_t *out =
       json_pack("{s:I, s:o, s:I}", "id", (json_int_t)number, "name", name, "version", (json_int_t)item->version);
@@ -229,10 +229,10 @@ tri_status tri_board_answer_list(tri_board *board, tri_answer *out) {
 
 /* ---- curves ------------------------------------------------------------------------------------------------------ */
 
-/* Seven digits are more than a float has, and more than a screen. */
+/* Seven digits are more than a float or a screen can show. */
 static void put_number(FILE *to, const char *separator, double value) { fprintf(to, "%s%.7g", separator, value); }
 
-/* Places as they are: a step among ten million is still itself. */
+/* Positions are exact: one step among ten million is distinct. */
 static void put_places(FILE *to, const tri_bucket_place *places, int64_t points) {
   const char *separator = "\"x\":[";
   bool any = false;
@@ -252,8 +252,8 @@ static void put_places(FILE *to, const tri_bucket_place *places, int64_t points)
   fprintf(to, "%s]", any ? "" : separator);
 }
 
-/* Least, greatest and middle of every bucket that has steps; one number where all three are the same, null where no
- * value is finite. A column without any is left out. */
+/* Writes the lowest, the highest and the middle value of every bucket that has steps; one number if all three are
+ * equal, null if no value is finite. A column without finite values is left out. */
 static void put_column(FILE *to, const char *name, const tri_bucket_place *places, const tri_bucket *buckets,
                        int64_t points) {
   const char *separator = "";
@@ -280,7 +280,7 @@ static void put_column(FILE *to, const char *name, const tri_bucket_place *place
   fprintf(to, "]");
 }
 
-/* Where the steps are whose loss or gradient was not finite: the newest 200. */
+/* Writes the newest 200 steps whose loss or gradient was not finite. */
 static void put_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
   enum { MOST_BAD = 200 };
   const char *separator = "";
@@ -297,13 +297,13 @@ static void put_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
   fprintf(to, "]");
 }
 
-/* Checkpoints are known by their steps; on the other axes they lie where these do. */
+/* Checkpoints are identified by their steps; on the other axes they have the position of the step. */
 static void put_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
   const tri_series *s = &item->series;
   const char *separator = "";
   int64_t at = 0;
   fprintf(to, ",\"checkpoints\":[");
-  for (int64_t i = item->num_checkpoints - 1; i >= 0; i--) { /* from the lowest step up */
+  for (int64_t i = item->num_checkpoints - 1; i >= 0; i--) { /* in ascending order of steps */
     while (at < s->count && s->steps[at] < item->checkpoints[i].step) at++;
     if (at == s->count || s->steps[at] != item->checkpoints[i].step) continue;
     fprintf(to, "%s[%" PRId64 ",%.12g,%d]", separator, s->steps[at], tri_series_place(s, axis, at),
@@ -341,7 +341,7 @@ static void put_run(FILE *to, const curves *c, const tri_board_item *item, int64
   fprintf(to, "}");
 }
 
-/* The lock is held for a run at a time. */
+/* Locks the board for one run at a time. */
 static void put_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
   fprintf(to, "{\"runs\":[");
@@ -386,10 +386,10 @@ done:
   return status;
 }
 
-/* ---- one item ---------------------------------------------------------------------------------------------------- */
+/* ---- single items ------------------------------------------------------------------------------------------------ */
 
-/* The end of a text in a folder, from the beginning of a line, of which lines that are not whole yet are left out; null
- * if there is none. */
+/* Returns the end of a text file in a folder, from the beginning of a line to the end of the last complete line; null
+ * if it cannot be read. */
 static json_t *text_in(const place *at, const char *name, size_t most_bytes) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   bool cut = false;
@@ -430,7 +430,7 @@ tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answe
   return answer_json(found, out);
 }
 
-/* As long as it is now, into memory of that size: a picture may be large. */
+/* Reads the file at its present size, with one allocation, since a picture may be large. */
 static tri_status read_picture(int file, const char *path, tri_answer *out) {
   struct stat about;
   tri_answer read = {0};
@@ -443,7 +443,7 @@ static tri_status read_picture(int file, const char *path, tri_answer *out) {
   while (read.bytes < (size_t)about.st_size) {
     ssize_t got = pread(file, read.text + read.bytes, (size_t)about.st_size - read.bytes, (off_t)read.bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break; /* what was cut in between is shorter */
+    if (got <= 0) break; /* the file was cut in between */
     read.bytes += (size_t)got;
   }
   read.text[read.bytes] = '\0';

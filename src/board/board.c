@@ -14,19 +14,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A step takes 64 bytes of memory or so, four more for each named number (TRI_BOARD_NAMED), and its line a dozen where
- * somebody has written it to that end. */
+/* A step takes about 64 bytes of memory, and four more for each named number (TRI_BOARD_NAMED). A line made to fill
+ * memory may be only a dozen bytes long, hence the limits. */
 enum {
   SLICE_BYTES = 4 << 20,
   MOST_SUMMARY_BYTES = 1 << 18,
-  MOST_STEPS = 1 << 22,     /* of a run */
-  MOST_ALL_STEPS = 1 << 24, /* of all runs together */
-  MOST_CHECKPOINTS = 10000  /* the newest */
+  MOST_STEPS = 1 << 22,     /* steps of one run */
+  MOST_ALL_STEPS = 1 << 24, /* steps of all runs together */
+  MOST_CHECKPOINTS = 10000  /* the newest ones */
 };
 
-/* Who has let go of a mutex has it again before those who wait are awake: the thread that reads would keep all others
- * out. So there is a second one, held by who is next: it keeps that thread from coming again before somebody who waits.
- */
+/* A thread that unlocks a mutex can lock it again before the waiting threads wake up, so the reading thread would
+ * starve the others. The second mutex, `next`, prevents that: the next thread in turn holds it while it waits for
+ * `lock`. */
 void tri_board_lock(tri_board *board) {
   pthread_mutex_lock(&board->next);
   pthread_mutex_lock(&board->lock);
@@ -35,7 +35,7 @@ void tri_board_lock(tri_board *board) {
 
 void tri_board_unlock(tri_board *board) { pthread_mutex_unlock(&board->lock); }
 
-/* ---- creating ---------------------------------------------------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 static tri_status add_folder(tri_board *board, const char *folder) {
   if (!tri_path_is_directory(folder)) {
@@ -81,9 +81,9 @@ void tri_board_destroy(tri_board *board) {
   tri_free(board);
 }
 
-/* ---- what is new, and what is gone ------------------------------------------------------------------------------- */
+/* ---- new and removed items --------------------------------------------------------------------------------------- */
 
-/* From the last part of the folder's own name on. */
+/* Sets the displayed name, which starts with the last part of the given folder's name. */
 static void name_item(const tri_board *board, tri_board_item *item) {
   const char *name = item->path;
   for (int64_t i = 0; i < board->num_folders; i++) {
@@ -139,18 +139,18 @@ static tri_status board_merge(tri_board *board, const tri_found_list *found) {
   return TRI_OK;
 }
 
-/* ---- what lies beside metrics ------------------------------------------------------------------------------------ */
+/* ---- files of a run ---------------------------------------------------------------------------------------------- */
 
-/* A number that another content hardly has; 0 if there is no such file. */
+/* Returns a number that changes with the file; 0 if there is no such file. */
 static int64_t version_of(const char *root, const char *relative) {
   struct stat now;
   if (!tri_file_find_below(root, relative, &now)) return 0;
   uint64_t mixed =
       (uint64_t)now.st_size * 1000003 + (uint64_t)now.st_mtim.tv_sec * 1009 + (uint64_t)now.st_mtim.tv_nsec;
-  return (int64_t)(mixed & 0xFFFFFFFFFFFF); /* a whole number in JavaScript too */
+  return (int64_t)(mixed & 0xFFFFFFFFFFFF); /* exact in JavaScript, too */
 }
 
-/* Where a file of a run lies below the item's root. */
+/* Computes the path of a run's file, relative to the item's root. */
 static tri_status place_in(const tri_board_item *item, const char *name, char relative[TRI_PATH_BYTES]) {
   return tri_path_join(relative, tri_path_below(item->root, item->path), name);
 }
@@ -166,7 +166,7 @@ static double seconds_since(struct timespec then) {
   return (double)(now.tv_sec - then.tv_sec) + 1e-9 * (double)(now.tv_nsec - then.tv_nsec);
 }
 
-/* NULL: no summary, or it cannot be read now. */
+/* Returns NULL if there is no summary, or if it cannot be read now. */
 static json_t *read_summary(const tri_board_item *item) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -213,7 +213,7 @@ static void look_at_checkpoints(tri_board_item *item) {
   int64_t count = 0, kept = 0;
   tri_board_checkpoint *checkpoints = NULL;
   if (list_checkpoints(item, &folders, &count) != TRI_OK) count = 0;
-  if (count > MOST_CHECKPOINTS) count = MOST_CHECKPOINTS; /* whole ones come first, and the newest of them */
+  if (count > MOST_CHECKPOINTS) count = MOST_CHECKPOINTS; /* complete ones come first, the newest first among them */
   if (tri_alloc("names of checkpoints", (size_t)count, sizeof *checkpoints, &checkpoints) == TRI_OK) {
     for (int64_t i = 0; i < count; i++) {
       if (folders[i].kind != TRI_FOLDER_FINAL || !has_mark(item, &folders[i], TRI_FILE_COMPLETE)) continue;
@@ -269,7 +269,8 @@ static void look_at_run(tri_board_item *item) {
   item->quiet_s = touched < quiet ? touched : quiet;
 }
 
-/* A picture is written after its numbers, a log beside the store that it belongs to. */
+/* The version is that of the timeline's numbers, since its picture is written after them; that of a study includes its
+ * log. */
 static void look_at_item(tri_board_item *item) {
   const char *relative = tri_path_below(item->root, item->path);
   char log[TRI_PATH_BYTES];
@@ -296,14 +297,14 @@ tri_status tri_board_look(tri_board *board) {
   }
   tri_found_release(&found);
   for (int64_t i = 0; status == TRI_OK && i < board->num_items; i++) {
-    tri_board_lock(board); /* for one at a time: answers come between */
+    tri_board_lock(board); /* one at a time, so that requests are answered in between */
     if (!board->items[i]->gone) look_at_item(board->items[i]);
     tri_board_unlock(board);
   }
   return status;
 }
 
-/* Said once: the page shows how much is not read. */
+/* Warns once; the page shows how much is not read. */
 static void say_full(bool *said, const char *who, int64_t steps) {
   if (!*said) {
     tri_warn("%s: the board holds %" PRId64 " steps, and no more: what follows is not shown; name fewer folders", who,
@@ -326,7 +327,7 @@ bool tri_board_read(tri_board *board) {
     }
     held -= item->series.count;
     tri_board_lock(board);
-    (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* what cannot be read now is as it was */
+    (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* if it cannot be read now, the series is unchanged */
     tri_board_unlock(board);
     held += item->series.count;
     if (tri_series_is_full(&item->series)) say_full(&item->said_full, item->name, item->series.count);

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* What is waited for. */
+/* The server waits for a request, works, or waits until an answer is received. */
 typedef enum client_turn { TURN_REQUEST, TURN_OURS, TURN_ANSWER } client_turn;
 
 struct tri_client {
@@ -29,7 +29,7 @@ struct tri_clients {
   pthread_t thread;
   tri_client *first;
   tri_clients_limits limits;
-  int count; /* those that were not ended */
+  int count; /* connections that were not ended */
   bool ends;
 };
 
@@ -39,7 +39,7 @@ static void turn_to(tri_client *client, client_turn turn, double lasts_s) {
   client->until_s = client->since_s + lasts_s;
 }
 
-/* The mutex is held: no thread closes the socket meanwhile. */
+/* Call it with the mutex locked, so that no thread closes the socket meanwhile. */
 static void end_client(tri_clients *c, tri_client *client) {
   if (client->ended) return;
   (void)shutdown(client->socket, SHUT_RDWR);
@@ -96,7 +96,7 @@ void tri_clients_destroy(tri_clients *c) {
   tri_free(c);
 }
 
-/* The one that has been waited for longest: for a request, or else for its taking an answer. */
+/* Returns the connection that has been waited for longest: for a request, else for receiving an answer. */
 static tri_client *slowest(const tri_clients *c) {
   tri_client *found = NULL;
   for (tri_client *client = c->first; client != NULL; client = client->behind) {
@@ -139,7 +139,7 @@ void tri_client_remove(tri_client *client) {
   tri_free(client);
 }
 
-/* What it may last is told by the limits, and by the length of an answer. */
+/* Starts a turn, with a time limit that depends on the limits and on the length of an answer. */
 static void set_turn(tri_client *client, client_turn turn, double bytes) {
   if (client == NULL) return;
   const tri_clients_limits *limits = &client->of->limits;

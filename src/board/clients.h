@@ -1,7 +1,7 @@
-/* Who is connected to the server, so that one who is slow does not keep others out. A connection has a time limit
- * from the end of one request to the whole of the next, and one, by its length, to take the answer; a byte now and
- * then does not make it wait longer. Where many are connected, a new one takes the place of the one that has been
- * waited for longest. */
+/* Connections to the server, with time limits, so that slow clients do not keep others out. A client has a limited time
+ * from the end of one request to the end of the next, and a time that depends on the length of an answer to receive it;
+ * single bytes do not extend it. If there are too many connections, a new one replaces the one that has been waited for
+ * longest. */
 #ifndef TRI_BOARD_CLIENTS_H
 #define TRI_BOARD_CLIENTS_H
 
@@ -13,28 +13,28 @@ typedef struct tri_clients tri_clients;
 typedef struct tri_client tri_client;
 
 typedef struct tri_clients_limits {
-  int most;                   /* connections, before new ones take the place of others */
-  double request_s, answer_s; /* for a request; for an answer, beside what its length takes */
-  double slowest_bytes_s;     /* at which it is taken */
+  int most;                   /* connections, before new ones replace others */
+  double request_s, answer_s; /* seconds for a request; for an answer, in addition to the time for its length */
+  double slowest_bytes_s;     /* lowest rate of an answer */
 } tri_clients_limits;
 
-/* Starts a thread that ends connections whose time is up: it shuts their sockets down, and the server, which reads
- * their end then, closes them. */
+/* Starts a thread that ends connections whose time is over: it shuts their sockets down, and the server closes them
+ * when it reads the end. */
 tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **out);
-/* When no connection is left. NULL is ignored. */
+/* Call it after all connections are removed. NULL is ignored. */
 void tri_clients_destroy(tri_clients *clients);
 
-/* From any thread. A connection that was made just now; NULL if there is no memory for it: then it is not watched.
+/* From any thread. Adds a new connection; returns NULL if memory is exhausted: the connection then has no time limit.
  */
 tri_client *tri_clients_add(tri_clients *clients, int socket);
-/* Before its socket is closed. NULL is ignored here and below. */
+/* Call it before the socket is closed. NULL is ignored here and below. */
 void tri_client_remove(tri_client *client);
 
-/* Its request is whole: what takes time now is ours. */
+/* The request is complete; no time limit while the server works on it. */
 void tri_client_think(tri_client *client);
-/* An answer of that length is on its way. */
+/* An answer of that length is being sent. */
 void tri_client_answer(tri_client *client, size_t bytes);
-/* The answer has arrived, and the next request may come. */
+/* The answer is sent, and the next request may arrive. */
 void tri_client_wait(tri_client *client);
 
 #endif

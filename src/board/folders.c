@@ -17,7 +17,7 @@ static tri_status found_add(tri_found_list *list, tri_found_kind kind, const cha
   if (relative[0] == '\0') {
     snprintf(item->path, sizeof item->path, "%s", root);
   } else if (tri_path_join(item->path, root, relative) != TRI_OK) {
-    return TRI_OK; /* too long a path for anybody */
+    return TRI_OK; /* the path is too long */
   }
   list->count++;
   return TRI_OK;
@@ -28,13 +28,14 @@ static bool ends_with(const char *name, const char *ending) {
   return bytes > wanted && strcmp(name + bytes - wanted, ending) == 0;
 }
 
-/* `checkpoints`, or `checkpoints.old-2` with the checkpoints and metrics that a run has moved aside (run/output.c). */
+/* Matches `checkpoints`, and `checkpoints.old-2` with checkpoints and metrics that a run has moved aside
+ * (run/output.c). */
 static bool is_of_checkpoints(const char *name) {
   static const char own[] = "checkpoints", old[] = "checkpoints.old-";
   return strcmp(name, own) == 0 || strncmp(name, old, strlen(old)) == 0;
 }
 
-/* By how tri_timeline_write_json begins. */
+/* Recognises the beginning that tri_timeline_write_json writes. */
 static bool is_timeline(const char *root, const char *relative) {
   static const char begin[] = "{\"displayTimeUnit\":";
   char picture[TRI_PATH_BYTES], text[sizeof begin] = "";
@@ -55,7 +56,7 @@ static bool is_store(const char *root, const char *relative) {
   return is_one;
 }
 
-/* A plain file `relative`, in `folder`. */
+/* Adds the item that a plain file `relative`, in `folder`, belongs to. */
 static tri_status look_at_file(const char *root, const char *folder, const char *name, const char *relative,
                                tri_found_list *out) {
   if (strcmp(name, "metrics.jsonl") == 0) return found_add(out, TRI_FOUND_RUN, root, folder);
@@ -65,7 +66,7 @@ static tri_status look_at_file(const char *root, const char *folder, const char 
   return TRI_OK;
 }
 
-/* Some file systems leave it to be asked for. */
+/* Some file systems do not report the type in readdir. */
 static unsigned char type_of(int folder, const struct dirent *entry) {
   struct stat found;
   if (entry->d_type != DT_UNKNOWN) return entry->d_type;
@@ -73,7 +74,7 @@ static unsigned char type_of(int folder, const struct dirent *entry) {
   return IFTODT(found.st_mode);
 }
 
-/* Depth is counted, and never more than TRI_FOUND_MOST_DEPTH. */
+/* The recursion is at most TRI_FOUND_MOST_DEPTH deep. */
 /* NOLINTNEXTLINE(misc-no-recursion) */
 static tri_status look_below(const char *root, const char *folder, int depth, tri_found_list *out) {
   int file = -1;

@@ -1,4 +1,4 @@
-/* What lies in folders that people want to look at: runs, studies, timelines. */
+/* Finds runs, studies and timelines in folders. */
 #ifndef TRI_BOARD_FOLDERS_H
 #define TRI_BOARD_FOLDERS_H
 
@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-/* A run is a folder with metrics.jsonl, a study a store of trireme tune, a timeline NAME.json with NAME.svg beside it.
- */
+/* A run is a folder with metrics.jsonl, a study is a store of trireme tune, a timeline is NAME.json with NAME.svg in
+ * the same folder. */
 #define TRI_FOUND_KINDS(X)                                                                                             \
   X(RUN, run)                                                                                                          \
   X(STUDY, study)                                                                                                      \
@@ -18,7 +18,7 @@ typedef enum tri_found_kind { TRI_FOUND_KINDS(TRI_FOUND_VALUE) } tri_found_kind;
 
 typedef struct tri_found {
   tri_found_kind kind;
-  const char *root; /* the folder that was given; the path lies in it */
+  const char *root; /* the given folder that contains `path` */
   char path[TRI_PATH_BYTES];
 } tri_found;
 
@@ -26,13 +26,13 @@ typedef struct tri_found {
 typedef struct tri_found_list {
   tri_found *items;
   int64_t count, room;
-  int64_t looked_at; /* names, of TRI_FOUND_MOST_NAMES at most */
+  int64_t looked_at; /* names, at most TRI_FOUND_MOST_NAMES */
 } tri_found_list;
 
 enum { TRI_FOUND_MOST_NAMES = 200000, TRI_FOUND_MOST_DEPTH = 12 };
 
-/* LOCAL. Adds what lies in a folder, which must outlive the list, and below it. Links are not followed, and names that
- * begin with a dot, checkpoints and the trials of studies are passed over; what cannot be read now is not there. */
+/* LOCAL. Adds the items in a folder, which must outlive the list, and in the folders below it. Does not follow links;
+ * skips names that begin with a dot, checkpoints, trials of studies, and everything that cannot be read now. */
 tri_status tri_found_below(const char *folder, tri_found_list *out);
 void tri_found_release(tri_found_list *list);
 

@@ -1,4 +1,4 @@
-/* What board.c, answers.c and words.c share. */
+/* Internals shared by board.c, answers.c and words.c. */
 #ifndef TRI_BOARD_INTERNAL_H
 #define TRI_BOARD_INTERNAL_H
 
@@ -15,26 +15,27 @@ typedef struct tri_board_checkpoint {
   bool best, proven;
 } tri_board_checkpoint;
 
-/* One that was found once; `gone` where it is not any more. */
+/* An item that was found at least once; `gone`: it no longer exists. */
 typedef struct tri_board_item {
   tri_found_kind kind;
-  const char *root; /* the board's; others may write below it: what lies there is opened from here (base/file.h) */
-  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` is for people: from the folder that was given */
+  const char *root; /* the board's; other users may be able to write below it, so files are opened relative to it
+                       (base/file.h) */
+  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` for display, relative to the given folder */
   bool gone;
-  int64_t version; /* of studies and timelines: another whenever their files are */
-  /* Of runs. */
+  int64_t version; /* of studies and timelines: changes with their files */
+  /* Runs: */
   tri_series series;
-  bool said_full;  /* that the series holds as much as it may */
+  bool said_full;  /* a warning was given that the series has reached its limit */
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
-  int64_t samples, config, failures;         /* another number whenever the file is; 0: there is none */
-  int64_t planned;                           /* optimizer.steps; 0: not known */
-  char objective[TRI_BOARD_OBJECTIVE_BYTES]; /* objective.name; "": cross_entropy, or not known */
-  char reason[TRI_BOARD_REASON_BYTES];       /* of the last failure in failures.txt */
-  struct timespec failed;                    /* when failures.txt was written */
-  bool locked;                               /* somebody writes there, or has died there */
-  struct timespec touched;                   /* the lock */
-  double quiet_s;                            /* since somebody has written metrics, or touched the lock */
+  int64_t samples, config, failures;         /* change with their files; 0: no such file */
+  int64_t planned;                           /* optimizer.steps; 0: unknown */
+  char objective[TRI_BOARD_OBJECTIVE_BYTES]; /* objective.name; "": cross_entropy, or unknown */
+  char reason[TRI_BOARD_REASON_BYTES];       /* reason of the last failure in failures.txt */
+  struct timespec failed;                    /* time when failures.txt was written */
+  bool locked;                               /* the run has a lock: it is running, or its process has died */
+  struct timespec touched;                   /* time when the lock was touched */
+  double quiet_s;                            /* seconds since metrics were written or the lock was touched */
   tri_board_checkpoint *checkpoints;
   int64_t num_checkpoints;
 } tri_board_item;
@@ -42,29 +43,30 @@ typedef struct tri_board_item {
 struct tri_board {
   char **folders;
   int64_t num_folders;
-  pthread_mutex_t next, lock; /* tri_board_lock: of what follows */
+  pthread_mutex_t next, lock; /* `lock`, taken by tri_board_lock, protects the members below */
   tri_board_item **items;
   int64_t num_items, room;
   bool looked;
-  bool said_full; /* that all series together do */
+  bool said_full; /* a warning was given that all series together have reached the limit */
 };
 
-/* Of all items and what they hold; not for longer than a run takes. */
+/* Locks the list of items and all that they own. Hold it no longer than the work on one run takes. */
 void tri_board_lock(tri_board *board);
 void tri_board_unlock(tri_board *board);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
-/* At most that many bytes from a file's end; *cut says that there are more. Release *out with tri_free. */
+/* Reads at most `most_bytes` bytes from a file's end; *cut: the file has more. Release *out with tri_free. */
 tri_status tri_board_read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut);
-/* What the board says of a config.yaml: the steps of the whole run, 0 if it does not say, and its objective, "" if that
- * is cross_entropy or not said. */
+/* Reads from a config.yaml the steps of the whole run, 0 if it does not have them, and the objective, "" if it is
+ * cross_entropy or not given. */
 void tri_board_read_config(const char *root, const char *relative, int64_t *steps,
                            char objective[TRI_BOARD_OBJECTIVE_BYTES]);
-/* The first sentence of what was added last to a failures.txt; "" if there is none. */
+/* Returns the first sentence of the last failure in a failures.txt; "" without a failure. */
 void tri_board_reason(const char *root, const char *relative, char out[TRI_BOARD_REASON_BYTES]);
 
-/* How long each rank of a timeline waited (waits.c), a file below a folder. Release *out with json_decref. */
+/* Computes how long each rank of a timeline waited (waits.c). The timeline is a file below `root`. Release *out with
+ * json_decref. */
 tri_status tri_board_waits(const char *root, const char *relative, json_t **out);
 
 #endif

@@ -12,7 +12,7 @@ const char *tri_board_column_name(tri_board_column column) { return names[column
 
 bool tri_board_column_is_noisy(tri_board_column column) { return noisy_ones[column]; }
 
-/* What is left of a line. */
+/* The rest of a line. */
 typedef struct rest {
   const char *at, *end;
 } rest;
@@ -28,7 +28,7 @@ static bool is_next(rest *r, char wanted) {
   return true;
 }
 
-/* Behind the opening quote; what the string says stays as it is written. */
+/* Reads a string after its opening quote; escapes are not decoded. */
 static bool read_string(rest *r, const char **text, size_t *bytes) {
   *text = r->at;
   for (; r->at < r->end && *r->at != '"'; r->at++) {
@@ -39,7 +39,7 @@ static bool read_string(rest *r, const char **text, size_t *bytes) {
   return true;
 }
 
-/* Behind an opening bracket: to behind the one that belongs to it, of whatever shape. */
+/* Skips from after an opening bracket to after the matching one; both kinds of brackets are counted. */
 static bool pass_nested(rest *r) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -56,7 +56,7 @@ static bool pass_nested(rest *r) {
 
 typedef struct number {
   double value;
-  int64_t whole; /* the same, if is_whole */
+  int64_t whole; /* the same value, if is_whole */
   bool is_whole;
 } number;
 
@@ -68,7 +68,7 @@ static double power_of_ten(int exponent) {
 
 static bool is_digit(const rest *r) { return r->at < r->end && *r->at >= '0' && *r->at <= '9'; }
 
-/* Adds digits to the mantissa as long as there is room; *left counts those that there was none for. */
+/* Adds digits to the mantissa as long as they fit; *left counts the others. */
 static void read_digits(rest *r, uint64_t *mantissa, int *held, int *left) {
   for (; is_digit(r); r->at++) {
     if (*mantissa < UINT64_MAX / 10 - 1) {
@@ -116,7 +116,7 @@ static bool read_number(rest *r, number *out) {
   out->whole = out->is_whole ? (int64_t)mantissa : 0;
   if (negative) out->whole = -out->whole;
   double value = (double)mantissa;
-  /* In two steps where the power alone would be 0 or infinite. */
+  /* In two steps, because the power alone could be 0 or infinite. */
   if (exponent < -290) value /= 1e20, exponent += 20;
   if (mantissa > 0) value = exponent < 0 ? value / power_of_ten(-exponent) : value * power_of_ten(exponent);
   if (!isfinite(value)) value = NAN;
@@ -137,7 +137,7 @@ static bool pass_word(rest *r) {
   return false;
 }
 
-/* *is_number says whether *out is set. */
+/* Reads any value. *is_number: *out is set. */
 static bool read_value(rest *r, number *out, bool *is_number) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -159,7 +159,7 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
 /* Called with each number of each object of a list. */
 typedef void (*take_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
 
-/* Behind the opening brace. */
+/* Reads members after the opening brace. */
 static bool read_members(rest *r, tri_board_line *out, int64_t object, take_member take) {
   if (is_next(r, '}')) return true;
   do {
@@ -174,7 +174,7 @@ static bool read_members(rest *r, tri_board_line *out, int64_t object, take_memb
   return is_next(r, '}');
 }
 
-/* Behind the opening bracket. What is not an object is passed over. */
+/* Reads a list after the opening bracket. Elements that are not objects are skipped. */
 static bool read_list(rest *r, tri_board_line *out, take_member take) {
   int64_t object = 0;
   if (is_next(r, ']')) return true;
@@ -187,7 +187,7 @@ static bool read_list(rest *r, tri_board_line *out, take_member take) {
   return is_next(r, ']');
 }
 
-/* The mean of what has come so far, of the first `before` objects, and of this one. */
+/* Updates the mean of the first `before` objects with this one's value. */
 static void add_to_mean(double *mean, int64_t before, double value) {
   *mean = before == 0 || isnan(*mean) ? value : *mean + (value - *mean) / (double)(before + 1);
 }
@@ -202,15 +202,15 @@ static void take_source(tri_board_line *out, int64_t object, const char *key, si
   out->values[TRI_BOARD_SOURCE_1 + object] = value;
 }
 
-/* NULL: nothing is taken of a list with this key. */
+/* Returns NULL if a list with this key is skipped. */
 static take_member taker_of(const char *key, size_t bytes) {
   if (is_key(key, bytes, "experts")) return take_expert_layer;
   return is_key(key, bytes, "sources") ? take_source : NULL;
 }
 
-/* ---- the whole line ---------------------------------------------------------------------------------------------- */
+/* ---- line -------------------------------------------------------------------------------------------------------- */
 
-/* Lines have their keys in one order: the one behind that found last is looked at first. */
+/* Lines have their keys in one order, so the key after the last one found is tried first. */
 static int column_of(const char *text, size_t bytes, int *next) {
   for (int i = 0; i < TRI_BOARD_OWN_COLUMNS; i++) {
     int column = (*next + i) % TRI_BOARD_OWN_COLUMNS;
@@ -225,10 +225,10 @@ static bool is_of_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
 }
 
-/* "a/b", "a/b/c" and so on. */
+/* Matches "a/b", "a/b/c" and so on. */
 static bool is_name(const char *text, size_t bytes) {
   int64_t slashes = 0;
-  bool inside = false; /* of a part */
+  bool inside = false; /* inside a part */
   if (bytes >= TRI_BOARD_NAME_BYTES) return false;
   for (size_t i = 0; i < bytes; i++) {
     if (!is_of_name(text[i]) && (text[i] != '/' || !inside)) return false;

@@ -1,5 +1,5 @@
-/* One line of metrics.jsonl, for those who read very many: the numbers that are drawn, found by one look at each byte.
- * The rest of a line is passed over. */
+/* Fast reader of one line of metrics.jsonl for the board: finds the numbers that are drawn in one pass over the bytes,
+ * and skips the rest of the line. */
 #ifndef TRI_BOARD_METRICS_LINE_H
 #define TRI_BOARD_METRICS_LINE_H
 
@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is drawn over steps, under its name in the file, in the order in which a line has it; and whether a mean over
- * many steps says more than each of them. Behind router_loss: what is made of the line's lists, of experts the mean
- * over their layers (the load of the busiest expert as a multiple of an even one, and how even all loads are, at most
- * 1), of sources the share of each of the first ones. */
+/* Columns that are drawn over steps: name in the file, in the order of a line; and whether a mean over many steps is
+ * more useful than single values. The columns after router_loss are computed from the line's lists. Experts: means over
+ * the layers of the load of the busiest expert, as a multiple of an even load, and of the evenness of all loads, at
+ * most 1. Sources: the share of each of the first ones. */
 #define TRI_BOARD_COLUMN_ROWS(X)                                                                                       \
   X(LOSS, loss, true)                                                                                                  \
   X(VALIDATION_LOSS, validation_loss, false)                                                                           \
@@ -37,30 +37,29 @@
 typedef enum tri_board_column { TRI_BOARD_COLUMN_ROWS(TRI_BOARD_COLUMN_VALUE) } tri_board_column;
 enum { TRI_BOARD_COLUMNS = 21, TRI_BOARD_OWN_COLUMNS = 11 /* with a key of their own */, TRI_BOARD_SOURCES = 8 };
 
-/* The name in the file and on the page. */
+/* Returns the name in the file and on the page. */
 const char *tri_board_column_name(tri_board_column column);
 bool tri_board_column_is_noisy(tri_board_column column);
 
-/* A number under a name such as "rewards/chosen", whatever the name: parts of letters, digits, '_', '-' and '.', with a
- * '/' between them. */
-enum { TRI_BOARD_NAMED = 24 /* of a line, and of a run */, TRI_BOARD_NAME_BYTES = 64 };
+/* A number under a name such as "rewards/chosen": parts of letters, digits, '_', '-' and '.', separated by '/'. */
+enum { TRI_BOARD_NAMED = 24 /* limit for a line, and for a run */, TRI_BOARD_NAME_BYTES = 64 };
 typedef struct tri_board_named {
-  const char *name; /* in the line */
-  size_t bytes;     /* of the name, fewer than TRI_BOARD_NAME_BYTES */
+  const char *name; /* points into the line */
+  size_t bytes;     /* bytes of the name, fewer than TRI_BOARD_NAME_BYTES */
   double value;
 } tri_board_named;
 
 typedef struct tri_board_line {
   int64_t step, tokens;
-  double values[TRI_BOARD_COLUMNS]; /* NaN if the line has none, or null */
+  double values[TRI_BOARD_COLUMNS]; /* NaN if missing or null */
   tri_board_named named[TRI_BOARD_NAMED];
   int64_t num_named;
-  const char *share; /* where time went, an object as it is written in the line; NULL: it says nothing */
+  const char *share; /* share of time by category, a JSON object in the line; NULL: the line does not have it */
   size_t share_bytes;
 } tri_board_line;
 
-/* Whether these bytes, without a newline, are an object with a whole step from 1 on. A number may be off by a rounding
- * or two: it is to be drawn. */
+/* Reads a line without its newline. Returns whether it is an object with an integer step from 1 on. Numbers may have an
+ * error of one or two roundings, since they are only drawn. */
 bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out);
 
 #endif

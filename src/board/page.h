@@ -1,4 +1,4 @@
-/* The page's own files, src/board/page/, as they are: cmake puts them into the program. */
+/* Files of the page, src/board/page/, which CMake embeds in the program. */
 #ifndef TRI_BOARD_PAGE_H
 #define TRI_BOARD_PAGE_H
 

@@ -1,10 +1,10 @@
-/* Following a file that somebody else writes.
+/* Follows a file that another process writes.
  *
- * What is held is what a reader from the beginning would hold, as long as three things are true: a line counts once its
- * newline is there; a step that comes again, or an earlier one, takes the place of what is held from it on; and the
- * bytes before `offset` are those that were read. The last is looked at before anything is added: by the file's number,
- * by its size, and by its last bytes before `offset`, which hold measured times and therefore differ where a run has
- * written its steps once more. */
+ * Invariant: a series is equal to that of a reader who starts from the beginning. Three rules ensure that. A line
+ * counts once its newline is written. A step that is not above the last one replaces it and all later steps. The bytes
+ * before `offset` are still those that were read, which is checked before anything is added: by the inode, by the
+ * file's size, and by the last bytes before `offset`. These contain measured times, and therefore differ if a run has
+ * written its steps again. */
 #include "board/series.h"
 
 #include "base/memory.h"
@@ -24,7 +24,7 @@ static tri_status grow_column(const tri_series *s, size_t size, void *column, in
   return tri_grow("the metrics of a run", size, s->count, room, column);
 }
 
-/* All columns that are there have the same room. */
+/* Grows all existing columns to the same capacity. */
 static tri_status make_room(tri_series *s) {
   int64_t room = 0;
   TRI_TRY(grow_column(s, sizeof *s->steps, &s->steps, &room));
@@ -40,7 +40,7 @@ static tri_status make_room(tri_series *s) {
   return TRI_OK;
 }
 
-/* Of steps that had no such value. */
+/* Creates a column with NaN for the earlier steps. */
 static tri_status begin_column(const tri_series *s, float **column) {
   TRI_TRY(tri_alloc("the metrics of a run", (size_t)s->room, sizeof **column, column));
   for (int64_t i = 0; i < s->count; i++) (*column)[i] = NAN;
@@ -58,7 +58,8 @@ static bool is_named(const tri_series_named *column, const tri_board_named *numb
   return strncmp(column->name, number->name, number->bytes) == 0 && column->name[number->bytes] == '\0';
 }
 
-/* Most lines have the same names in the same order: the `likely`-th is looked at first. -1: there is none. */
+/* Returns the column of a named number; -1: none. Most lines have the same names in the same order, so column `likely`
+ * is tried first. */
 static int64_t named_column(const tri_series *s, const tri_board_named *number, int64_t likely) {
   if (likely < s->num_named && is_named(&s->named[likely], number)) return likely;
   for (int64_t k = 0; k < s->num_named; k++) {
@@ -88,7 +89,7 @@ static void add_named(tri_series *s, const tri_board_line *line, int64_t at) {
   }
 }
 
-/* How many of the steps held come before this one. */
+/* Returns the number of steps before this one. */
 static int64_t steps_before(const tri_series *s, int64_t step) {
   int64_t low = 0, high = s->count;
   while (low < high) {
@@ -101,7 +102,7 @@ static int64_t steps_before(const tri_series *s, int64_t step) {
   return low;
 }
 
-/* Few lines have it. */
+/* Stores the share of time, which few lines have. */
 static tri_status keep_share(tri_series *s, const tri_board_line *line) {
   char *share = NULL;
   if (line->share == NULL || line->share_bytes > MOST_SHARE_BYTES) return TRI_OK;
@@ -125,7 +126,7 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
   double step_s = line->values[TRI_BOARD_STEP_S];
   s->steps[at] = line->step;
   s->tokens[at] = line->tokens;
-  const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* else no run has written it */
+  const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* otherwise no run has written it */
   s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (is_time ? step_s : 0);
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
     if (s->columns[c] != NULL) s->columns[c][at] = (float)line->values[c];
@@ -154,12 +155,12 @@ static void drop_named(tri_series *s) {
   s->num_named = 0;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------------------- */
+/* ---- file -------------------------------------------------------------------------------------------------------- */
 
 static void forget(tri_series *s) {
   if (s->offset > 0) s->rewinds++;
   s->count = s->num_odd = s->offset = 0;
-  drop_named(s); /* another run may have others */
+  drop_named(s); /* another run may have other names */
   tri_free(s->share);
   s->share = NULL;
   s->tail_bytes = 0;
@@ -184,7 +185,7 @@ static void keep_tail(tri_series *s, const char *text, size_t bytes) {
 
 bool tri_series_is_full(const tri_series *s) { return s->most > 0 && s->count >= s->most; }
 
-/* The whole lines at the beginning of what was read; *used is how long they are. */
+/* Adds the complete lines at the beginning of the buffer; *used: their length. */
 static tri_status take_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
   *used = 0;
   for (;;) {
@@ -209,7 +210,7 @@ static tri_status read_on(tri_series *s, int file, char *buffer, size_t most_byt
   if (got == 0) return TRI_OK;
   TRI_TRY(take_lines(s, buffer, (size_t)got, &used));
   if (used == 0 && (size_t)got == most_bytes &&
-      !tri_series_is_full(s)) { /* no line is so long: on to behind the next newline */
+      !tri_series_is_full(s)) { /* no line is that long: skip to the next newline */
     s->passing = true;
     used = (size_t)got;
   }

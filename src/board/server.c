@@ -1,7 +1,7 @@
-/* What a browser may be made to do by other pages is kept out: the Host header must name this server (else a page whose
- * name was bound to 127.0.0.1 after it was loaded could read everything), no answer may be used from elsewhere, and the
- * page loads nothing from anywhere else. Where other machines or other users reach the port, a secret word in the
- * address is asked for with everything that is not the program's own text. */
+/* Protects the board from other pages in the same browser: the Host header must name this server (else a page whose
+ * name is bound to 127.0.0.1 after loading could read everything), answers may not be used by other origins, and the
+ * page loads nothing from elsewhere. If other machines or other users can reach the port, everything except the
+ * program's own files requires a secret token in the address. */
 #include "board/server.h"
 
 #include "base/memory.h"
@@ -39,10 +39,10 @@ const char *tri_server_address(const tri_server *server) {
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of the connections some are free for who comes next: clients.h ends others before all are taken. Where other machines
- * are let in, one of them has half at most. */
+/* Some connections are always free for new clients: clients.h ends others before all are in use. If other machines are
+ * admitted, one of them gets at most half. */
 enum { TOKEN_BYTES = 24, THREADS = 2, MOST_CONNECTIONS = 64, PEER_CONNECTIONS = 32, IDLE_S = 30, ADDRESS_BYTES = 512 };
-/* A browser keeps a connection for its next request, and IDLE_S ends one on which nothing moves at all. */
+/* A browser keeps a connection for its next request; IDLE_S ends one on which nothing is transferred. */
 static const tri_clients_limits client_limits = {.most = 40, .request_s = 45, .answer_s = 30, .slowest_bytes_s = 32768};
 
 struct tri_server {
@@ -50,8 +50,8 @@ struct tri_server {
   tri_clients *clients;
   tri_board *board;
   int64_t port;
-  bool is_open;                    /* to other machines: the token, and not the name, says who may ask */
-  char token[2 * TOKEN_BYTES + 1]; /* "": none */
+  bool is_open;                    /* to other machines: then the token, and not the host name, decides */
+  char token[2 * TOKEN_BYTES + 1]; /* "": no token */
   char address[ADDRESS_BYTES];
 };
 
@@ -62,7 +62,7 @@ static tri_client *client_of(struct MHD_Connection *connection) {
   return info == NULL ? NULL : info->socket_context;
 }
 
-/* A connection that begins, and one that ends, whose socket is still open. */
+/* Called when a connection begins, and when it ends; its socket is still open then. */
 static void note_connection(void *context, struct MHD_Connection *connection, void **client,
                             enum MHD_ConnectionNotificationCode what) {
   const tri_server *server = context;
@@ -130,13 +130,13 @@ static enum MHD_Result give_answer(struct MHD_Connection *to, tri_status status,
   return give(to, MHD_HTTP_OK, type, answer->text, answer->bytes, MHD_RESPMEM_MUST_FREE);
 }
 
-/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static const char *asked(struct MHD_Connection *from, const char *key) {
   return MHD_lookup_connection_value(from, MHD_GET_ARGUMENT_KIND, key);
 }
 
-/* The fallback if it is missing or not a number. */
+/* Returns the fallback if the number is missing, not a number, or out of range. */
 static double asked_number(struct MHD_Connection *from, const char *key, double fallback, double low, double high) {
   const char *text = asked(from, key);
   char *end = NULL;
@@ -154,7 +154,7 @@ static tri_board_axis asked_axis(struct MHD_Connection *from) {
   return TRI_BOARD_AXIS_STEP;
 }
 
-/* "3,0,12", as far as it is one. */
+/* Parses "3,0,12", up to the first fault. */
 static int64_t asked_runs(struct MHD_Connection *from, int64_t runs[TRI_BOARD_MOST_RUNS]) {
   const char *text = asked(from, "runs");
   int64_t count = 0;
@@ -198,9 +198,9 @@ static enum MHD_Result give_list(const tri_server *server, struct MHD_Connection
   return give_answer(to, tri_board_answer_list(server->board, &answer), &answer, "application/json");
 }
 
-/* ---- who asks ---------------------------------------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------------------------------ */
 
-/* "NAME", "NAME:PORT" of this server itself. */
+/* Matches "NAME" or "NAME:PORT" of this server. */
 static bool is_host(const tri_server *server, const char *said, const char *name) {
   size_t bytes = strlen(name);
   char port[32];
@@ -211,12 +211,12 @@ static bool is_host(const tri_server *server, const char *said, const char *name
 
 static bool may_name(const tri_server *server, struct MHD_Connection *from) {
   const char *said = MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Host");
-  if (server->is_open) return true; /* whatever name a machine is known by; the token decides */
+  if (server->is_open) return true; /* a machine may have many names; the token decides */
   if (said == NULL) return false;
   return is_host(server, said, "127.0.0.1") || is_host(server, said, "localhost") || is_host(server, said, "[::1]");
 }
 
-/* In a time that does not tell how much of it was right. */
+/* Compares in a time that does not depend on how much of the token is right. */
 static bool has_token(const tri_server *server, struct MHD_Connection *from) {
   const char *said = asked(from, "token");
   unsigned different = 0;
@@ -227,7 +227,7 @@ static bool has_token(const tri_server *server, struct MHD_Connection *from) {
   return different == 0;
 }
 
-/* ---- the table of addresses -------------------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 static const char *type_of(const char *name) {
   const char *ending = strrchr(name, '.');
@@ -262,7 +262,7 @@ static enum MHD_Result answer_get(const tri_server *server, struct MHD_Connectio
   return give_words(to, MHD_HTTP_NOT_FOUND, "Not found.\n");
 }
 
-/* Called first with the headers, and again with what follows them, which is ignored. */
+/* Called first with the headers, and again with the body, which is ignored. */
 static enum MHD_Result answer(void *context, struct MHD_Connection *to, const char *url, const char *method,
                               const char *version, const char *body, size_t *body_bytes, void **state) {
   static const char other[] =
@@ -281,7 +281,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
   return answer_get(server, to, url);
 }
 
-/* ---- starting ---------------------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------------------------------- */
 
 static bool is_loopback(const struct sockaddr *address) {
   if (address->sa_family == AF_INET) {
@@ -306,7 +306,7 @@ static tri_status fail_to_listen(const tri_server_options *options, const char *
                   errno == EACCES ? "; ports below 1024 belong to the system: name another (--port)" : "");
 }
 
-/* A socket that listens, and the port it has. */
+/* Opens a listening socket, and returns its port. */
 static tri_status open_port(const tri_server_options *options, const char *host, const struct addrinfo *at, int *out,
                             int64_t *port) {
   const int yes = 1;
@@ -316,7 +316,7 @@ static tri_status open_port(const tri_server_options *options, const char *host,
   int listener = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0) return fail_to_listen(options, host);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes,
-             sizeof yes); /* connections that have just ended do not keep the port */
+             sizeof yes); /* connections that have just ended do not block the port */
   if (bind(listener, at->ai_addr, at->ai_addrlen) != 0 || listen(listener, MOST_CONNECTIONS) != 0 ||
       getsockname(listener, (struct sockaddr *)&bound, &bytes) != 0 ||
       getnameinfo((struct sockaddr *)&bound, bytes, NULL, 0, text, sizeof text, NI_NUMERICSERV) != 0) {
@@ -338,7 +338,7 @@ static tri_status draw_token(tri_server *server) {
   return TRI_OK;
 }
 
-/* An address that stands for all of a machine's cannot be typed into a browser: its name can. */
+/* The address that stands for all interfaces cannot be opened in a browser, so the machine's name is used. */
 static void write_address(tri_server *server, const char *host) {
   char name[256] = "";
   bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
@@ -349,7 +349,7 @@ static void write_address(tri_server *server, const char *host) {
 }
 
 static tri_status begin_daemon(tri_server *server, int listener) {
-  const unsigned of_one = server->is_open ? PEER_CONNECTIONS : 0; /* 0: all */
+  const unsigned of_one = server->is_open ? PEER_CONNECTIONS : 0; /* 0: no limit */
   server->daemon =
       MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL, NULL, answer, server,
                        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,

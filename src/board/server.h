@@ -1,4 +1,4 @@
-/* A board over HTTP. It answers GET and HEAD alone, knows items by their numbers and never by a path, and writes
+/* Serves a board over HTTP. It answers only GET and HEAD, identifies items by number and never by path, and writes
  * nothing. */
 #ifndef TRI_BOARD_SERVER_H
 #define TRI_BOARD_SERVER_H
@@ -9,17 +9,17 @@
 typedef struct tri_server tri_server;
 
 typedef struct tri_server_options {
-  const char *host; /* an address of this machine; NULL: 127.0.0.1, which only this machine reaches */
-  int64_t port;     /* 0: any that is free */
-  bool wants_token; /* a secret word in the address; so it is in any case where other machines reach it */
+  const char *host; /* an address of this machine; NULL: 127.0.0.1, which only this machine can reach */
+  int64_t port;     /* 0: any free port */
+  bool wants_token; /* require a secret token in the address; always required if other machines can reach the port */
 } tri_server_options;
 
 /* Starts threads that answer until tri_server_stop. TRI_BAD_USAGE for a host that is not an address of this machine,
- * TRI_BUSY for a port that is taken, TRI_UNSUPPORTED if the program was built without libmicrohttpd. */
+ * TRI_BUSY for a port in use, TRI_UNSUPPORTED if the program was built without libmicrohttpd. */
 tri_status tri_server_start(const tri_server_options *options, tri_board *board, tri_server **out);
 void tri_server_stop(tri_server *server);
 
-/* What to type into a browser: "http://127.0.0.1:8650/", with the token if there is one. */
+/* Returns the address to open in a browser: "http://127.0.0.1:8650/", with the token if there is one. */
 const char *tri_server_address(const tri_server *server);
 
 #endif

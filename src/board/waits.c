@@ -1,6 +1,6 @@
-/* Who waits, from a timeline as tri_timeline_write_json writes it: a line an event. A line is read at a time, so that a
- * timeline may be larger than memory. Numbers that none has, which somebody else may have written, are passed over with
- * their events: sums of them would be no numbers. */
+/* Computes the waiting time of each rank from a timeline as written by tri_timeline_write_json, with one event per
+ * line. Lines are read one by one, so that a timeline may be larger than memory. Events with impossible numbers, which
+ * another writer may have produced, are skipped, since sums with them would be meaningless. */
 #include "base/lines.h"
 #include "base/memory.h"
 #include "board/internal.h"
@@ -15,7 +15,7 @@
 enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0, LONGEST_LINE_BYTES = 1 << 20, MOST_BYTES = 1 << 30 };
 static const double most_us = 1e15; /* thirty years */
 
-/* Of one rank's own thread: the seconds in which it could not go on, along each axis. */
+/* Waits of one rank's compute thread: seconds in which it was blocked, by axis. */
 typedef struct rank_waits {
   double wait_s[TRI_EVENT_AXES];
   char label[TRI_TIMELINE_LABEL_BYTES];
@@ -55,7 +55,7 @@ static void take_event(waits *w, rank_waits *rank, const json_t *event) {
   if (step > w->last_step) w->last_step = step;
   if (begin_us < w->begin_us) w->begin_us = begin_us;
   if (end_us > w->end_us) w->end_us = end_us;
-  if (json_integer_value(json_object_get(event, "tid")) != COMPUTE_THREAD) return; /* in the background */
+  if (json_integer_value(json_object_get(event, "tid")) != COMPUTE_THREAD) return; /* background threads do not count */
   int axis = axis_of(json_string_value(json_object_get(about, "axis")));
   rank->wait_s[axis] += 1e-6 * waited_us;
 }
@@ -79,7 +79,7 @@ static tri_status read_waits(const char *root, const char *relative, waits *w) {
   tri_status status = TRI_OK;
   struct stat about;
   TRI_TRY(tri_file_open_below(root, relative, &file));
-  if (fstat(file, &about) == 0 && about.st_size > MOST_BYTES) { /* it is read at every look, and others wait */
+  if (fstat(file, &about) == 0 && about.st_size > MOST_BYTES) { /* it is read at every look, and other requests wait */
     close(file);
     return tri_fail(TRI_BAD_FILE, "%s/%s has more than %d MB, more than is shown", root, relative, MOST_BYTES >> 20);
   }

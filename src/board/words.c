@@ -1,4 +1,4 @@
-/* What the words beside a run's metrics say: how many steps it is to make, by which objective, and why it failed. */
+/* Reads texts of a run: the number of planned steps, the objective, and the reason of a failure. */
 #include "board/internal.h"
 
 #include "base/memory.h"
@@ -36,7 +36,7 @@ static const char *line_after(const char *line) {
 
 /* ---- config.yaml ------------------------------------------------------------------------------------------------- */
 
-/* Behind "  KEY: " in a section, as a run writes it; NULL if it is not there. */
+/* Returns the text after "  KEY: " in a section, as a run writes it; NULL if not found. */
 static const char *value_in(const char *text, const char *section, const char *key) {
   bool inside = false;
   for (const char *line = text; line != NULL; line = line_after(line)) {
@@ -46,7 +46,7 @@ static const char *value_in(const char *text, const char *section, const char *k
   return NULL;
 }
 
-/* Where they follow from epochs they stand as a comment. */
+/* Returns the planned steps. If they follow from epochs, they are in a comment. */
 static int64_t steps_in(const char *text) {
   const char *value = value_in(text, "optimizer:", "  steps: ");
   if (value == NULL) value = value_in(text, "optimizer:", "  # steps: ");
@@ -110,7 +110,7 @@ static const char *behind_who(const char *line) {
   return strncmp(rest, ": ", 2) == 0 ? rest + 2 : NULL;
 }
 
-/* The file is added to at each failure: the last one counts. */
+/* Finds the last failure, since each failure is appended to the file. */
 static const char *last_failure(const char *text) {
   const char *found = NULL;
   for (const char *line = text; line != NULL; line = line_after(line)) {
@@ -120,7 +120,7 @@ static const char *last_failure(const char *text) {
   return found != NULL ? found : text;
 }
 
-/* Up to what is to be done about it, or what follows from it. */
+/* Returns the length of the first sentence; advice and consequences follow after it. */
 static size_t first_sentence(const char *text) {
   size_t bytes = 0;
   while (text[bytes] != '\0' && text[bytes] != '\n') {

@@ -1,9 +1,9 @@
-/* Optimizers that evaluate another point than the one that they train (tri_optimizer.evaluated), and the average of the
- * weights over the run, which any optimizer may have beside it (optimizers/average.c). */
+/* Optimizers that evaluate another point than they train (tri_optimizer.evaluated), and the average of the weights over
+ * the run, which is available with any optimizer (optimizers/average.c). */
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 
-/* ---- the average ------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 
 tri_averaging tri_engine_averaging(const tri_engine *engine) { return engine->averaging; }
 
@@ -22,7 +22,7 @@ tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t update
   return next;
 }
 
-/* ---- weights over the run ---------------------------------------------------------------------------------------- */
+/* ---- average over the run ---------------------------------------------------------------------------------------- */
 
 tri_status tri_engine_average_weights(tri_engine *engine, int64_t update) {
   tri_queue *queue = engine->device->queue;
@@ -48,13 +48,13 @@ tri_status tri_engine_average_weights(tri_engine *engine, int64_t update) {
   return TRI_OK;
 }
 
-/* ---- points ------------------------------------------------------------------------------------------------------ */
+/* ---- evaluated point --------------------------------------------------------------------------------------------- */
 
 static bool averages(const tri_update_call *call) {
   return call->optimizer != NULL && call->optimizer->evaluated != NULL;
 }
 
-/* Parameters of which each replica has changed its part become whole. */
+/* Gathers parameters whose shards the replicas have updated. */
 static tri_status gather_values(tri_engine *engine) {
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];
@@ -69,7 +69,7 @@ static tri_status gather_values(tri_engine *engine) {
   return TRI_OK;
 }
 
-/* The trained point is put into the gradients' memory and the evaluated one in its place; or it comes back. */
+/* Copies the trained point to the gradients' memory and replaces it by the evaluated point; or copies it back. */
 static tri_status change_point(tri_engine *engine, bool evaluated) {
   tri_queue *queue = engine->device->queue;
   const tri_updates *updates = engine->parts.updates;

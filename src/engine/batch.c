@@ -7,7 +7,7 @@
 
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
-  unsigned columns; /* of `all`: tri_op_list.columns */
+  unsigned columns; /* columns in `all`: tri_op_list.columns */
   tri_sample all;   /* [batch, tokens] */
   tri_batch_cuts cuts;
 };
@@ -93,13 +93,13 @@ static void keep_whole(const tri_batch_maker *maker, const tri_batch *to) {
 #undef KEEP_WHOLE
 }
 
-/* One part of the cuts of all sequences: its tokens lie sequence after sequence. */
+/* One part of the cuts of all sequences; its tokens are in the order of the sequences. */
 typedef struct part {
   const tri_sequence_cut *cuts; /* [batch] */
   int64_t number;
 } part;
 
-/* Where in `all` the tokens lie that both have, in their order. Returns their number. */
+/* Finds the rows in part `all` of the tokens that both parts have, in order. Returns their number. */
 static int64_t find_places(const tri_batch_maker *maker, part some, part all, int32_t *places) {
   int64_t found = 0, first_row = 0;
   for (int64_t b = 0; b < maker->batch; b++) {
@@ -136,8 +136,7 @@ static void find_inner_order(const tri_batch_maker *maker, int32_t *order) {
   }
 }
 
-/* Where the tokens that both have lie in `all`, for the part of `some` cuts that each outer rank has, and where those
- * of each begin. */
+/* Does the same for the part of each outer rank in the cuts `some`, and sets the offsets of each rank's rows. */
 static void find_all_places(const tri_batch_maker *maker, const tri_sequence_cut *some, part all, int32_t *places,
                             int64_t *begins) {
   begins[0] = 0;
@@ -146,7 +145,7 @@ static void find_all_places(const tri_batch_maker *maker, const tri_sequence_cut
   }
 }
 
-/* The keys that come from each outer rank, and those of this rank that each of them needs. */
+/* Finds the rows of keys that come from each outer rank, and this rank's rows that each outer rank needs. */
 static void find_keys_that_pass(const tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts) {
   const tri_batch_cuts *cuts = &maker->cuts;
   part own = joined_of(maker, cuts->context.outer_rank), needed = keys_of(maker, cuts->context.outer_rank);
@@ -158,25 +157,25 @@ static void find_keys_that_pass(const tri_batch_maker *maker, const tri_batch *t
 
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
 
-/* Queries side by side in their part, of one document, that begins at `document`. */
+/* Adjacent queries of one document, which begins at token `document`. */
 typedef struct piece {
   int64_t sequence, document, first, end; /* tokens */
-  int64_t row;                            /* of the first, among this rank's queries */
+  int64_t row;                            /* row of the first, among this rank's queries */
 } piece;
 
-/* A list of slices that grows. */
+/* Lists of slices that are being built. */
 typedef struct slicing {
   tri_attention_slice *slices;
   int64_t first, count, most;
   int64_t window; /* 0: none */
 } slicing;
 
-/* Every query sees every key. */
+/* Returns whether every query attends to every key. */
 static bool is_full(const tri_attention_slice *slice) {
   return slice->from + slice->queries <= 1 && slice->to >= slice->keys - 1;
 }
 
-/* Queries behind those of `last` that see all of the same keys. */
+/* Returns whether `next` has the queries after those of `last`, and all of them attend to all of the same keys. */
 static bool goes_on(const tri_attention_slice *last, const tri_attention_slice *next) {
   return is_full(last) && is_full(next) && last->first_key == next->first_key && last->keys == next->keys &&
          last->first_query + last->queries == next->first_query;
@@ -198,8 +197,9 @@ static tri_status add_attention_slice(slicing *to, tri_attention_slice slice) {
   return TRI_OK;
 }
 
-/* What a piece sees of a part's keys, which begin at a row in this sequence: from its document's first token to its
- * own, which are the last of these keys where the part has them. */
+/* Adds the slice of a piece's queries and of the keys of one part, which begin at row `first_row` in this sequence:
+ * from the first token of the document to the queries' own tokens, which are the last of these keys if the part has
+ * them. */
 static tri_status put_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   int64_t first = tri_sequence_cut_before(cut, keys.number, p->document);
@@ -213,10 +213,11 @@ static tri_status put_piece(part keys, int64_t first_row, const piece *p, slicin
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* The same through a window: a slice for each range of the part's tokens, of the queries that see any of them. */
+/* The same with a window: adds a slice for each range of the part's tokens, with the queries that attend to any of
+ * them. */
 static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
-  const int64_t seen = larger(p->document, p->first - window + 1); /* the first token that any query sees */
+  const int64_t seen = larger(p->document, p->first - window + 1); /* the first token that any query attends to */
   for (int64_t i = tri_sequence_cut_find(cut, keys.number, seen); i < cut->begins[keys.number + 1]; i++) {
     const tri_token_range *range = &cut->ranges[i];
     int64_t key = larger(range->first, seen), end_key = smaller(range->end, p->end);
@@ -231,7 +232,7 @@ static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int
   return TRI_OK;
 }
 
-/* The pieces of a range of tokens, cut where documents begin. */
+/* Adds the slices of a range of tokens, cut where documents begin. */
 static tri_status put_range(const tri_batch_maker *maker, int64_t sequence, tri_token_range range, int64_t row,
                             part keys, int64_t first_row, slicing *to) {
   const int32_t *positions = maker->all.positions + sequence * maker->tokens;
@@ -259,7 +260,8 @@ static tri_status put_list(const tri_batch_maker *maker, part keys, slicing *to)
   return TRI_OK;
 }
 
-/* Blocks that pass are what each rank has; else keys are those that were gathered, or the rank's own. */
+/* Returns the keys of a block: with a ring, those of the rank that the block comes from; else the gathered ones, or the
+ * rank's own. */
 static part block_of(const tri_batch_maker *maker, int64_t block) {
   const tri_op_context *context = &maker->cuts.context;
   if (tri_op_context_rings(context)) return joined_of(maker, block);

@@ -1,7 +1,8 @@
-/* A micro-batch as a rank sees it: of whole sequences the rows that are its own, and which rows see which.
+/* A micro-batch on one rank: its rows of all sequences, and which rows attend to which.
  *
- * Sources of batches fill in whole sequences; everybody who shares a sequence reads all of it. What a rank keeps of it,
- * and the lists of slices by which its attention runs, follow from the cut (mesh/sequence_cut.h) and the positions. */
+ * Sources of batches write whole sequences, and all ranks that share a sequence read all of it. The rows that a rank
+ * keeps, and the lists of slices by which its attention runs, follow from the cut (mesh/sequence_cut.h) and from the
+ * positions. */
 #ifndef TRI_ENGINE_BATCH_H
 #define TRI_ENGINE_BATCH_H
 
@@ -9,32 +10,32 @@
 #include "device/description.h"
 #include "ops/list.h"
 
-/* In host memory, or on the device. Rows are those of the list: sequence after sequence, this rank's tokens of each in
- * their order. Orders say of rows that come rank after rank, and of each rank sequence after sequence, where they lie
- * in the order of the sequences. What a micro-batch does not have is NULL (base/batch_columns.h). */
+/* In host memory or on the device. Rows are in the order of the operation list: sequence after sequence, each with this
+ * rank's tokens in order. The `order` columns map rows in the order rank, sequence to rows in the order of the
+ * sequences. Columns that a micro-batch does not have are NULL (base/batch_columns.h). */
 typedef struct tri_batch {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
   TRI_CUT_COLUMNS(TRI_COLUMN_FIELD_)
-  tri_attention_slice *slices; /* lists one behind the other */
+  tri_attention_slice *slices; /* all lists, one after the other */
 } tri_batch;
 
-/* How many there are of what differs from batch to batch: all in host memory. */
+/* Counts that differ from batch to batch, in host memory. */
 typedef struct tri_batch_counts {
-  int64_t *slice_begins;                 /* [lists + 1]: list l of slices is [slice_begins[l], slice_begins[l + 1]) */
-  int64_t *send_begins, *receive_begins; /* [outer + 1], in rows of keys: with send_rows, and with outer_order */
+  int64_t *slice_begins;                 /* [lists + 1]: list l has slices [slice_begins[l], slice_begins[l + 1]) */
+  int64_t *send_begins, *receive_begins; /* [outer + 1], offsets in send_rows and in outer_order, in rows of keys */
 } tri_batch_counts;
 
 typedef struct tri_batch_maker tri_batch_maker;
 
-/* For the micro-batches of a list. Release with tri_batch_maker_destroy. */
+/* Creates a maker for the micro-batches of a list. Release with tri_batch_maker_destroy. */
 tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out);
 void tri_batch_maker_destroy(tri_batch_maker *maker);
 
-/* Where whole sequence `i` of a micro-batch is filled in; its positions say 0, 1, ... from the beginning, and
- * its weights 1. */
+/* Returns the columns into which whole sequence `i` of a micro-batch is written. Initially its positions are 0, 1, ...
+ * and its weights 1. */
 tri_sample tri_batch_maker_sequence(const tri_batch_maker *maker, int64_t i);
 
-/* Makes a batch in host memory of the sequences as they are now. */
+/* Makes a batch in host memory from the sequences as they are now. */
 tri_status tri_batch_make(tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts);
 
 #endif

@@ -8,12 +8,13 @@ int64_t tri_document_end(const int32_t *positions, int64_t first, int64_t end) {
   return t;
 }
 
-/* What of a document lies before the sequence, no rank has. */
+/* A document may begin before the sequence; no rank has those tokens. */
 int64_t tri_document_begin(const int32_t *positions, int64_t token) {
   return token > positions[token] ? token - positions[token] : 0;
 }
 
-/* Whether cuts follow the documents. Where heads alone are exchanged attention is the same for all ranks anyway. */
+/* Returns whether the cuts depend on the documents. If only heads are exchanged, attention is the same on all ranks
+ * anyway. */
 static bool follows_documents(const tri_op_context *context) { return context->masked && context->outer > 1; }
 
 static tri_status create_documents(tri_batch_cuts *cuts) {
@@ -28,7 +29,7 @@ static tri_status create_documents(tri_batch_cuts *cuts) {
   return status;
 }
 
-/* Room for whatever the documents may make of it. */
+/* Allocates for the largest number of ranges that documents can lead to. */
 static tri_status create_room(tri_batch_cuts *cuts, int64_t b) {
   const tri_op_context *context = &cuts->context;
   TRI_TRY(tri_sequence_cut_create(context->ranks, context->tokens, &cuts->own[b]));
@@ -84,7 +85,8 @@ void tri_batch_cuts_destroy(tri_batch_cuts *cuts) {
   *cuts = (tri_batch_cuts){0};
 }
 
-/* From the first token of each document of which a part has some to the last that it has. */
+/* Finds the keys that each part needs: for each document that the part has tokens of, from its first token to the
+ * part's last one. */
 static void find_keys(const tri_sequence_cut *joined, const int32_t *positions, tri_sequence_cut *keys) {
   tri_sequence_cut_clear(keys);
   for (int64_t p = 0; p < joined->parts; p++) {

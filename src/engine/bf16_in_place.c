@@ -1,6 +1,6 @@
-/* A kernel's input and output must not overlap, and those of elements [a, b) are bytes [4 a, 4 b) and [2 a, 2 b). So
- * the elements are taken in stretches [a, 2 a), which overlap nothing of their own, in an order in which nothing is
- * written over before it has been read: from the front to narrow, from the back to widen. */
+/* A kernel's input and output must not overlap, but elements [a, b) are at bytes [4 a, 4 b) and at [2 a, 2 b). So they
+ * are converted in ranges [a, 2 a), whose input and output do not overlap, and in an order in which nothing is
+ * overwritten before it is read: from the front to bf16, from the back to fp32. */
 #include "engine/bf16_in_place.h"
 #include "device/kernels.h"
 
@@ -10,7 +10,7 @@ static tri_status convert(tri_device *device, int64_t begin, int64_t end, tri_dt
   return device->kernels->convert(device->queue, end - begin, from, in, to, out);
 }
 
-/* One element is read before it is written. */
+/* Element 0 overlaps itself, but a single element is read before it is written. */
 tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values) {
   for (int64_t begin = 0, end = 1; begin < count; begin = end, end = 2 * begin) {
     if (end > count) end = count;

@@ -1,14 +1,15 @@
-/* Values that travel at half their width, in the memory they have: bf16 in the first half of fp32's place. */
+/* Conversion of fp32 values to bf16 and back in their own memory, to communicate half the bytes. The bf16 values are in
+ * the first half of the memory. */
 #ifndef TRI_ENGINE_BF16_IN_PLACE_H
 #define TRI_ENGINE_BF16_IN_PLACE_H
 
 #include "device/device.h"
 
-/* LOCAL. values[count], fp32, become bf16, element i at 2 i bytes from the begin. */
+/* LOCAL. Converts values[count] from fp32 to bf16; element i is then at byte 2 i. */
 tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values);
 
-/* LOCAL. The bf16 elements [begin, end) of values become fp32 again, element i at 4 i bytes; memory before 4 * begin
- * bytes stays, what lies behind it does not. */
+/* LOCAL. Converts the bf16 elements [begin, end) of values to fp32; element i is then at byte 4 i. Bytes before 4 *
+ * begin are kept, those after are not. */
 tri_status tri_to_fp32_in_place(tri_device *device, int64_t begin, int64_t end, void *values);
 
 #endif

@@ -23,7 +23,7 @@ static bool has_state(const tri_optimizer_settings *settings, const tri_optimize
   return shape.num_dims > 0;
 }
 
-/* States before number `end` that a parameter has. */
+/* Returns the number of states before number `end` that a parameter has. */
 static int64_t states_before(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
                              const tri_parameter *parameter, int64_t end) {
   int64_t count = 0;
@@ -31,16 +31,16 @@ static int64_t states_before(const tri_optimizer_settings *settings, const tri_o
   return count;
 }
 
-/* Tensors that the optimizer keeps of each of a parameter's: its states and, where it saves another point than it
- * trains, that one. */
+/* Returns the number of tensors that the optimizer keeps for each tensor of a parameter: its states, and the trained
+ * point if it saves another one. */
 static int64_t kept_of(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
   const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
   if (optimizer == NULL) return 0;
   return states_before(settings, optimizer, parameter, optimizer->num_states) + (optimizer->trained == NULL ? 0 : 1);
 }
 
-/* Which of a table's entries are tensors of the list. Of an adapted model a checkpoint has what is trained; the rest is
- * the base's, and stays where that is. */
+/* Returns whether a table's entry is in the list. A checkpoint of an adapted model has the trained parameters; the
+ * others are those of the base, which is not copied. */
 static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   if (!table->has_factors) return true;
   switch (use) {
@@ -52,12 +52,12 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   return !entry->factor;
 }
 
-/* Whether its average over the run is kept. Parts of one tensor have it all or none: they freeze together. */
+/* Returns whether its average over the run is kept. Parts of one tensor agree, since they are frozen together. */
 static bool is_averaged(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
   return tri_average_is_kept(settings) && tri_optimizer_of(settings, parameter) != NULL;
 }
 
-/* Whether its matrices are one tensor in a checkpoint; what the optimizer keeps of them is one of each. */
+/* Returns whether its matrices are one tensor in a checkpoint; each matrix still has optimizer states of its own. */
 static bool is_stacked(const tri_parameter *entry) {
   switch (entry->stacked.as) {
     case TRI_STACKING_NONE: return false;
@@ -67,7 +67,7 @@ static bool is_stacked(const tri_parameter *entry) {
   return true;
 }
 
-/* Its matrices that are in a checkpoint; those of a tied pair are one. */
+/* Returns the number of its matrices in a checkpoint; a tied pair counts once. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
@@ -89,7 +89,7 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
 }
 
-/* Of each part of a tensor on disk by itself, but where the optimizer has them joined. */
+/* Adds a state's tensor: one for each part of a tensor on disk, unless the optimizer joins parts. */
 static tri_checkpoint_tensor *add_kept(tri_checkpoint_map *shards, const tri_optimizer *optimizer,
                                        const tri_parameter *tensor, const char *suffix, tri_dtype wide) {
   const bool by_part = tensor->within.part != NULL && !optimizer->joins_parts;
@@ -137,7 +137,7 @@ static void add_all_kept(tri_checkpoint_map *shards, const tri_optimizer_setting
   if (optimizer->trained != NULL) add_kept(shards, optimizer, tensor, optimizer->trained, wide);
 }
 
-/* The averages, under the weights' names and in their shapes on disk, behind everything else that is kept. */
+/* Adds the averages, with the weights' names and shapes on disk, after all states. */
 static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide, tri_checkpoint_map *shards) {
   shards->num_kept = shards->num_optimizer;
   for (int64_t w = 0; w < shards->num_weights; w++) {
@@ -151,7 +151,7 @@ static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide
   }
 }
 
-/* What values are read as: those that become 4 bits, wide. */
+/* Returns the type in which values are read; those to be quantised to 4 bits are read wide. */
 static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -191,11 +191,11 @@ const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map 
   return number < shards->num_weights ? &shards->weights[number] : &shards->optimizer[number - shards->num_weights];
 }
 
-/* ---- what is not kept as it is saved ------------------------------------------------------------------------------
+/* ---- staged slices
  *
- * States that are not wide, and the point that an averaging optimizer saves, are made on the way: in the memory of this
- * rank's gradients, which are unused between steps, one at a time (tri_engine.staged). What is written there is put
- * back into the state when another one is wanted, or at the end. */
+ * States that are not stored wide, and the point that an averaging optimizer saves, are converted while they are read
+ * or written: one at a time, in the memory of this rank's gradients, which is unused between steps (tri_engine.staged).
+ * Values written there are converted back into the state before another one is staged, and at the end. */
 
 struct tri_checkpoint_map_staged {
   tri_checkpoint_memory memory;
@@ -260,9 +260,9 @@ tri_status tri_checkpoint_map_written(tri_engine *engine) {
   return tri_queue_finish(engine->device->queue);
 }
 
-/* ---- what a rank holds ------------------------------------------------------------------------------------------- */
+/* ---- slices of a rank -------------------------------------------------------------------------------------------- */
 
-/* Where replicas hold the same, each saves a part of it. */
+/* Returns the share of a range that this rank saves; replicas share it. */
 static tri_element_range divide(tri_element_range whole, const tri_mesh_seat *seat, tri_domain replicas) {
   int64_t first, count;
   tri_part_of(whole.count, tri_domain_size(&seat->shape, replicas),
@@ -270,7 +270,7 @@ static tri_element_range divide(tri_element_range whole, const tri_mesh_seat *se
   return (tri_element_range){whole.first + first, count, whole.at + first};
 }
 
-/* Stretches of values and of states that a rank saves. */
+/* Context for the ranges of values and states that a rank saves. */
 typedef struct holder {
   const tri_layout *layout;
   const tri_buckets *buckets;
@@ -285,13 +285,14 @@ static tri_element_range saved_values(const holder *h, int64_t entry) {
   return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
 }
 
-/* Of what a call updates; `at` counts from there. */
+/* Returns the range of a call's elements that this rank saves; `at` counts from the call's first element. */
 static tri_element_range saved_of_call(const holder *h, const tri_update_call *call) {
   const tri_element_range stretch = {call->first, call->count, 0};
   return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[call->entry].placement.replicas);
 }
 
-/* Of a state with a shape of its own. All ranks that hold parts of the tensor have it, and the first saves it. */
+/* Returns the range to save of a state with a shape of its own. All ranks with shards of the tensor have it; the first
+ * saves it. */
 static tri_element_range saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
   const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
   const tri_element_range all = {0, tri_update_state_count(call, state), 0};
@@ -320,18 +321,19 @@ typedef struct lister {
   tri_checkpoint_map *shards;
   holder h;
   bool saves;
-  int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and the optimizer's */
-  int64_t piece;        /* and of the first of its matrices that are one tensor */
+  int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and among the optimizer's */
+  int64_t piece;        /* index of the first of its matrices, if they are one tensor */
 } lister;
 
-/* Matrix t of an entry as a part of what is in a checkpoint. An entry that is tied to another has its tensor, but may
- * be the one that this rank holds. */
+/* Returns matrix t of an entry as a part of a tensor in a checkpoint. A tied entry shares the other one's tensor, but
+ * may be the one that this rank holds. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
   if (is_stacked(entry)) return &l->shards->pieces[l->piece + t];
   return tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
 }
 
-/* The number of its tensor, where the first one's is `first` and those behind it are `stride` apart. */
+/* Returns the number of its tensor, if the first one has number `first` and the next ones follow at distance `stride`.
+ */
 static int64_t number_of(const lister *l, const tri_parameter *entry, int64_t first, int64_t stride, int64_t t) {
   const bool apart = first >= l->shards->num_weights && first < l->shards->num_weights + l->shards->num_kept;
   return is_stacked(entry) && !apart ? first : first + stride * t;
@@ -352,7 +354,7 @@ static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_ca
   return &s->memory;
 }
 
-/* Where elements of a call lie, and how they are reached. */
+/* Address of a call's elements, and how to access them. */
 typedef struct source {
   char *data;
   const tri_checkpoint_memory *memory;
@@ -365,8 +367,8 @@ static source source_of_state(lister *l, const tri_update_call *call, int64_t st
   return (source){tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, state)};
 }
 
-/* Elements of a call, from a source, into the tensors of its entry: number `first_tensor` and every `stride`-th behind
- * it. */
+/* Adds slices of a call's elements, from a source, for the tensors of its entry: number `first_tensor` and every
+ * `stride`-th after it. */
 static void add_of_call(lister *l, const tri_update_call *call, source from, int64_t first_tensor, int64_t stride) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -380,7 +382,7 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, int
   }
 }
 
-/* Of a state with a shape of its own: that of the tensor that the call is of. */
+/* Adds a slice of a state with a shape of its own, for the tensor that the call updates. */
 static void add_own_shape(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const source from = source_of_state(l, call, state);
@@ -403,7 +405,7 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, int
   }
 }
 
-/* Matrices that are in 4 bits, each through the same scratch memory, and read whole. */
+/* Adds matrices in 4 bits. All use the same scratch memory, and each is read whole. */
 static void add_quantised(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
@@ -418,8 +420,8 @@ static void add_quantised(lister *l, int64_t e) {
   }
 }
 
-/* Elements [first, first + count) of the members' in turn: those of each member, read or written at once, go to or come
- * from every n-th of the host's. */
+/* Reads or writes elements [first, first + count) of the alternating order: the elements of each of the n members are
+ * transferred at once, from or to every n-th element of the host's. */
 static tri_status pass_alternating(const tri_checkpoint_map_alternating *a, int64_t first, int64_t count, char *to_host,
                                    const char *from_host) {
   const tri_checkpoint_memory *real = tri_executor_memory(a->engine->executor);
@@ -447,7 +449,7 @@ static tri_status pass_alternating(const tri_checkpoint_map_alternating *a, int6
   return status;
 }
 
-/* A slice's data counts from the first member on, as if all elements lay there. */
+/* Addresses of a slice count from the first member, as if all elements were there in the alternating order. */
 static tri_status alternating_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_checkpoint_map_alternating *a = context;
   const int64_t first = ((const char *)from - a->first) / (int64_t)a->element;
@@ -460,7 +462,7 @@ static tri_status alternating_write(void *context, void *to, const void *from_ho
   return pass_alternating(a, first, (int64_t)(bytes / a->element), NULL, from_host);
 }
 
-/* Of what is saved of an entry, the members that are there as a whole and alternate in the file: [*first, *end). */
+/* Finds the members [*first, *end) of an entry that this rank saves whole and whose elements alternate in the file. */
 static void find_alternating(const lister *l, const tri_parameter *entry, tri_element_range values, int64_t *first,
                              int64_t *end) {
   *first = *end = 0;
@@ -496,7 +498,7 @@ static void add_alternating(lister *l, const tri_parameter *entry, tri_element_r
   }
 }
 
-/* Values as they lie in their array. */
+/* Adds slices of values that are stored in their array as they are. */
 static void add_values(lister *l, const tri_parameter *entry, tri_element_range values, int64_t first_tensor,
                        int64_t stride) {
   const tri_executor *executor = l->engine->executor;
@@ -514,7 +516,7 @@ static void add_values(lister *l, const tri_parameter *entry, tri_element_range 
   }
 }
 
-/* What a rank has in its arrays of an entry, tensor by tensor. */
+/* Adds the slices of an entry on this rank, tensor by tensor. */
 static void add_entry(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   const tri_updates *updates = l->engine->parts.updates;
@@ -546,7 +548,7 @@ static void add_entry(lister *l, int64_t e) {
   }
 }
 
-/* The numbers of each entry's first tensors. */
+/* Numbers of each entry's first tensors. */
 typedef struct tensor_numbers {
   int64_t weight, kept, piece;
 } tensor_numbers;
@@ -568,7 +570,8 @@ static void number_tensors(const tri_parameter_table *table, const tri_optimizer
   }
 }
 
-/* Whose each call of an optimizer has at most a slice of each tensor that it is of, and of all it keeps. */
+/* Allocates for the upper bound: each call of an optimizer has at most one slice of each of its tensors, and of each
+ * state. */
 static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *shards) {
   const tri_updates *updates = engine->parts.updates;
   const tri_parameter_table *table = engine->parts.table;
@@ -660,7 +663,7 @@ size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tr
   return (size_t)slice->count * tri_dtype_bytes(tri_checkpoint_map_tensor(shards, slice->tensor)->type);
 }
 
-/* Whether it is not in memory as it is saved. */
+/* Returns whether a slice is converted or reordered when it is saved. */
 static bool is_made(const tri_checkpoint_slice *slice) {
   return slice->memory != NULL && (slice->memory->read == staged_read || slice->memory->read == alternating_read);
 }
@@ -715,7 +718,7 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
     if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_SHARDS_SAVE)) continue;
     const bool averages = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
-    bytes += (size_t)saved_values(&h, e).count * element; /* or the point that it trains */
+    bytes += (size_t)saved_values(&h, e).count * element; /* or the trained point */
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];
       for (int64_t s = 0; optimizer != NULL && s < tri_update_num_states(call); s++) {

@@ -1,8 +1,8 @@
-/* The run's state as the tensors of a checkpoint, and what of them this rank holds.
+/* Maps the state of a run to the tensors of a checkpoint, and this rank's memory to slices of these tensors.
  *
- * A checkpoint's tensors are the global ones, under the names of the parameter table and, for what the optimizer keeps,
- * a suffix: every rank makes the same list. What a rank holds of a tensor is a slice; slices point into the engine's
- * arrays. */
+ * A checkpoint's tensors are the global ones. Their names are those of the parameter table, with a suffix for the
+ * optimizer's states, so every rank makes the same list. A slice is the part of a tensor that a rank holds; it points
+ * into the engine's arrays. */
 #ifndef TRI_ENGINE_CHECKPOINT_MAP_H
 #define TRI_ENGINE_CHECKPOINT_MAP_H
 
@@ -12,42 +12,42 @@
 
 typedef struct tri_checkpoint_map_staged tri_checkpoint_map_staged;
 
-/* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS): as they lie
- * there, so that they are written together. */
+/* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS), presented in the
+ * file's order, so that they are written together. */
 typedef struct tri_checkpoint_map_alternating {
-  tri_checkpoint_memory memory; /* whose context this is */
+  tri_checkpoint_memory memory; /* its context is this struct */
   tri_engine *engine;
   tri_parameter part;
-  char *first;             /* of the first member */
-  int64_t count, distance; /* elements of each, and from one to the next */
+  char *first;             /* first element of the first member */
+  int64_t count, distance; /* elements of each member; distance between members, in elements */
   size_t element;
 } tri_checkpoint_map_alternating;
 
 typedef struct tri_checkpoint_map {
   tri_checkpoint_tensor *weights;   /* [num_weights] */
-  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: what is kept of each that an optimizer changes */
+  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: states that an optimizer keeps, then averages */
   tri_parameter *parts;             /* [num_weights]: the weights as parameters */
   tri_parameter *pieces;            /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
   int64_t num_pieces;
   tri_checkpoint_map_alternating *alternating; /* [num_alternating] */
   int64_t num_alternating;
   char (*names)[128]; /* [num_optimizer] */
-  int64_t *averages;  /* [num_weights]: number of each weight's average over the run; -1: it has none */
+  int64_t *averages;  /* [num_weights]: number of the tensor with the weight's average over the run; -1: none */
   int64_t num_weights, num_optimizer;
-  int64_t num_kept; /* of the optimizer's tensors the first; behind them are the averages */
-  /* To save: every element of every tensor is in one slice of one rank. To load: all that this rank holds. Tensors are
-   * numbered weights first, then the optimizer's. */
+  int64_t num_kept; /* leading tensors of `optimizer` that are states; averages follow */
+  /* To save: every element of every tensor is in exactly one slice of one rank. To load: all elements that this rank
+   * holds. Tensors are numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
-  bool elsewhere;                           /* what a checkpoint of the model itself does not have in this way */
-  struct tri_checkpoint_map_staged *staged; /* [num_staged]: of slices that are made on the way */
+  bool elsewhere;                           /* the tensors are not those of a checkpoint of the run itself */
+  struct tri_checkpoint_map_staged *staged; /* [num_staged]: slices that are converted while they are read or written */
   int64_t num_staged;
-  tri_quantised *quantised; /* [num_quantised]: matrices that are in 4 bits */
+  tri_quantised *quantised; /* [num_quantised]: matrices in 4 bits */
   int64_t num_quantised;
 } tri_checkpoint_map;
 
-/* With an adapter (model/trainable.h) the first two are of what is trained, the third of its factors alone, and the
- * last of the model beneath it. */
+/* With an adapter (model/trainable.h) the first two list the trained parameters, the third the factors, and the last
+ * the base model. */
 typedef enum tri_checkpoint_map_use {
   TRI_SHARDS_SAVE,
   TRI_SHARDS_LOAD,
@@ -55,33 +55,33 @@ typedef enum tri_checkpoint_map_use {
   TRI_SHARDS_LOAD_BASE
 } tri_checkpoint_map_use;
 
-/* LOCAL. Release with tri_checkpoint_map_release; slices stay valid as long as the engine. */
+/* LOCAL. Release with tri_checkpoint_map_release. Slices are valid as long as the engine. */
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out);
 void tri_checkpoint_map_release(tri_checkpoint_map *shards);
 
-/* LOCAL. Slices were read or written and will not be for now: what was written has arrived, and gradients may be again
- * where some of them were made. */
+/* LOCAL. Ends a series of reads or writes of slices: staged values are converted back, and the gradients' memory, which
+ * staging uses, is free again. */
 tri_status tri_checkpoint_map_written(tri_engine *engine);
 
-/* Whether states, or what is not trained, are kept in another type than others: what was loaded need not be what was in
- * the file. */
+/* Returns whether states or frozen parameters are stored in a narrower type, so that loaded values may differ from the
+ * file. */
 bool tri_checkpoint_map_keep_narrow(const tri_engine *engine);
 
-/* Bytes of a tensor's elements in a slice; of all slices. */
+/* Return the bytes of one slice, and of all slices. */
 size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tri_checkpoint_slice *slice);
 size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *shards);
 
-/* LOCAL. Copies all slices to tri_checkpoint_map_bytes of host memory, one behind the other, and back. */
+/* LOCAL. Copies all slices to tri_checkpoint_map_bytes of host memory, one after the other, and back. */
 tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *shards, char *to_host);
 tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *shards, const char *from_host);
 
-/* Whether a checkpoint keeps states of the parts of a joined tensor one by one, as Adafactor's were before it took a
- * tensor on disk for one: TRI_BAD_FILE, with what to do. */
+/* Refuses a checkpoint that has states of single parts of a joined tensor, as older versions stored Adafactor's:
+ * TRI_BAD_FILE with the way out. */
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
 
 const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *shards, int64_t number);
 
-/* Bytes that the slices to save take on a rank, without an engine: of its memory plan. */
+/* Returns the bytes of the slices that a rank saves, for its memory plan, without an engine. */
 size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
                                         const tri_mesh_coordinates *place);
 

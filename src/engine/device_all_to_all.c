@@ -1,27 +1,27 @@
-/* What passes between ranks as it is: all-to-alls, and passes from rank to rank.
+/* All-to-alls, and passes from rank to rank.
  *
- * Where the host sees the device's memory both are comm.h's. On other devices they are messages, whose sizes the two
- * that they concern know, and no other rank has to: on a staged device in pieces, of which one is on its way to the
- * host while another is between the ranks and a third on its way up. Messages of this kind have a tag of their own, and
- * the order of those between two ranks is that of the program. */
+ * If the host can access device memory, both are those of comm.h. On other devices they are messages, whose sizes only
+ * the two ranks involved know. On a staged device a message is cut into pieces: one is copied to the host while another
+ * is communicated and a third is copied to the device. These messages have a tag of their own; those between two ranks
+ * are in program order. */
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 #include "engine/exchange_internal.h"
 
 #include <string.h>
 
-/* device_aware.c has the next one, and stage buffers of pipelines have small ones. */
+/* device_aware.c uses the next tag, and stage buffers of pipelines use small ones. */
 enum { TAG = 32766 };
 
 struct tri_transfer {
-  tri_request *comm;               /* where the host sees the memory */
+  tri_request *comm;               /* if the host can access the memory */
   tri_exchange_request **messages; /* [num_messages]; otherwise */
   int64_t num_messages;
 };
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Host memory's copy; NULL: no copy. */
+/* Returns the address of the memory's copy in host memory; NULL: no copy. */
 static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
   const tri_exchange_region *region = &x->transfer;
   *out = NULL;
@@ -34,7 +34,7 @@ static tri_status host_of(const tri_exchange *x, const void *memory, size_t byte
   return TRI_OK;
 }
 
-/* MPI cuts what it reaches itself. */
+/* Messages that MPI sends from device memory are not cut here. */
 static size_t piece_bytes(const tri_exchange *x) {
   return tri_exchange_is_reached(x, EXCHANGE_SEND) ? SIZE_MAX : TRI_EXCHANGE_PIECE_BYTES;
 }
@@ -66,10 +66,10 @@ static tri_status make(int64_t messages, tri_transfer **out) {
   return TRI_OK;
 }
 
-/* What computes finds what has come, and host memory may be used again. In the order in which they were started: the
- * receives first, each of which goes up while the others come. */
+/* Waits for the messages in the order in which they were started: receives first, so that one is copied to the device
+ * while the next arrive. Afterwards the compute queue sees the received values, and host memory may be reused. */
 static tri_status finish_messages(tri_exchange *x, tri_transfer *p) {
-  tri_exchange_request *last = NULL; /* of those that go up; copies are done in order */
+  tri_exchange_request *last = NULL; /* the last message that is copied to the device; copies are done in order */
   for (int64_t i = 0; i < p->num_messages; i++) {
     tri_exchange_request *r = p->messages[i];
     TRI_TRY(tri_exchange_message_arrive(r));
@@ -122,7 +122,7 @@ static tri_status start_parts(tri_exchange *x, const parts *p, tri_transfer *tra
     TRI_TRY(add_messages(x, transfer, EXCHANGE_RECEIVE, group, from, p->to + part_at(p, p->to_begins, from),
                          part_bytes(p, p->to_begins, from)));
   }
-  for (int i = 1; i < group->size; i++) { /* not all to the same one at once */
+  for (int i = 1; i < group->size; i++) { /* each rank starts with a different receiver */
     const int to = (group->rank + i) % group->size;
     TRI_TRY(add_messages(x, transfer, EXCHANGE_SEND, group, to, p->from + part_at(p, p->from_begins, to),
                          part_bytes(p, p->from_begins, to)));
@@ -136,7 +136,7 @@ static tri_status start_by_messages(tri_exchange *x, const parts *p, tri_transfe
     messages += pieces_of(x, part_bytes(p, p->from_begins, r)) + pieces_of(x, part_bytes(p, p->to_begins, r));
   }
   TRI_TRY(make(messages, out));
-  TRI_TRY(start_parts(x, p, *out)); /* on failure the job is lost, and what MPI may still write to stays */
+  TRI_TRY(start_parts(x, p, *out)); /* on failure the job ends; memory that MPI may still write to is not freed */
   return keep_own(x, p);
 }
 
@@ -185,7 +185,7 @@ static tri_status start_messages(tri_exchange *x, const tri_group *group, const 
   return add_messages(x, transfer, EXCHANGE_SEND, group, pass->to, pass->send, pass->send_bytes);
 }
 
-/* To itself. */
+/* Copies a pass of a group of one rank. */
 static tri_status keep_all(tri_exchange *x, const tri_exchange_pass *pass) {
   if (pass->send_bytes != pass->receive_bytes) {
     return tri_fail_internal("a rank passes %zu bytes to itself and expects %zu", pass->send_bytes,
@@ -210,7 +210,7 @@ tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, cons
   tri_status status = direct ? tri_ring_pass_start(group, pass->to, pass->send_bytes, pass->send, pass->from,
                                                    pass->receive_bytes, pass->receive, &transfer->comm)
                              : start_messages(x, group, pass, transfer);
-  if (status == TRI_OK) *out = transfer; /* otherwise the job is lost, and what MPI may still write to stays */
+  if (status == TRI_OK) *out = transfer; /* on failure the job ends; memory that MPI may still write to is not freed */
   return status;
 }
 

@@ -47,7 +47,7 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
   return request;
 }
 
-/* ---- the engine -------------------------------------------------------------------------------------------------- */
+/* ---- engine ------------------------------------------------------------------------------------------------------ */
 
 static tri_status set_up(tri_engine *engine) {
   const tri_engine_options *options = &engine->options;
@@ -94,11 +94,11 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
   return TRI_OK;
 }
 
-/* Whether gradients are added up over ranks, or rows pass between those that hold experts. */
+/* Returns whether gradients are added up over ranks, or ranks exchange rows for experts. */
 static bool adds_up_between_ranks(const tri_mesh *mesh) {
   if (tri_domain_size(&mesh->shape, TRI_DOMAIN_REPLICAS) > 1) return true;
   if (mesh->shape.expert < 1) return false;
-  return tri_mesh_stage_ranks(&mesh->shape) > 1; /* replicas of experts, or their holders */
+  return tri_mesh_stage_ranks(&mesh->shape) > 1; /* replicas of experts, or ranks that exchange rows */
 }
 
 tri_status tri_engine_share_gradients(tri_engine *engine) {

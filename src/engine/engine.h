@@ -38,15 +38,15 @@ typedef struct tri_step {
   double loss;         /* weighted mean over the labels of the global batch; NaN if no label counts */
   double grad_norm;    /* gradient norm of the whole model, before clipping */
   double counted;      /* sum of the loss weights of the labels */
-  int64_t completions; /* with an objective of completions: pairs, or completions that are no pairs */
+  int64_t completions; /* with an objective of completions: pairs, or unpaired completions */
   /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
   double router_loss; /* auxiliary losses of routers (balance, z-loss), not part of `loss`; 0 without experts */
   bool skipped;       /* no update: loss or norm was not finite, or no label counted */
 } tri_step;
 
-/* LOCAL. What the step of the rank at `place` is made of (release with tri_parts_destroy), and the memory that it
- * needs; a dry run prints both. */
+/* LOCAL. Creates the parts of a step of the rank at `place` (release with tri_parts_destroy); the second function
+ * returns the memory that they need. A dry run prints both. */
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_coordinates *place,
                                    tri_device *device, tri_parts *out);
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
@@ -59,15 +59,14 @@ typedef struct tri_engine tri_engine;
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine);
 
-/* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node read each other's gradients where they
- * are, so that their sums need no copies and go on in the background whenever one of the ranks looks (comm.h). */
+/* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node read each other's gradients in place,
+ * so that reductions need no copies, and progress in the background whenever one of the ranks polls (comm.h). */
 tri_status tri_engine_share_gradients(tri_engine *engine);
 
-/* ---- verbs: what a training loop calls (verbs.c) ------------------------------------------------------------------
- */
+/* ---- verbs, called by a training loop (verbs.c) ------------------------------------------------------------------ */
 
 /* COLLECTIVE. Forward and backward of the samples [step * global_batch, (step + 1) * global_batch) of the feed; `step`
- * counts from 0. Reductions over ranks may still be under way when it returns. Gradients of an earlier, unfinished
+ * counts from 0. Reductions over ranks may still be in progress when it returns. Gradients of an earlier, unfinished
  * accumulate are dropped. */
 tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step);
 
@@ -78,11 +77,11 @@ tri_status tri_engine_reduce(tri_engine *engine, tri_step *out);
  * updates before this one, without skipped steps. */
 tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
 
-/* COLLECTIVE, between steps. The loss on the first `samples` samples of the feed, without dropout, with the weights
- * that the optimizer evaluates. The same on every rank, and under every layout with the same sums. */
+/* COLLECTIVE, between steps. Computes the loss on the first `samples` samples of the feed, without dropout, with the
+ * weights that the optimizer evaluates. The same on every rank, and under every layout with the same sums. */
 tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
 
-/* Whose log-probabilities are asked for. */
+/* The weights that tri_engine_log_probs uses. */
 typedef enum tri_policy {
   TRI_POLICY_TRAINED,   /* the parameters as they are trained */
   TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */
@@ -95,7 +94,7 @@ typedef enum tri_policy {
 tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_policy policy,
                                 double *out);
 
-/* COLLECTIVE, after a step and before the next verb: the same numbers of the step's samples, as they were before the
+/* COLLECTIVE, after a step and before the next verb. Returns the log-probabilities of the step's samples before the
  * update: out[global_batch, sequence]. */
 tri_status tri_engine_step_log_probs(tri_engine *engine, double *out);
 
@@ -106,12 +105,12 @@ void tri_engine_set_kl(tri_engine *engine, double kl);
 tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
                            tri_step *out);
 
-/* Sequences that somebody holds, each [samples, sequence], the first of which is sample `first`; positions (tri_sample)
- * NULL: each sequence is one document; weights NULL: each label that counts weighs 1. */
+/* Sequences in the caller's memory, each column [samples, sequence]; index 0 is sample `first`. positions (tri_sample)
+ * NULL: each sequence is one document. weights NULL: each label that counts has weight 1. */
 typedef struct tri_tokens {
   const int32_t *ids, *labels, *positions;
   const float *weights;
-  const int32_t *segments; /* of an objective of completions; NULL: no label belongs to one */
+  const int32_t *segments; /* for objectives with completions; NULL: no label belongs to a completion */
   const double *reference; /* the same; NULL: zeros */
 } tri_tokens;
 typedef struct tri_tokens_at {
@@ -120,19 +119,19 @@ typedef struct tri_tokens_at {
 } tri_tokens_at;
 tri_feed tri_tokens_feed(const tri_tokens_at *at);
 
-/* COLLECTIVE. A step on a given global batch. */
+/* COLLECTIVE. Makes a step on a given global batch. */
 tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
                               tri_step *out);
 
-/* COLLECTIVE. The same without the update; gradients stay in the executor until the next step. For tests and for
- * inspecting gradients. */
+/* COLLECTIVE. Computes the gradients only; they stay in the executor until the next step. For tests and for inspecting
+ * gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
-/* COLLECTIVE. The score of `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same
- * ones every time. */
+/* COLLECTIVE. Scores `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same ones
+ * every time. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
-/* LOCAL. The state of running averages after a step; sets it when a run resumes. */
+/* LOCAL. Return and set the state of running averages; set when a run resumes. */
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
@@ -140,25 +139,25 @@ void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
  * second point of schedule_free. To be called after the last initial value is set. */
 tri_status tri_engine_begin_states(tri_engine *engine);
 
-/* LOCAL. Loads of the experts in the last step; valid until the next step. */
+/* LOCAL. Returns the loads of the experts in the last step; valid until the next step. */
 tri_router_loads tri_engine_router_loads(const tri_engine *engine);
 
 /* LOCAL. Waits for all queued work of the device, so that the host may read its arrays if it sees them. */
 tri_status tri_engine_finish(tri_engine *engine);
 
-/* Parameters were written from outside, by a checkpoint: they are packed again before the next forward. */
+/* Marks the parameters as changed by a checkpoint: they are packed again before the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
 
-/* Planned and highest measured bytes of device memory on this rank: everything that grows with model, batch and
- * sequence. */
+/* Return the planned and the highest measured bytes of device memory on this rank: everything that grows with model,
+ * batch and sequence. */
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 
-/* Mean number of waits of the host in a step of this process: for results of the device, and for staging copies of
+/* Computes the mean number of waits of the host in a step: for results of the device, and for staging copies of
  * collectives. */
 void tri_engine_waits(const tri_engine *engine, double *results, double *staging);
 
-/* Room for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then for a copy of what this rank saves
+/* Returns memory for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then room for a copy of this rank's slices
  * (tri_engine_options.saves and saves_in_background); NULL and 0 without either. */
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes);
 

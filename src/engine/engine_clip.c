@@ -1,17 +1,17 @@
-/* The norm of the whole gradient, however it is spread over ranks.
+/* Norm of the whole gradient, which is spread over ranks.
  *
- * Every element counts on one rank: on one of its replicas (its part of the bucket), and on the first of the ranks and
- * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS) and
- * the blocks' sums exactly, so that the norm, and with it the clipped update, has the same bits wherever the blocks
- * are. The loss travels the same way. */
+ * Every element counts on one rank: on one of its replicas (its shard of the bucket), and on the first of the ranks and
+ * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS),
+ * and the blocks' sums are added exactly. So the norm, and with it the clipped update, has the same bits under every
+ * layout. The loss is added up in the same way. */
 #include "base/exact_sum.h"
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 
 #include <math.h>
 
-/* Elements [first, end) of the flat arrays, the first of which lies at `at`, in blocks from `origin` on; a block may
- * begin in the middle where parameters are joined. */
+/* Adds the squares of elements [first, end) of the flat arrays, in blocks from `origin` on; element `first` is at `at`,
+ * and may be in the middle of a block where parameters are joined. */
 static tri_status add_squares(tri_engine *engine, int64_t origin, int64_t first, int64_t end, const char *at,
                               tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
@@ -27,24 +27,24 @@ static tri_status add_squares(tri_engine *engine, int64_t origin, int64_t first,
   return TRI_OK;
 }
 
-/* Of an entry what lies in [first, end), whose first element lies at `at`. Blocks of a stack begin with each of its
- * members again, so that it does not matter which of them lie beside it. */
+/* Adds the squares of an entry's elements in [first, end); element `first` is at `at`. Blocks start again at each
+ * member of a stack, so that the sum does not depend on the neighbours of a member. */
 static tri_status entry_squares(tri_engine *engine, const tri_parameter *entry, int64_t first, int64_t end,
                                 const char *at, tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   int64_t members = entry->num_members < 1 ? 1 : entry->num_members, size = entry->count / members;
-  if (size % TRI_BLOCK_ELEMENTS == 0) size = entry->count; /* the same blocks in one go */
+  if (size % TRI_BLOCK_ELEMENTS == 0) size = entry->count; /* the same blocks in one call */
   for (int64_t origin = entry->offset; origin < entry->offset + entry->count; origin += size) {
     int64_t from = origin > first ? origin : first, to = origin + size < end ? origin + size : end;
     if (from >= to) continue;
-    /* Joined parameters have their blocks together: those of the flat arrays. */
+    /* Blocks of joined parameters are those of the flat arrays. */
     int64_t blocks_from = members > 1 ? origin : 0;
     TRI_TRY(add_squares(engine, blocks_from, from, to, at + (size_t)(from - first) * element, sum));
   }
   return TRI_OK;
 }
 
-/* This replica's part of a bucket, which with ZeRO is what it updates. */
+/* Adds this replica's shard of a bucket, which with ZeRO is the one it updates. */
 static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   int64_t part_first = bucket->first + bucket->begins[bucket->rank];
@@ -68,18 +68,18 @@ static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
   return TRI_OK;
 }
 
-/* What the sum of losses is divided by, NaN if nothing counts: losses of completions are scaled already. */
+/* Returns the divisor of the sum of losses; NaN if nothing counts. Losses of completions are scaled already. */
 static double loss_divisor(const tri_engine *engine, const tri_step *step) {
   const tri_train_objective *objective = engine->options.objective;
   if (objective != NULL && objective->of_completions) return step->completions > 0 ? 1 : NAN;
   return step->counted == 0 ? NAN : step->counted;
 }
 
-/* A step whose loss or norm is not a number makes no update: one bad batch must not spoil the weights. */
+/* A step whose loss or norm is not finite is skipped: one bad batch must not spoil the weights. */
 tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   const tri_step_results *results = NULL;
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));
-  TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the one wait for results of a step */
+  TRI_TRY(tri_executor_read_results(engine->executor, &results)); /* the only wait for results in a step */
   tri_exact_sum sums[3] = {results->squares, results->losses, results->router_losses};
   if (!tri_evaluation_counts(engine->options.mesh)) sums[1] = (tri_exact_sum){0};
   for (int i = 0; i < 3; i++) tri_exact_sum_normalise(&sums[i]);

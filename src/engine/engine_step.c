@@ -1,4 +1,4 @@
-/* What each instruction of a step program does. */
+/* Executes the instructions of a step program. */
 #include "base/exact_sum.h"
 #include "base/flight_recorder.h"
 #include "base/label.h"
@@ -13,13 +13,13 @@ static const tri_group *group_of(const tri_engine *engine, tri_domain domain) {
   return tri_mesh_group(engine->options.mesh, domain);
 }
 
-/* The global number of a micro-batch: they go round the ranks that read different ones. */
+/* Returns the global number of a micro-batch: they are assigned in turn to the ranks that read different ones. */
 static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch) {
   const tri_group *batch = group_of(engine, TRI_DOMAIN_BATCH);
   return micro_batch * batch->size + batch->rank;
 }
 
-/* The host's batch `number` may be written again: what it held has been copied. */
+/* Returns the host's batch `number`, after its previous contents have been copied to the device. */
 static tri_status open_batch(tri_engine *engine, int64_t number, tri_batch *out) {
   *out = tri_executor_host_batch(engine->executor, number);
   return tri_device_event_wait(&engine->uploaded[number]);
@@ -30,19 +30,19 @@ static tri_status upload(tri_engine *engine, int64_t number) {
   return tri_queue_mark(engine->device->queue, &engine->uploaded[number]);
 }
 
-/* Of a micro-batch. */
+/* Returns the rows of a micro-batch on this rank. */
 static int64_t own_rows(const tri_engine *engine) {
   const tri_op_list *list = engine->parts.lists[0];
   return list->batch * list->sequence;
 }
 
-/* Whether a row's label belongs to a completion, whatever it weighs in the cross entropy. */
+/* Returns whether a row's label belongs to a completion, even if its weight in the cross entropy is 0. */
 static bool in_completion(const tri_batch *batch, int64_t row) {
   if (batch->segments == NULL) return false;
   return batch->segments[batch->global_rows == NULL ? row : batch->global_rows[row]] >= 0;
 }
 
-/* Marks the labels that are not to count, which is what the loss passes over. */
+/* Marks the labels that do not count, so that the loss ignores them. */
 static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *batch) {
   for (int64_t i = 0; i < rows; i++) {
     const bool ignored = batch->labels[i] >= 0 && batch->labels[i] == ignore_token;
@@ -51,8 +51,8 @@ static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *bat
   }
 }
 
-/* Labels side by side mostly weigh alike: of fewer than 2^29 such the weight times their number is exact, and one
- * term. */
+/* Adjacent labels mostly have the same weight. For fewer than 2^29 of them, weight times number is exact, and is added
+ * as one term. */
 static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum) {
   double weight = 0, count = 0;
   for (int64_t i = 0; i < rows; i++) {
@@ -67,8 +67,8 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
   tri_exact_sum_add(sum, weight * count);
 }
 
-/* Pairs of the micro-batch, whose completions have numbers that ascend. They are counted on the first of the ranks that
- * share the sequences. */
+/* Counts the pairs of the micro-batch; completions are numbered in ascending order. Only the first of the ranks that
+ * share the sequences counts. */
 static int64_t count_completions(const tri_engine *engine, const tri_batch *batch) {
   const tri_op_list *list = engine->parts.lists[0];
   const int64_t rows = list->batch * list->tokens;
@@ -83,21 +83,22 @@ static int64_t count_completions(const tri_engine *engine, const tri_batch *batc
   return pairs;
 }
 
-/* Sequences may end in rows of padding. */
+/* Counts tokens; sequences may end in padding. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;
   return tokens;
 }
 
-/* A token sees those before it in its document, and itself; `most` of them, where that is not 0. */
+/* Counts query-key pairs. A token attends to itself and to the earlier tokens of its document; to at most `most`, if
+ * not 0. */
 static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most) {
   int64_t seen = 0;
   for (int64_t i = 0; i < tokens; i++) seen += most > 0 && positions[i] >= most ? most : positions[i] + 1;
   return seen;
 }
 
-/* Tokens are filled in and counted in host memory, and copied from there. */
+/* Reads the tokens into host memory, counts them, and queues their copy to the device. */
 static tri_status step_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   int64_t size = engine->options.layout->micro_batch;
   int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
@@ -123,8 +124,8 @@ static double label_scale(const tri_engine *engine) {
   return engine->options.objective == NULL ? 1.0 : engine->options.objective->label_scale;
 }
 
-/* Now the scales of losses are known, and with them all that differs from step to step before the update. `tokens` are
- * those of the global batch. */
+/* Sets the values of the step that are known before the update, among them the scales of losses. `tokens`: tokens of
+ * the global batch. */
 static tri_status fill_values(tri_engine *engine, const tri_step_state *state, int64_t tokens) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
@@ -227,7 +228,8 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
   return run;
 }
 
-/* Tokens of an evaluation are read when they are wanted: each stage reads them for itself, into the batches in turn. */
+/* Reads the tokens of an evaluation when they are needed: each stage reads them for itself, into the batches in turn.
+ */
 static tri_status load_windows(tri_engine *engine, tri_step_state *state, const tri_instruction *at, tri_run *run) {
   const tri_engine_options *options = &engine->options;
   int64_t number = at->micro_batch % (engine->micro_batches + 1);
@@ -249,7 +251,7 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   return upload(engine, number);
 }
 
-/* Whether the loss of the micro-batch is among these calls. */
+/* Returns whether the loss of the micro-batch is computed by these calls. */
 static bool makes_loss(const tri_engine *engine, const tri_instruction *at) {
   const tri_op_list *list = engine->parts.lists[at->chunk];
   return at->end_call > at->first_call && list->calls[at->end_call - 1].op->makes_loss;
@@ -290,12 +292,12 @@ static tri_status step_backward_weight(tri_engine *engine, tri_step_state *state
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Elements behind the first of a wide array. */
+/* Returns the address of element `elements` of a wide array. */
 static void *behind(const tri_engine *engine, void *array, int64_t elements) {
   return (char *)array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
 }
 
-/* The pair's gradients are added embedding first, on one rank or on two. */
+/* Adds the gradients of tied parameters, the embedding's first, on one rank or on two. */
 static tri_status step_sum_tied(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   (void)at;
@@ -321,8 +323,8 @@ static tri_status step_sum_tied(tri_engine *engine, tri_step_state *state, const
   return TRI_OK;
 }
 
-/* Heads that several ranks hold: each rank adds its gradient into the slot of its heads, all slots are added up, and
- * each takes its own. */
+/* Adds the gradients of heads that several ranks hold: each rank copies its gradient into the slot of its heads, all
+ * slots are added up over the ranks, and each rank takes its own. */
 static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, void *gradient) {
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   size_t bytes = (size_t)entry->count * tri_dtype_bytes(wide);
@@ -354,13 +356,13 @@ static tri_status step_sum_partial(tri_engine *engine, tri_step_state *state, co
   return TRI_OK;
 }
 
-/* The type in which replicas exchange gradients. */
+/* Returns the type in which replicas exchange gradients. */
 static tri_dtype exchange_type(const tri_engine *engine) {
   return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
 }
 
-/* Gradients are added over the replicas and not averaged: the loss of each label is already divided by the labels of
- * the whole global batch (COUNT_LABELS), so the sum is the gradient of the mean. */
+/* Gradients are added over the replicas and not averaged: the loss of each label is already divided by the number of
+ * labels in the global batch (COUNT_LABELS), so the sum is the gradient of the mean. */
 static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -377,7 +379,7 @@ static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const t
                                            &engine->reductions[at->bucket]);
 }
 
-/* Of a sharded bucket this rank's part is copied out before another bucket uses the slot. */
+/* This rank's shard of a sharded bucket is copied out before another bucket uses the slot. */
 static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -394,7 +396,7 @@ static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, c
   return TRI_OK;
 }
 
-/* Elements of a bucket's array of frozen parameters of one stored type: this rank's go into the slot first. */
+/* Gathers a bucket's frozen parameters of one stored type: copies this rank's shard into the slot first. */
 static tri_status gather_frozen(tri_engine *engine, const tri_bucket *bucket, tri_stored stored,
                                 tri_exchange_request **request) {
   const tri_executor *executor = engine->executor;
@@ -420,7 +422,7 @@ static tri_status gather_trained(tri_engine *engine, const tri_bucket *bucket, t
                                        bucket->begins, whole, request);
 }
 
-/* What is frozen never changes: where it is not sharded, every rank has all of it. */
+/* Frozen parameters are gathered only if they are sharded, since they never change. */
 static tri_status step_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -441,10 +443,10 @@ static tri_status step_wait_gathered(tri_engine *engine, tri_step_state *state, 
   return TRI_OK;
 }
 
-/* ---- the update -------------------------------------------------------------------------------------------------- */
+/* ---- update ------------------------------------------------------------------------------------------------------ */
 
-/* This rank's part of a parameter, and of its copy for products: what others own of that, prepare makes of what they
- * send. */
+/* Updates this rank's shard of a parameter, and of its copy for GEMMs. Operations' prepare makes the rest of the copy
+ * from the values that other ranks send. */
 static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_update_call *call) {
   tri_executor *executor = engine->executor;
   tri_update_run run = {
@@ -475,7 +477,7 @@ static tri_status step_clip(tri_engine *engine, tri_step_state *state, const tri
   return tri_engine_clip(engine, state);
 }
 
-/* What the backward has decided of the step's values, and what is the update's own. */
+/* Sets the values that the backward has determined, and those of the update. */
 static tri_status upload_values(tri_engine *engine, const tri_step_state *state, double average) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
@@ -528,8 +530,8 @@ static tri_status execute(tri_engine *engine, const tri_instruction *at, tri_ste
 }
 
 tri_status tri_engine_begin(tri_engine *engine) {
-  engine->staged = NULL;              /* gradients are those of steps again, */
-  engine->step.phase = TRI_STEP_NONE; /* and what a step had left is gone */
+  engine->staged = NULL;              /* the gradients' memory has gradients again */
+  engine->step.phase = TRI_STEP_NONE; /* an unfinished step is dropped */
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
   tri_queue_at(engine->device->queue, "begin", -1, NULL);

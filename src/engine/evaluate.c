@@ -4,7 +4,7 @@
 #include "base/label.h"
 #include "base/memory.h"
 
-/* The executor's only list on its sequences. */
+/* Runs the executor's only list on its sequences. */
 static tri_status forward_batch(tri_executor *executor, const tri_step_results **results) {
   const tri_op_list *list = executor->chunks[0].list;
   tri_run run = tri_executor_run(executor, 0, 0);
@@ -29,7 +29,7 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   return TRI_OK;
 }
 
-/* The list ends in the loss, whose output they are. */
+/* The labels' losses are the output of the list's last call. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out) {
   const tri_op_list *list = executor->chunks[0].list;
   const tri_op_call *last = &list->calls[list->num_calls - 1];

@@ -1,4 +1,4 @@
-/* The loss of a model on text, every token counted once. */
+/* Loss of a model on text; every token is counted once. */
 #ifndef TRI_ENGINE_EVALUATE_H
 #define TRI_ENGINE_EVALUATE_H
 
@@ -7,22 +7,21 @@
 #include "data/feed.h"
 #include "engine/executor.h"
 
-/* Sums over labels, each as it weighs. Divide at the end, never in between. */
+/* Weighted sums over labels. Divide only at the end. */
 typedef struct tri_evaluation {
   double loss_sum; /* natural logarithm */
-  double counted;  /* labels */
+  double counted;  /* sum of the labels' weights */
 } tri_evaluation;
 
-/* Adds the loss of the executor's only list on its sequences (tri_executor_sequence) to *total. Negative labels do not
- * count: that is how a batch is padded. Packed weights must be up to date. */
+/* Adds the loss of the executor's only list on its sequences (tri_executor_sequence) to *total. Negative labels, such
+ * as padding, do not count. Packed weights must be up to date. */
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
-/* The same of a list of scores (TRI_LIST_SCORE), where out[batch * sequence] gets the log of each label's probability
- * times its weight, 0 if it does not count. */
+/* Computes the log-probabilities of a list of scores (TRI_LIST_SCORE): out[batch * sequence] is that of each label
+ * times its weight, 0 if the label does not count. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out);
 
-/* A batch of the samples that are scored: [first, first + batch) of `samples`. Those beyond the last are filled up with
- * labels that do not count. */
+/* A batch of samples to score: [first, first + batch) of `samples`. Rows after the last sample are padding. */
 typedef struct tri_score_batch {
   const tri_feed *feed;
   int64_t samples, first, batch, sequence;
@@ -31,10 +30,11 @@ typedef struct tri_score_batch {
 
 tri_status tri_score_batch_read(const tri_score_batch *batch);
 
-/* Whether this rank's loss counts in a sum over the mesh: of the ranks that have the same labels, on the first. */
+/* Returns whether this rank's loss counts in a sum over the mesh: the first of the ranks with the same labels counts.
+ */
 bool tri_evaluation_counts(const tri_mesh *mesh);
 
-/* COLLECTIVE over the mesh. From each rank's share of an evaluation to the whole: losses are those of last stages. */
+/* COLLECTIVE over the mesh. Adds up the shares of all ranks; the last stages have the losses. */
 tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, const tri_exact_sum *counted,
                                tri_evaluation *out);
 

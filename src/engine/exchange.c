@@ -1,21 +1,32 @@
-/* A staged collective is cut into pieces. Each piece is copied from the device to host memory, communicated, and copied
- * back; two host buffers alternate. Copies on one queue run in order, so a buffer whose copy to the device has been
- * queued may be queued for the next copy from the device at once.
+/* Staged collectives, blocking and in the background.
+ *
+ * The problem: neither the host nor MPI can access the device's memory, so the values of a collective have to pass
+ * through host memory, which is small. Several collectives may be in progress on one rank, over different groups, while
+ * the rank waits in another one. They must overlap with computation, and must never deadlock.
+ *
+ * The idea: a staged collective is cut into pieces. Each piece is copied from the device to host memory, communicated,
+ * and copied back; two host buffers alternate. Copies on one queue run in order, so a buffer whose copy to the device
+ * has been queued may be queued for the next copy from the device at once.
  *
  * Blocking collectives have two buffers of their own. Background collectives have two others, which they use one after
  * the other in the order in which they were started, whatever their groups.
  *
- * This cannot deadlock. The ranks of a stage run one program, each with its own groups of the same domains, so they
+ * Why this cannot deadlock: the ranks of a stage run one program, each with its own groups of the same domains, so they
  * start all collectives in the same order. Among the ranks that wait, take one that is least advanced in the program.
- * Any rank of its group is at the same instruction or further. A rank that is further has completed its part of this
+ * Every rank of its group is at the same instruction or further. A rank that is further has completed its part of this
  * collective, and of all background collectives that were started before it. A rank at the same instruction has started
  * the same background collectives in the same order, and makes progress on them while it waits. So the least advanced
- * rank can go on.
+ * rank can continue.
  *
- * Two rules follow. A rank that waits in a blocking collective or for a message has to make progress on its background
- * collectives (tri_exchange_wait_for). And only what all ranks of a stage do in the same order may be started in the
- * background. Messages between stages (messages.c) need no such order.
- */
+ * Two invariants follow:
+ * - a rank that waits in a blocking collective or for a message makes progress on its background collectives
+ *   (tri_exchange_wait_for);
+ * - only calls that all ranks of a stage make in the same order are started in the background. Messages between stages
+ *   (messages.c) need no such order.
+ *
+ * Example: a reduce-scatter of 10 MiB on 2 ranks. A piece of 4 MiB has 2 MiB of each rank's part, so there are 3
+ * pieces. Pieces 0 and 1 are copied to buffers 0 and 1. When piece 0 is there, the ranks add it up; its sum is queued
+ * to be copied back, and the copy of piece 2 into buffer 0 is queued after it, while the ranks add up piece 1. */
 #include "engine/exchange_internal.h"
 
 #include "base/memory.h"
@@ -55,7 +66,7 @@ static int64_t part_begin(const tri_exchange_request *r, int64_t part) {
   return r->begins == NULL ? part * r->count : r->begins[part];
 }
 
-/* Elements of a part in a piece: [*first, *first + *count) of the values. */
+/* Computes the elements of a part in a piece: [*first, *first + *count) of the values. */
 static void stretch_of(const tri_exchange_request *r, int64_t piece, int64_t part, int64_t *first, int64_t *count) {
   int64_t begin = part_begin(r, part), end = part_begin(r, part + 1);
   int64_t from = begin + piece * r->piece_elements, to = from + r->piece_elements;
@@ -64,7 +75,8 @@ static void stretch_of(const tri_exchange_request *r, int64_t piece, int64_t par
   *count = (to < end ? to : end) - from;
 }
 
-/* Whether a part comes down from the device before the ranks work on a piece, and goes up afterwards. */
+/* Return whether a part is copied from the device before the ranks communicate a piece, and whether it is copied back
+ * afterwards. */
 static bool comes_down(const tri_exchange_request *r, int64_t part) {
   switch (r->kind) {
     case EXCHANGE_ALL_REDUCE:
@@ -143,7 +155,7 @@ static tri_status send_up(tri_exchange_request *r) {
 
 static tri_status advance_first(tri_exchange *x);
 
-/* Whether something is under way that others may wait for, beside `own`. */
+/* Returns whether a call other than `own` is in progress that other ranks may wait for. */
 static bool has_others(const tri_exchange *x, const tri_exchange_request *own) {
   return x->pending != NULL || (x->first != NULL && x->first != own);
 }
@@ -175,7 +187,7 @@ static tri_status advance_reached(tri_exchange_request *r, bool wait) {
 
 static bool is_through(const tri_exchange_request *r) { return r->reached == NULL ? r->up == r->pieces : r->through; }
 
-/* Goes on with a collective; without `wait` as far as it can. */
+/* Advances a collective: to its end if `wait`, else as far as possible without waiting. */
 static tri_status advance(tri_exchange_request *r, bool wait) {
   if (r->reached != NULL) return advance_reached(r, wait);
   while (r->up < r->pieces) {
@@ -249,7 +261,7 @@ static void release(tri_exchange_request *r) {
   tri_free(r);
 }
 
-/* Those in the background that were started before this one, and it, come first. */
+/* Finishes `last` and all background collectives that were started before it. */
 static tri_status finish_up_to(tri_exchange *x, const tri_exchange_request *last) {
   for (bool found = false; x->first != NULL && !found;) {
     tri_exchange_request *r = x->first;
@@ -263,7 +275,7 @@ static tri_status finish_up_to(tri_exchange *x, const tri_exchange_request *last
 
 static bool is_of(const tri_exchange_request *r, const tri_group *group) { return r->group.impl == group->impl; }
 
-/* A collective of a group that has others in the background waits for those. */
+/* Finishes the background collectives of a group, before a blocking collective of the same group. */
 static tri_status finish_group(tri_exchange *x, const tri_group *group) {
   const tri_exchange_request *last = NULL;
   for (const tri_exchange_request *r = x->first; r != NULL; r = r->next) {
@@ -376,7 +388,7 @@ tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_
   return run(x, &r);
 }
 
-/* ---- in the background ------------------------------------------------------------------------------------------- */
+/* ---- background -------------------------------------------------------------------------------------------------- */
 
 tri_status tri_exchange_make(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
   TRI_TRY(tri_alloc("a collective", 1, sizeof **out, out));
@@ -451,7 +463,7 @@ tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group
   return start(x, &r, out);
 }
 
-/* ---- going on ---------------------------------------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 static tri_status finish(tri_exchange_request *r) {
   switch (r->kind) {
@@ -463,7 +475,7 @@ static tri_status finish(tri_exchange_request *r) {
     case EXCHANGE_ALL_GATHER: break;
   }
   if (!r->staged && r->reached == NULL) return tri_request_wait(&r->comm);
-  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* else it has left the list */
+  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* otherwise it has left the list already */
   return tri_exchange_join(r);
 }
 
@@ -476,7 +488,7 @@ tri_status tri_exchange_wait(tri_exchange_request **request) {
   return status;
 }
 
-/* The collectives in the background, in order. */
+/* Advances the background collectives, in order. */
 static tri_status advance_first(tri_exchange *x) {
   while (x->first != NULL) {
     tri_exchange_request *r = x->first;

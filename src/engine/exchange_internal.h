@@ -1,4 +1,4 @@
-/* What the files of the exchange share: the inside of a request and of the exchange. Only they include it. */
+/* Internals of requests and of the exchange, shared by exchange.c, messages.c and device_all_to_all.c. */
 #ifndef TRI_ENGINE_EXCHANGE_INTERNAL_H
 #define TRI_ENGINE_EXCHANGE_INTERNAL_H
 
@@ -15,77 +15,77 @@ typedef enum exchange_kind {
 
 struct tri_exchange_request {
   tri_exchange *x;
-  tri_exchange_request *next; /* of those in the background: started after this one */
+  tri_exchange_request *next; /* background collective that was started after this one */
   exchange_kind kind;
   tri_group group;
-  tri_request *comm; /* of the piece that the ranks work on; of the whole where nothing is staged */
+  tri_request *comm; /* request of the current piece, or of the whole collective if it is not staged */
   char *values;      /* device memory */
 
-  /* Reached by MPI where it is. */
+  /* Device-aware MPI: */
   tri_device_aware *reached;
   bool through;
 
-  /* Staged. */
+  /* Staging: */
   bool staged;
   tri_dtype type;
-  const int64_t *begins; /* of the values; NULL: [0, count) is one part */
+  const int64_t *begins; /* offsets of the parts of the values; NULL: [0, count) is one part */
   int64_t count;
-  int64_t piece_elements;   /* of each part in a piece */
-  int64_t pieces, down, up; /* of `pieces`, those whose downloads and uploads were queued */
+  int64_t piece_elements;   /* elements of each part in a piece */
+  int64_t pieces, down, up; /* number of pieces; of pieces whose downloads were queued, and whose uploads were queued */
   bool working;
   char *buffers[2];
   tri_device_event arrived[2];
-  int64_t *piece_begins; /* [group.size + 1]: of the piece being worked on */
+  int64_t *piece_begins; /* [group.size + 1], offsets in the current piece */
   tri_device_event done;
 
-  /* A message that waits for the device before it begins. */
-  char *host; /* what MPI sends from, or receives into */
+  /* Messages that wait for the device before they begin: */
+  char *host; /* memory that MPI sends from or receives into */
   size_t bytes;
   int peer, tag;
-  tri_device_event free; /* of a staged one that is received: the device memory is not used any more */
+  tri_device_event free; /* staged receive: the device memory is no longer in use */
 };
 
 struct tri_exchange {
-  tri_queue *queue;  /* what computes */
-  tri_queue *copies; /* staging's own, and of sums; NULL if the host sees the memory */
+  tri_queue *queue;  /* compute queue */
+  tri_queue *copies; /* queue of staging copies and of sums; NULL if the host can access the memory */
   char *staging;
-  char *sums; /* device memory; NULL: MPI does not reach it */
+  char *sums; /* device memory; NULL: MPI cannot access it */
   tri_exchange_region transfer;
-  tri_exchange_request *first;   /* collectives in the background, in the order in which they were started */
+  tri_exchange_request *first;   /* background collectives, in the order in which they were started */
   tri_exchange_request *pending; /* messages that wait for the device */
   int64_t waits;
 };
 
-/* ---- the exchange (exchange.c) ----------------------------------------------------------------------------------- */
+/* ---- exchange.c -------------------------------------------------------------------------------------------------- */
 
-/* Whether MPI does it from and to device memory. */
+/* Returns whether MPI does this kind of call directly on device memory. */
 bool tri_exchange_is_reached(const tri_exchange *x, exchange_kind kind);
-/* Whether the host may work on the values where they are; then all that is queued is done. */
+/* Returns whether the host can access the values; if so, waits until all queued work is done. */
 tri_status tri_exchange_reach(tri_exchange *x, bool *out);
-/* What is queued for copies from here on follows all that has been queued to compute so far. */
+/* Lets later work of the copy queue wait for the work queued on the compute queue so far. */
 tri_status tri_exchange_follow(tri_exchange *x);
-/* What is queued to compute from here on finds the result. */
+/* Lets later work of the compute queue wait for the result. */
 tri_status tri_exchange_join(tri_exchange_request *r);
 
 tri_status tri_exchange_make(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out);
 void tri_exchange_drop(tri_exchange_request **request);
-/* A library of the device's own is asked first: what it takes goes into the queue that computes. */
+/* Offers the call to the device's own communication library, which queues it on the compute queue. *taken: it did. */
 tri_status tri_exchange_ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken);
 
-/* Others may wait for what this rank has under way in stages, so that goes on while it waits itself. `own` is the
- * collective that it waits in, or NULL. */
+/* Waits for a request of comm.h, and meanwhile advances this rank's other staged calls, since other ranks may wait for
+ * them. `own`: the collective that waits, or NULL. */
 tri_status tri_exchange_wait_for(tri_exchange *x, const tri_exchange_request *own, tri_request **request);
 
-/* ---- messages (messages.c) --------------------------------------------------------------------------------------- */
+/* ---- messages.c -------------------------------------------------------------------------------------------------- */
 
-/* Begins one, or notes that it is to begin. `what` has its kind, group, values, host, bytes, peer and tag. */
+/* Begins a message, or queues it until it may begin. `what` has its kind, group, values, host, bytes, peer and tag. */
 tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out);
-/* It is through; a staged one that was received is on its way to the device, and r->done marks its place in the queue
- * of copies. */
+/* Waits until the message is sent or received. A staged received message is then being copied to the device, and
+ * r->done is its place in the copy queue. */
 tri_status tri_exchange_message_arrive(tri_exchange_request *r);
-/* As tri_exchange_wait, but for what it leaves to be released. */
+/* As tri_exchange_wait, but does not release the request. */
 tri_status tri_exchange_message_finish(tri_exchange_request *r);
-/* Messages that wait for the device begin as far as they may. */
+/* Begins queued messages as far as they may begin. */
 tri_status tri_exchange_messages_advance(tri_exchange *x);
 
 #endif

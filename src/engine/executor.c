@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Refuses before anything is allocated, and says by part what would not fit. */
+/* Fails before anything is allocated; the message lists the bytes by part. */
 static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available,
                              const char *taken, const char *more) {
   char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];
@@ -115,7 +115,7 @@ void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket 
          (size_t)slot * tri_stored_bytes(stored, executor->type);
 }
 
-/* Of a frozen parameter, whole. */
+/* Returns the address of a whole frozen parameter. */
 static void *frozen_value(const tri_executor *executor, int64_t index) {
   const tri_parameter *entry = &executor->table->entries[index];
   const size_t element = tri_stored_bytes(entry->stored, executor->type);
@@ -126,7 +126,8 @@ static void *frozen_value(const tri_executor *executor, int64_t index) {
   return (char *)tri_executor_bucket_frozen(executor, bucket, entry->stored) + (size_t)into * element;
 }
 
-/* What is not trained; the gradient of a vector may come with another's. */
+/* Sets the addresses of a frozen parameter. A vector gets memory for a gradient that is ignored, because kernels may
+ * compute it along with another one. */
 static void resolve_frozen(const tri_executor *executor, int64_t index, tri_run_parameter *out) {
   const tri_parameter *entry = &executor->table->entries[index];
   out->value = frozen_value(executor, index);
@@ -136,7 +137,8 @@ static void resolve_frozen(const tri_executor *executor, int64_t index, tri_run_
   out->cut = tri_parameter_cut(entry);
 }
 
-/* Where an operation finds a parameter: in its bucket, whole. Those of other stages have no memory here. */
+/* Sets the addresses under which operations find a parameter: in its bucket, whole. Parameters of other stages have no
+ * memory on this rank. */
 static void resolve_parameter(tri_executor *executor, int64_t index) {
   const tri_parameter_table *table = executor->table;
   const tri_parameter *entry = &table->entries[index];
@@ -201,7 +203,7 @@ static tri_batch_counts batch_counts(const tri_executor *executor, int64_t numbe
   return (tri_batch_counts){.slice_begins = at, .send_begins = send, .receive_begins = send + executor->outer + 1};
 }
 
-/* Every sequence by itself. */
+/* Initially every sequence is one document. */
 static tri_status make_batches(tri_executor *executor, const tri_memory_request *request) {
   const tri_op_context context = tri_op_list_context(request->lists[0]);
   executor->num_lists = tri_op_context_lists(&context);
@@ -214,7 +216,7 @@ static tri_status make_batches(tri_executor *executor, const tri_memory_request 
   return TRI_OK;
 }
 
-/* Host copies of what passes are there where a rank cannot reach the device's memory at all. */
+/* Host copies of communicated values exist only if neither the host nor MPI can access device memory. */
 static tri_status create_exchange(tri_executor *executor) {
   const tri_memory_plan *plan = executor->plan;
   bool staged = plan->exchange_bytes > 0, reached = plan->sums_bytes > 0;
@@ -295,7 +297,7 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
 void tri_executor_destroy(tri_executor *executor) {
   if (executor == NULL) return;
   if (executor->arena != NULL) {
-    tri_queue_drain(executor->device->queue); /* what is still queued there reads and writes it */
+    tri_queue_drain(executor->device->queue); /* queued work reads and writes the arena */
     tri_exchange_destroy(executor->ranks.exchange);
     tri_device_memory_destroy(executor->device, executor->arena, executor->plan->arena_bytes);
     tri_device_host_destroy(executor->device, executor->host, executor->plan->host_bytes);
@@ -334,7 +336,7 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
   };
 }
 
-/* which: a tri_pass, or TRI_WORKSPACE_AGAIN and a tri_pass. */
+/* `which`: a tri_pass, or TRI_WORKSPACE_AGAIN plus a tri_pass. */
 static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
   const tri_memory_plan *plan = executor->plan;
   return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
@@ -360,7 +362,8 @@ void tri_executor_forget_copies(tri_executor *executor) {
     executor->copies[i].written = 0;
 }
 
-/* The copy is the parameter's, or that of the first of those that it lies behind (tri_parameter_joined). */
+/* The copy is the parameter's own, or that of the first of the parameters that it is joined to (tri_parameter_joined).
+ */
 void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count) {
   const tri_parameter *entries = executor->table->entries;
   for (int64_t i = index;; i--) {
@@ -374,8 +377,8 @@ void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t firs
   }
 }
 
-/* Nothing of what an earlier instruction left in the transient region is read by the one that begins here, nor, where a
- * micro-batch is new, what an earlier one left in its frame. */
+/* Marks memory as uninitialised: the instruction that begins reads nothing that earlier ones left in the transient
+ * region, nor, for a new micro-batch, in its frame. */
 static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_run *run, bool frame) {
   const tri_memory_plan *plan = executor->plan;
   const tri_chunk_plan *at = &plan->chunks[chunk];
@@ -394,8 +397,8 @@ tri_status tri_executor_reset_step(tri_executor *executor) {
                                       plan->partial - plan->stage_buffers[0]);
 }
 
-/* Queues the forward of a call; or leaves a sum to the call behind it, which reads it anyway, where that one follows.
- */
+/* Queues the forward of a call. If the next call follows and reads the sum that this one computes, that call computes
+ * it instead. */
 static tri_status forward_of(const tri_executor *executor, const tri_op_call *call, bool next_follows, tri_run *run) {
   if (next_follows && call[1].sum == call->index) {
     run->sum = call;
@@ -423,7 +426,7 @@ tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *
   return tri_executor_forward_some(executor, chunk, 0, executor->chunks[chunk].list->num_calls, run);
 }
 
-/* Before the backward of a layer's last call: what of the layer's forward was not kept. */
+/* Recomputes the activations of a layer that were not kept, before the backward of its last call. */
 static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_range layer, tri_pass pass, tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
   run->recompute = true;
@@ -439,7 +442,7 @@ static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_rang
 }
 
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *given) {
-  tri_run here = *given; /* a pass has slots of its own where they are made again */
+  tri_run here = *given; /* a pass that recomputes has slots of its own */
   tri_run *run = &here;
   const tri_op_list *list = executor->chunks[backward->chunk].list;
   tri_pass pass = backward->inputs ? TRI_PASS_BACKWARD_INPUT : TRI_PASS_BACKWARD_WEIGHT;
@@ -469,7 +472,7 @@ void *tri_executor_values(const tri_executor *executor) { return executor->arena
 
 void *tri_executor_gradients(const tri_executor *executor) { return executor->arena + executor->plan->gradient_values; }
 
-/* Behind the first element that this rank updates of the call's bucket. */
+/* Returns the address of the first element that the call updates; `own`: this rank's shard of its bucket. */
 static char *of_call(const tri_executor *executor, const tri_update_call *call, void *own) {
   const tri_bucket *bucket = &executor->buckets->entries[call->bucket];
   const int64_t into = executor->table->entries[call->entry].offset + call->first - bucket->own_first;
@@ -496,7 +499,8 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
 }
 
-/* Of a column that not every batch has: the first one is always there. */
+/* Returns the address of an optional column. Offset 0 means that the batch does not have it, since the first column
+ * always exists. */
 static void *some_column_at(char *batch, size_t offset) { return offset == 0 ? NULL : batch + offset; }
 
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {

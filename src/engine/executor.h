@@ -1,5 +1,5 @@
-/* Executes lists of operations: one arena laid out by the memory plan, and a pointer for each slot. The training engine
- * and the generator use it. */
+/* Executes lists of operations in one arena that is laid out by the memory plan, with a pointer for each slot. Used by
+ * the training engine and by generation. */
 #ifndef TRI_ENGINE_EXECUTOR_H
 #define TRI_ENGINE_EXECUTOR_H
 
@@ -30,44 +30,43 @@ typedef struct tri_executor {
   tri_memory_plan *plan;
   tri_batch_maker *maker;
   int64_t num_lists, outer;     /* lists of attention slices; outer context ranks, which gather keys */
-  int64_t *counts;              /* [request->num_batches, ...]: of a batch as it is now (tri_batch_counts) */
+  int64_t *counts;              /* [request->num_batches, ...]: tri_batch_counts of each batch */
   int64_t *begins;              /* tri_run.begins */
   char *arena;                  /* device memory, laid out by the plan */
-  char *host;                   /* host memory, the same */
-  tri_checkpoint_memory memory; /* how checkpoints reach the arena if the host does not see it */
+  char *host;                   /* host memory, laid out by the plan */
+  tri_checkpoint_memory memory; /* access of checkpoints to the arena if the host cannot access it */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
   bool training;
   tri_run_parameter *parameters; /* [table->num_entries] */
-  tri_run_copy *copies;          /* [table->num_entries]; in training */
+  tri_run_copy *copies;          /* [table->num_entries]; only for training */
   int64_t *expert_rounds;        /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
-  int64_t result_waits;          /* of the host, for results: so far */
+  int64_t result_waits;          /* waits of the host for results so far */
 } tri_executor;
 
-/* Plans without allocating, and says in the message of TRI_OUT_OF_MEMORY what would not fit and what to turn down if
- * the machine does not have the bytes. Then allocates the arena, fills the constants; parameters are zero. mesh NULL is
- * one rank alone. */
+/* Plans memory before it allocates anything. TRI_OUT_OF_MEMORY says what does not fit and what to reduce. Then
+ * allocates the arena and fills the constants; parameters are zero. mesh NULL: one rank alone. */
 tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
 
-/* A run whose pointers are those of a chunk's frame; the caller fills in what is being computed. */
+/* Returns a run with the pointers of a chunk's frame; the caller fills in the rest. */
 tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 
-/* The parameters have new values. */
+/* Packs weights again after parameters have changed. */
 tri_status tri_executor_prepare(tri_executor *executor);
 
-/* The parameters are about to change, or have: no copy of one (tri_run_copy) counts as written. */
+/* Invalidates all copies of parameters (tri_run_copy) when parameters are about to change or have changed. */
 void tri_executor_forget_copies(tri_executor *executor);
-/* Where `count` elements of a parameter, from its element `first` on, lie in a copy, in the activations' type: the
- * caller writes them there with the parameter, and they count as written. NULL: there is no copy. */
+/* Returns the address of `count` elements of a parameter, from its element `first` on, in its copy of the activations'
+ * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */
 void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count);
 
-/* Resets gradients and stage buffers at the start of a step: their contents are not needed any more. Queued. */
+/* Resets gradients and stage buffers at the start of a step: their contents are no longer needed. Queued. */
 tri_status tri_executor_reset_step(tri_executor *executor);
 
-/* One pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse, where an operation's
- * backward of the weights follows its backward of the inputs. */
+/* Run one pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse order, each
+ * operation's backward of the weights after its backward of the inputs. */
 tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run);
 tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
                                      tri_run *run);
@@ -78,65 +77,66 @@ typedef struct tri_backward {
 } tri_backward;
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run);
 
-/* For a call of the optimizer: its first value and gradient, in the wide type; a state in its stored type; scratch
- * memory. */
+/* Return memory for a call of the optimizer: its first value and gradient, in the wide type; a state in its stored
+ * type; scratch memory. */
 void *tri_executor_call_values(const tri_executor *executor, const tri_update_call *call);
 void *tri_executor_call_gradients(const tri_executor *executor, const tri_update_call *call);
 void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state);
 void *tri_executor_update_workspace(const tri_executor *executor);
 
-/* Flat arrays of the wide type; tri_element_range_of_... say where an entry lies in them. Then those of what is not
- * trained, in the type of how it is kept. */
+/* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_... gives
+ * an entry's range), and values of frozen parameters by stored type. */
 void *tri_executor_values(const tri_executor *executor);
 char *tri_executor_frozen(const tri_executor *executor, tri_stored stored);
 void *tri_executor_gradients(const tri_executor *executor);
 
-/* A bucket's values, or gradients, whole (of a sharded one: its slot, while it is filled), and this rank's part. */
+/* Return a bucket's whole values or gradients (of a sharded one: its slot, while it is filled), and this rank's shard.
+ */
 void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket);
 void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket);
-/* The same of its frozen parameters that are stored in one type. */
+/* The same for its frozen parameters of one stored type. */
 void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored);
 void *tri_executor_own_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored);
 void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket);
 void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket);
 
-/* Batch `number` of request->num_batches, on the device and in host memory, where it is made, and the copy from there,
- * queued. To begin with each sequence is by itself. */
+/* Return batch `number` of request->num_batches on the device, and in host memory, where it is made.
+ * tri_executor_upload_batch queues the copy. Initially each sequence is one document. */
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
-/* Where whole sequence `i` of a micro-batch is filled in, and the making of the batch in host memory of all of them
- * (batch.h). */
+/* Returns the columns into which whole sequence `i` of a micro-batch is written; the second function makes the batch in
+ * host memory from all of them (batch.h). */
 tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i);
 tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number);
-/* The caller makes the slices of the batch, `count` in each list, some of which may be empty. */
+/* Reserves `count` slices in each list of the batch, for the caller to fill in; some may be empty. */
 void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t count);
-/* The run works on it. */
+/* Sets the batch of a run. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 
-/* How the host reaches the arena: NULL if it sees it. */
+/* Returns access to the arena for the host; NULL if the host can access it directly. */
 const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor);
 
-/* Values and results of a step, on the device and in host memory. */
+/* Return the values and results of a step, on the device and in host memory. */
 tri_step_values *tri_executor_step_values(const tri_executor *executor);
 tri_step_results *tri_executor_step_results(const tri_executor *executor);
 tri_step_values *tri_executor_host_values(const tri_executor *executor);
 tri_step_results *tri_executor_host_results(const tri_executor *executor);
-/* Queued: nothing has been added to the results yet. */
+/* Queues a reset of the results to zero. */
 tri_status tri_executor_clear_results(tri_executor *executor);
-/* Counts of a chunk's routers in a step, [routers, experts + 1] each, on the device and, once the results are read, in
- * host memory. */
+/* Return the counts of a chunk's routers in a step, [routers, experts + 1], on the device and, once the results are
+ * read, in host memory. */
 int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk);
 const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk);
-/* Log-probabilities of the labels of batch `number`, [rows], on the device and, once the results are read, in host
- * memory; NULL where they are not made. */
+/* Return the log-probabilities of the labels of batch `number`, [rows], on the device and, once the results are read,
+ * in host memory. NULL if they are not computed. */
 double *tri_executor_label_results(const tri_executor *executor, int64_t number);
 const double *tri_executor_host_label_results(const tri_executor *executor, int64_t number);
-/* Waits for them. *out is valid until the next step. */
+/* Waits for the results. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 
-/* A stage buffer of a kind, and its copy in host memory, NULL if there is no copy; scratch for sums of partial
- * gradients. */
+/* Return a stage buffer's copy in host memory (NULL: no copy), the stage buffer itself, and scratch memory for sums of
+ * partial gradients. */
 void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_partial(const tri_executor *executor);

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* What this rank has of a factor or of magnitudes, of which `values` are all, as a file has them, in fp32 or fp64. */
+/* Sets this rank's elements of a factor or of magnitudes. `values`: all elements in the order of a file, in fp32 or
+ * fp64. */
 static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype from, const void *values) {
   const tri_executor *executor = engine->executor;
   const tri_parameter *entry = &engine->parts.table->entries[number];
@@ -38,13 +39,13 @@ static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype
   return status;
 }
 
-/* ---- what is made of each matrix --------------------------------------------------------------------------------- */
+/* ---- computing a matrix's values --------------------------------------------------------------------------------- */
 
-/* Of one kind, of a matrix whole on disk: in host memory, the same on every rank. */
+/* Values of one kind that are computed from a matrix whole on disk: in host memory, the same on every rank. */
 typedef struct making {
   tri_engine *engine;
   const tri_checkpoint *base;
-  tri_device *quantiser; /* magnitudes: of a base in 4 bits */
+  tri_device *quantiser; /* magnitudes of a base in 4 bits; else NULL */
   const struct kind *kind;
 } making;
 
@@ -52,7 +53,7 @@ typedef struct kind {
   bool (*is_of)(const tri_parameter *entry);
   size_t (*bytes)(const making *m, const tri_parameter *whole);
   tri_status (*make)(const making *m, const tri_parameter *whole, void *out);
-  tri_status (*take)(const making *m, int64_t part, const void *from); /* of one part of the matrix */
+  tri_status (*take)(const making *m, int64_t part, const void *from); /* sets the values of one part of the matrix */
 } kind;
 
 static tri_adapter_pair pair_of(const making *m, const tri_parameter *whole) {
@@ -120,9 +121,10 @@ static tri_status take_norms(const making *m, int64_t part, const void *from) {
 
 static const kind norms = {has_magnitudes, bytes_of_norms, make_norms, take_norms};
 
-/* ---- shared out over all ranks ----------------------------------------------------------------------------------- */
+/* ---- sharing the work over all ranks ----------------------------------------------------------------------------- */
 
-/* The next first part of a matrix from entry `from` on, of which such things are made; num_entries: there is none. */
+/* Returns the next first part, from entry `from` on, of a matrix of this kind; num_entries if there is no further one.
+ */
 static int64_t next_matrix(const making *m, int64_t from) {
   const tri_parameter_table *table = m->engine->parts.table;
   int64_t i = from;
@@ -132,7 +134,7 @@ static int64_t next_matrix(const making *m, int64_t from) {
   return i;
 }
 
-/* What is made of a matrix, into this rank's arrays: of all parts that it holds. */
+/* Sets the values computed from a matrix on this rank, for all parts that it holds. */
 static tri_status take_all(const making *m, int64_t first, const void *from) {
   const tri_parameter_table *table = m->engine->parts.table;
   for (int64_t i = first; i < table->num_entries; i++) {
@@ -153,7 +155,8 @@ static size_t most_bytes(const making *m) {
   return most;
 }
 
-/* A round: each rank makes one of the matrices from `first` on, and all get each. *next: the first behind these. */
+/* Computes one of the matrices from `first` on, on each rank, and broadcasts each. *next: the first matrix after these.
+ */
 static tri_status make_round(const making *m, int64_t first, void *own, void *sent, int64_t *next) {
   const tri_group *world = &m->engine->options.mesh->world;
   const tri_parameter_table *table = m->engine->parts.table;
@@ -175,7 +178,7 @@ static tri_status make_round(const making *m, int64_t first, void *own, void *se
   return tri_common_status(world, status);
 }
 
-/* All ranks list all matrices in one order. */
+/* All ranks list the matrices in the same order. */
 static tri_status make_all(const making *m) {
   const tri_group *world = &m->engine->options.mesh->world;
   const size_t bytes = most_bytes(m);

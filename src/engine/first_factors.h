@@ -1,4 +1,4 @@
-/* What of an adapter is made of the base, on its way into a rank's arrays: factors that begin as parts of it
+/* Initial values of an adapter that are computed from the base: factors that begin as parts of its matrices
  * (adapter.init: pissa), and magnitudes. */
 #ifndef TRI_ENGINE_FIRST_FACTORS_H
 #define TRI_ENGINE_FIRST_FACTORS_H
@@ -6,13 +6,13 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
 
-/* COLLECTIVE, over all ranks. Makes the factors of every matrix, each of the whole matrix by one rank, and sets both on
- * the ranks that have a part of it: what is trained, and what it began as. What a run goes on from is read behind it.
- */
+/* COLLECTIVE over all ranks. Computes the factors of every matrix, each whole matrix on one rank, and sets them on the
+ * ranks that have a shard of it: the trained factors and the copies of their initial values. A checkpoint that the run
+ * resumes from is read afterwards. */
 tri_status tri_engine_begin_factors(tri_engine *engine, const tri_checkpoint *base);
 
-/* COLLECTIVE, over all ranks. Sets magnitudes (adapter.magnitude) to the norms of the outputs of their matrices, which
- * a run begins with. */
+/* COLLECTIVE over all ranks. Sets magnitudes (adapter.magnitude) to the norms of the outputs of their matrices in the
+ * base. */
 tri_status tri_engine_begin_magnitudes(tri_engine *engine, const tri_checkpoint *base);
 
 #endif

@@ -1,5 +1,5 @@
-/* Log-probabilities of labels under any layout: what the loss operation leaves of each micro-batch in the results of a
- * step, brought together from the ranks that have the labels. */
+/* Log-probabilities of labels under any layout: the loss operation writes those of each micro-batch to the results of a
+ * step, and they are gathered from the ranks that have the labels. */
 #include "engine/engine_internal.h"
 #include "model/trainable.h"
 
@@ -18,7 +18,7 @@ static tri_status read_later(const void *from, int64_t index, const tri_sample *
   return tri_feed_read(at->feed, at->first + index, out);
 }
 
-/* Puts those of this rank's micro-batch where its samples lie in `out` [samples, sequence]. */
+/* Copies the results of this rank's micro-batch to their samples in `out` [samples, sequence]. */
 static void place_batch(const tri_engine *engine, int64_t micro_batch, int64_t samples, double *out) {
   const tri_executor *executor = engine->executor;
   const tri_op_list *list = engine->parts.lists[0];
@@ -32,7 +32,7 @@ static void place_batch(const tri_engine *engine, int64_t micro_batch, int64_t s
   }
 }
 
-/* Every label is one rank's: the others add zeros. */
+/* Each label is on one rank; the other ranks add zeros. */
 static tri_status join(const tri_engine *engine, int64_t micro_batches, int64_t samples, double *out) {
   const tri_mesh *mesh = engine->options.mesh;
   const int64_t count = samples * engine->options.sequence;
@@ -47,7 +47,7 @@ tri_status tri_engine_step_log_probs(tri_engine *engine, double *out) {
   return join(engine, engine->micro_batches, engine->options.global_batch, out);
 }
 
-/* At most as many samples as a step has. */
+/* Computes log-probabilities of at most as many samples as a step has. */
 static tri_status some_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
                                  double *out) {
   const tri_step_results *results = NULL;

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything is done `LEAST` times at least, and for as long as was asked. The lower quartile counts: other users of
- * the machine make some of them slower, and none faster. */
+/* Each call is repeated at least `LEAST` times, and for the time that the caller gives. The lower quartile is the
+ * result, because other users of the machine make some calls slower, and none faster. */
 enum { LEAST = 4, MOST = 400, MOST_SETS = 16, ALIGNMENT = 4096 };
 
 static int compare(const void *left, const void *right) {
@@ -29,10 +29,10 @@ static tri_status do_it(tri_measure *m, tri_measured_call *call, const void *wha
   return tri_queue_finish(m->device->queue);
 }
 
-/* The ranks agree on how often, so that what they do together stays together. */
+/* The ranks agree on the number of repetitions, so that they take part in the same calls. */
 tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out) {
   double times[MOST], once = 0;
-  TRI_TRY(do_it(m, call, what)); /* compiles, touches memory */
+  TRI_TRY(do_it(m, call, what)); /* warm-up: compiles, touches memory */
   TRI_TRY(tri_barrier(m->world));
   double begin_s = tri_clock_s();
   TRI_TRY(do_it(m, call, what));
@@ -72,13 +72,14 @@ tri_status tri_measure_peak(tri_measure *m, double *flops) {
   return TRI_OK;
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------------- */
+/* ---- GEMMs ------------------------------------------------------------------------------------------------------- */
 
-/* Several sets of operands, taken in turn: in a step they come from memory, too. But what the operation before has just
- * made is the same each time, and in the caches if it has room there: x and dy of x W and dy W^T, dy of x^T dy. */
+/* Several sets of operands are used in turn, since operands come from memory in a step, too. But the output of the
+ * previous operation is the same in each turn, and in the caches if it fits: x and dy of x W and dy W^T, dy of x^T dy.
+ */
 typedef struct product {
   tri_matmul matmul;
-  char *sets, *workspace, *plain; /* plain: what is packed */
+  char *sets, *workspace, *plain; /* plain: the weight before packing */
   size_t a_bytes, b_bytes, c_bytes, set_bytes;
   int64_t num_sets;
 } product;
@@ -106,8 +107,8 @@ static bool adds(tri_product_form form) {
   return true;
 }
 
-/* As ops/weight.c calls them: weights packed where the device likes that, else as they are, in the wide type; gradients
- * of weights wide. */
+/* As ops/weight.c calls GEMMs: weights packed if the device prefers that, else as they are, in the wide type; gradients
+ * of weights in the wide type. */
 static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of) {
   tri_matmul p = {.m = of->rows,
                   .n = of->columns,
@@ -135,7 +136,7 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
   return p;
 }
 
-/* Packed weights are packed from random values. */
+/* Packs weights from random values. */
 static tri_status pack_sets(const tri_measure *m, const product *p) {
   for (int64_t i = 0; i < p->num_sets; i++) {
     char *next = p->sets + (size_t)i * p->set_bytes;
@@ -153,7 +154,7 @@ tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, 
   size_t plain = (size_t)(of->inner * of->columns) * element;
   *seconds = 0;
   if (is_weight(&p.matmul)) TRI_TRY(device->matmul_packed(device, &p.matmul, &packed));
-  if (of->passing && packed == 0) return TRI_OK; /* as those that stay */
+  if (of->passing && packed == 0) return TRI_OK; /* the same as weights that stay */
   p.matmul.b_packed = packed > 0 && !of->passing;
   if (is_weight(&p.matmul) && !p.matmul.b_packed) p.matmul.b_type = tri_dtype_wide(m->type);
   TRI_TRY(device->matmul_workspace(device, &p.matmul, &scratch));
@@ -244,9 +245,9 @@ tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *
   return TRI_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Random values all over the pool: on zeros a chip draws less power, and some run faster than they will on any data. */
+/* Fills the pool with random values: on zeros a chip needs less power, and some run faster than on any real data. */
 tri_status tri_measure_fill(const tri_measure *m) {
   enum { VALUES = 1 << 18 };
   const tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 0);
@@ -267,7 +268,7 @@ tri_status tri_measure_fill(const tri_measure *m) {
   return tri_queue_finish(queue);
 }
 
-/* A fifth of what a rank may have, in the bounds of what is worth it. */
+/* Returns a fifth of a rank's memory, between bounds. */
 static size_t pool_bytes(const tri_device *device, int64_t ranks) {
   const bool host = device->info.host_memory;
   const double least = (double)((size_t)256 << 20), most = (double)((size_t)(host ? 1 : 4) << 30);

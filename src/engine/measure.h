@@ -1,8 +1,7 @@
-/* What this machine does, measured while all ranks of the job are at it: what a cluster's description is made of.
+/* Measures this machine while all ranks of the job do the same, for the description of a cluster.
  *
- * The caller says what to measure; how it is called is here. Every figure is the lower quartile of some
- * repetitions, of the slowest rank, with operands that are taken in turn, so that they come from where a step finds its
- * own. */
+ * The caller says what to measure; this module knows how the engine calls it. A time is the lower quartile of some
+ * repetitions, on the slowest rank. Operands are taken in turn, so that they come from memory as in a step. */
 #ifndef TRI_ENGINE_MEASURE_H
 #define TRI_ENGINE_MEASURE_H
 
@@ -13,7 +12,7 @@
 
 typedef struct tri_measure tri_measure;
 
-/* One product [rows, inner] x [inner, columns], as operations make it. */
+/* One GEMM [rows, inner] x [inner, columns], as operations call it. */
 typedef struct tri_measure_product {
   tri_product_form form;
   bool passing;
@@ -34,32 +33,32 @@ typedef struct tri_measure_elements {
 typedef struct tri_measure_collective {
   tri_collective kind;
   bool shared;
-  int64_t ranks, bytes; /* groups of `ranks` neighbours, all at once; of fp32; of an all-to-all what a rank has for all,
-                           of a pass what goes to the next */
+  int64_t ranks, bytes; /* groups of `ranks` neighbours, all at the same time; bytes of fp32 values: all that a rank
+                         * sends in an all-to-all, or sends to the next rank in a pass */
 } tri_measure_collective;
 
 typedef struct tri_measure_request {
   tri_device *device;
   tri_dtype precision;
   const tri_group *world;
-  double each_s; /* for each figure, at least */
+  double each_s; /* seconds to spend on each figure, at least */
 } tri_measure_request;
 
-/* COLLECTIVE over the job, as all that follows. Takes memory: about a fifth of what a rank may have. Release with
+/* COLLECTIVE over the job, as all functions below. Allocates about a fifth of a rank's memory. Release with
  * tri_measure_destroy. */
 tri_status tri_measure_create(const tri_measure_request *request, tri_measure **out);
 void tri_measure_destroy(tri_measure *measure);
 
-/* FLOP/s of matrix products, of the slowest rank; 0: there was no memory to find out. */
+/* Measures the FLOP/s of GEMMs on the slowest rank; 0: not enough memory. */
 tri_status tri_measure_peak(tri_measure *measure, double *flops);
-/* Seconds; 0: there is not memory enough, or the device has no such case (nothing is packed that could be passing; no
- * such kernel). The same on all ranks. */
+/* Measure seconds, the same on all ranks. 0: not enough memory, or the device does not have this case (`passing` on a
+ * device that packs nothing; no such kernel). */
 tri_status tri_measure_product_s(tri_measure *measure, const tri_measure_product *of, double *seconds);
 tri_status tri_measure_attention_s(tri_measure *measure, const tri_measure_attention *of, double *seconds);
 tri_status tri_measure_elements_s(tri_measure *measure, const tri_measure_elements *of, double *seconds);
-/* Also 0 where ranks do not see each other's memory and it was to be shared. */
+/* Also 0 if `shared` memory was asked for and ranks cannot access each other's. */
 tri_status tri_measure_collective_s(tri_measure *measure, const tri_measure_collective *of, double *seconds);
-/* From each rank to the next, and from the one before, at once. */
+/* Measures a message from each rank to the next, all at the same time. */
 tri_status tri_measure_message_s(tri_measure *measure, int64_t bytes, double *seconds);
 
 #endif

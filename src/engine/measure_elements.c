@@ -1,4 +1,5 @@
-/* Element-wise work, as operations and the engine call it: rows of a common width, and sets of operands in turn. */
+/* Measures element-wise work as operations and the engine call it: rows of a common width, and sets of operands in
+ * turn. */
 #include "base/exact_terms.h"
 #include "device/kernels.h"
 #include "engine/measure_internal.h"
@@ -8,30 +9,29 @@
 #include <string.h>
 
 enum { WIDTH = 1024, VOCABULARY = 32768, HEAD_DIM = 64 };
-/* Of a layer of experts, and those of a token. */
+/* Experts of a layer, and experts chosen for a token. */
 enum { EXPERTS = 128, CHOSEN = 8 };
 
-/* Arrays of `elements` elements each, wide where they may be, of one set; and small ones that all sets share. */
+/* Arrays of `elements` elements each, for each set, with room for the wide type; and small arrays that all sets share.
+ */
 typedef struct elements {
   tri_measure_elements of;
   char *sets;
   size_t array_bytes;
   int64_t num_arrays, num_sets, rows, width;
-  char *weights;            /* of a row, and statistics of rows */
+  char *weights;            /* weights of a row, then a bias */
   char *statistics[3];      /* [rows] */
   int32_t *ids, *positions; /* [num_ids], [rows] */
   int64_t num_ids;
-  float *label_weights; /* [rows]: zeros */
-  char *table;          /* of rows: of an embedding, or of angles */
+  float *label_weights; /* [rows], zeros */
+  char *table;          /* rows of an embedding, or angles */
   tri_step_values *values;
   double *sum;
   tri_exact_sum *exact;
 } elements;
 
-/* Arrays of a set, so that long ones come from beyond the caches whatever the work; elements of a row; and whether what
- * it leaves is not a number, as an update does with random moments; ids of a row: of a token, or of its
- * experts.
- */
+/* Number of arrays in a set, so that long arrays come from beyond the caches; elements of a row; whether the outputs
+ * may be NaN, as those of an update with random moments; ids of a row: one of a token, or those of its experts. */
 typedef struct form {
   int64_t arrays, width;
   bool spoils;
@@ -99,7 +99,7 @@ static tri_status run_norm(const tri_measure *m, const elements *e, const tri_no
 static tri_status run_activation(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_rows rows = tri_all_rows(e->rows);
-  char *x = array(m, e, 0), *y = array(m, e, 2), *gradient = array(m, e, 3); /* of SwiGLU x is two arrays long */
+  char *x = array(m, e, 0), *y = array(m, e, 2), *gradient = array(m, e, 3); /* x of SwiGLU is two arrays long */
   bool forward = e->of.pass == TRI_PASS_FORWARD;
   if (e->of.work == TRI_WORK_GELU) {
     if (forward) TRI_KERNEL_CALL(queue, activation_forward, m->type, TRI_ACTIVATION_GELU_TANH, rows, e->width, x, y);
@@ -127,7 +127,7 @@ static tri_status run_weighted(const tri_measure *m, const elements *e) {
   return TRI_OK;
 }
 
-/* Of a softmax over all experts: the usual one. */
+/* Routes with a softmax over all experts, the usual router. */
 static tri_status run_route(const tri_measure *m, const elements *e) {
   static const tri_router router = {.experts = EXPERTS,
                                     .chosen = CHOSEN,
@@ -139,7 +139,7 @@ static tri_status run_route(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_rows rows = tri_all_rows(e->rows);
   char *logits = array(m, e, 0), *weights = array(m, e, 2);
-  char *gradient = weights + e->array_bytes / 2; /* of the weights, of which there are far fewer than logits */
+  char *gradient = weights + e->array_bytes / 2; /* gradient of the weights, which are far fewer than logits */
   if (e->of.pass == TRI_PASS_FORWARD) {
     TRI_KERNEL_CALL(queue, router_forward, m->type, rows, &router, NULL, logits, NULL,
                     (int32_t *)(void *)array(m, e, 3), weights);
@@ -150,7 +150,7 @@ static tri_status run_route(const tri_measure *m, const elements *e) {
   return TRI_OK;
 }
 
-/* Rows by their experts; and the sum of those of a token. */
+/* Groups rows by their experts, or adds the rows of each token. */
 static tri_status run_rows(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_rows rows = tri_all_rows(e->rows / CHOSEN);
@@ -176,7 +176,7 @@ static tri_status run_embedding(const tri_measure *m, const elements *e) {
   return TRI_OK;
 }
 
-/* All that a loss does with logits between its products. */
+/* Does all work of a loss on logits between its GEMMs. */
 static tri_status run_loss(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   char *logits = array(m, e, 0), *maximum = e->statistics[0], *sum = e->statistics[1], *label = e->statistics[2];
@@ -197,7 +197,7 @@ static tri_status run_update(const tri_measure *m, const elements *e) {
   return TRI_OK;
 }
 
-/* What goes over elements as they lie, whatever the operation. */
+/* Runs work on flat arrays. */
 static tri_status run_flat(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_dtype wide = tri_dtype_wide(m->type);
@@ -263,7 +263,7 @@ static tri_status run_elements(tri_measure *m, const void *what) {
   return TRI_OK;
 }
 
-/* Ids are below this, a power of two: of tokens, of experts, or of rows. */
+/* Returns the upper bound of ids, a power of two: of tokens, of experts, or of rows. */
 static unsigned ids_below(const elements *e) {
   unsigned below = 1;
   if (e->of.work == TRI_WORK_DISPATCH || e->of.work == TRI_WORK_ROUTE) return EXPERTS;
@@ -272,7 +272,7 @@ static unsigned ids_below(const elements *e) {
   return below;
 }
 
-/* Ids and positions of rows, and the values of a step. */
+/* Uploads ids and positions of rows, and the values of a step. */
 static tri_status upload_small(tri_measure *m, const elements *e) {
   enum { PIECE = 1024 };
   int32_t ids[PIECE];

@@ -1,4 +1,4 @@
-/* What the files that measure share. */
+/* Internals shared by the files that measure. */
 #ifndef TRI_ENGINE_MEASURE_INTERNAL_H
 #define TRI_ENGINE_MEASURE_INTERNAL_H
 
@@ -16,27 +16,27 @@ struct tri_measure {
 
   /* Links (measure_links.c). */
   tri_exchange *exchange;
-  void *staging;  /* host memory, where the host does not see the device's */
-  char *messages; /* host memory, and of what passes, */
+  void *staging;  /* host memory; NULL if the host can access device memory */
+  char *messages; /* host memory for messages */
   tri_exchange_region transfer;
-  char *gradients; /* device memory that is shared, once that was asked for; NULL: not yet */
+  char *gradients; /* shared device memory; NULL until first asked for */
   bool asked_to_share, sees;
   tri_group group; /* of `ranks` neighbours */
   int64_t ranks;
 };
 
-/* One call of what is measured, on the operands of its turn. */
+/* One call of the measured function, on the operands of this turn. */
 typedef tri_status tri_measured_call(tri_measure *m, const void *what);
 
 tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out);
 
-/* The next `bytes` bytes of what *next points at. */
+/* Reserves the next `bytes` bytes at *next, and returns their address. */
 char *tri_measure_take(char **next, size_t bytes);
 static inline bool tri_measure_fits(const tri_measure *m, const char *end) { return end <= m->pool + m->pool_bytes; }
-/* How many sets of that many bytes have room from there on and are taken in turn. */
+/* Returns how many sets of `bytes` bytes fit after `from`; they are used in turn. */
 int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes);
 
-/* Random values all over the pool. */
+/* Fills the pool with random values. */
 tri_status tri_measure_fill(const tri_measure *m);
 
 /* COLLECTIVE over the job. */

@@ -1,5 +1,5 @@
-/* Collectives and messages, as the engine makes them: values in device memory, gradients where the ranks of a node see
- * each other's, and stretches of them taken in turn. */
+/* Measures collectives and messages as the engine uses them: values in device memory, gradients shared by the ranks of
+ * a node, and different ranges of memory in turn. */
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"
@@ -14,7 +14,7 @@ typedef struct collective {
   int64_t count, sets, *begins;
 } collective;
 
-/* To the next of the group, and from the one before. */
+/* Sends to the next rank of the group, and receives from the previous one. */
 static tri_status pass_round(tri_measure *m, const collective *c, char *values) {
   const tri_group *group = &m->group;
   const size_t bytes = (size_t)c->of.bytes;
@@ -56,7 +56,7 @@ static tri_status choose_group(tri_measure *m, int64_t ranks) {
   return TRI_OK;
 }
 
-/* As the engine shares gradients; on all nodes, or it is not what was asked for. */
+/* Shares memory as the engine shares gradients. Counts only if it works on all nodes. */
 static tri_status share_gradients(tri_measure *m) {
   void *memory = NULL;
   bool seen = false;
@@ -72,7 +72,7 @@ static tri_status share_gradients(tri_measure *m) {
   return TRI_OK;
 }
 
-/* From one buffer to another. */
+/* Returns whether it needs two buffers. */
 static bool takes_two(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:
@@ -108,7 +108,7 @@ tri_status tri_measure_collective_s(tri_measure *m, const tri_measure_collective
   return status;
 }
 
-/* Every rank sends to the next and receives from the one before. */
+/* Sends to the next rank, and receives from the previous one. */
 static tri_status pass_on(tri_measure *m, const void *what) {
   const size_t bytes = *(const size_t *)what;
   const tri_group *world = m->world;

@@ -1,6 +1,7 @@
-/* Messages of device memory. On a staged device what is sent comes down to the host first, and what was received goes
- * up when it has come; where MPI reaches the memory, it waits for what the device has queued before. So messages begin
- * later than they are started: in the order in which they were, since those of one tag are matched so. */
+/* Messages of device memory. On a staged device sent values are copied to the host first, and received ones are copied
+ * to the device afterwards. If MPI can access device memory, a message waits for work that the device has queued
+ * before. So messages begin later than they are started, but in the same order, since messages with one tag are matched
+ * in order. */
 #include "engine/exchange_internal.h"
 
 static void enlist_message(tri_exchange *x, tri_exchange_request *r) {
@@ -23,14 +24,14 @@ static bool is_pending(const tri_exchange_request *r) {
   return at != NULL;
 }
 
-/* Where MPI finds device memory that it reaches. */
+/* Returns the address under which MPI accesses device memory. */
 static void *reached_address(const tri_exchange *x, void *memory) {
   tri_device *device = x->queue->device;
   return device->driver->peer_address(device, memory);
 }
 
-/* A message that begins when the device has come so far: with its values in host memory, or, where MPI reaches them,
- * with what computes them, or what has read them before. */
+/* Prepares a message that begins when the device has reached r->done: its values are then in host memory, or, if MPI
+ * can access them, computed (send) or no longer read (receive). */
 static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
   if (tri_exchange_is_reached(x, r->kind)) {
     r->host = reached_address(x, r->values);
@@ -54,7 +55,7 @@ static tri_status start_message(tri_exchange_request *r, void *memory) {
   return tri_fail_internal("a collective is not a message");
 }
 
-/* It begins when it may. */
+/* Begins a message if r->done is passed, or after waiting for it. */
 static tri_status advance_message(tri_exchange_request *r, bool wait) {
   if (!wait && !tri_device_event_passed(&r->done)) return TRI_OK;
   if (!tri_exchange_is_reached(r->x, r->kind)) r->x->waits++;
@@ -63,7 +64,7 @@ static tri_status advance_message(tri_exchange_request *r, bool wait) {
   return start_message(r, r->host);
 }
 
-/* Those that were to begin before it come first. */
+/* Begins a message after the pending messages that were started before it. */
 static tri_status begin_message(tri_exchange_request *r) {
   while (is_pending(r)) TRI_TRY(advance_message(r->x->pending, true));
   return TRI_OK;
@@ -78,8 +79,8 @@ tri_status tri_exchange_messages_advance(tri_exchange *x) {
   return TRI_OK;
 }
 
-/* A send waits for what computes its values; a message that MPI receives into device memory, for what has read that
- * before. One that is received into host memory begins at once, and its copy to the device waits instead. */
+/* A send waits until its values are computed, and a receive by MPI into device memory until earlier readers are done. A
+ * receive into host memory begins at once; its copy to the device waits instead. */
 static tri_status begin_now(tri_exchange *x, tri_exchange_request *r, bool direct) {
   const bool reached = tri_exchange_is_reached(x, r->kind);
   r->staged = !direct && (r->kind == EXCHANGE_SEND || !reached);
@@ -95,8 +96,8 @@ static tri_status begin_now(tri_exchange *x, tri_exchange_request *r, bool direc
 
 tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
   bool direct;
-  TRI_TRY(tri_exchange_reach(
-      x, &direct)); /* what is sent is there, and nothing that is queued reads the other stage buffer */
+  /* With host access, queued work is done: sent values are computed, and the receive buffer is not read. */
+  TRI_TRY(tri_exchange_reach(x, &direct));
   TRI_TRY(tri_exchange_make(x, what, out));
   tri_status status = begin_now(x, *out, direct);
   if (status != TRI_OK) tri_exchange_drop(out);
@@ -149,5 +150,5 @@ tri_status tri_exchange_message_finish(tri_exchange_request *r) {
   if (!r->staged || r->kind == EXCHANGE_SEND) return TRI_OK;
   TRI_TRY(tri_exchange_join(r));
   r->x->waits++;
-  return tri_device_event_wait(&r->done); /* the host's stage buffer is used again */
+  return tri_device_event_wait(&r->done); /* the host's stage buffer may be reused */
 }

@@ -1,4 +1,4 @@
-/* How a trained model is meant that somebody uses: where it runs, and which of its files count. */
+/* Options of commands that use a trained model: where it runs, and which of its files to use. */
 #ifndef TRI_ENGINE_MODEL_OPTIONS_H
 #define TRI_ENGINE_MODEL_OPTIONS_H
 
@@ -8,16 +8,16 @@
 
 typedef struct tri_model_options {
   const char *device, *tokenizer; /* tokenizer NULL: the checkpoint's */
-  const char *base;               /* folder of an adapter's base; NULL: the one that it names */
+  const char *base;               /* folder of an adapter's base; NULL: the one that the adapter names */
   tri_dtype precision;
   int64_t threads;
-  bool no_verify; /* a checkpoint is not compared with its checksums */
-  bool average;   /* the average of a run's weights is meant */
+  bool no_verify; /* do not compare a checkpoint with its checksums */
+  bool average;   /* use the average of a run's weights */
 } tri_model_options;
 
 tri_model_options tri_model_options_default(void);
 
-/* What they want of a checkpoint. */
+/* Returns how these options use a checkpoint. */
 tri_checkpoint_use tri_model_options_use(const tri_model_options *options);
 
 #endif

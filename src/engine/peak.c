@@ -7,10 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-/* A run of a few small steps must not wait for its yardstick longer than for its work. */
+/* A run of a few small steps must not spend more time on measuring the peak than this share of its work. */
 static const double WORK_SHARE = 0.1, LEAST_S = 0.004;
 
-/* Host values of a matrix: small, of both signs, not nevertheless. */
+/* Fills a matrix with small values of both signs. */
 static tri_status fill_matrix(tri_device *device, tri_dtype type, int64_t side, void *matrix) {
   const tri_device_kernels *k = device->kernels;
   tri_dtype wide = tri_dtype_wide(type);
@@ -80,8 +80,8 @@ destroy:
   return status;
 }
 
-/* Repeats until the time is over, at least `least` times; the first run, which may compile or touch memory, does not
- * count. *best_s is that of one product. */
+/* Repeats until the time is over, at least `least` times. The first run, which may compile or touch memory, does not
+ * count. *best_s: seconds of the fastest GEMM. */
 static tri_status bench_run(bench *t, int64_t least, double seconds, double *best_s) {
   const tri_device_kernels *k = t->device->kernels;
   double best = 0, begin_s = tri_clock_s();
@@ -99,8 +99,7 @@ static tri_status bench_run(bench *t, int64_t least, double seconds, double *bes
 
 static double flops_of(int64_t side) { return 2 * (double)side * (double)side * (double)side; }
 
-/* The matrices are counted and gone again; the most that the device ever held, which a run reports as its own, is told
- * without them. */
+/* The device's memory peak, which a run reports as its own, is restored after the matrices are freed. */
 static tri_status best_product(tri_device *device, tri_dtype type, int64_t side, double seconds, double *best_s) {
   bench t;
   size_t peak_bytes = device->memory_peak_bytes;
@@ -113,21 +112,21 @@ static tri_status best_product(tri_device *device, tri_dtype type, int64_t side,
   return status;
 }
 
-/* Whether the device has room for the matrices; scratch memory is small beside them. */
+/* Returns whether the device has room for the matrices; scratch memory is small in comparison. */
 static bool has_room(const tri_device *device, int64_t side) {
   size_t matrices = 4 * (size_t)(side * side) * sizeof(double), limit = device->info.memory_bytes;
   return limit == 0 || (device->memory_bytes < limit && matrices <= limit - device->memory_bytes);
 }
 
-/* A small product says how large a one there is time for (the reference device does 1 GFLOP/s, a good one 1000), and
- * how much time the work is worth. */
+/* A small GEMM shows how large a GEMM there is time for (the reference device does 1 GFLOP/s, a good one 1000), and how
+ * much time the work is worth. */
 static tri_status best_rate(tri_device *device, tri_dtype type, double work_flops, double seconds, double *out) {
   int64_t side = 128;
   double took_s = 0;
   TRI_TRY(tri_device_supports(device, type));
   *out = 0;
   if (!has_room(device, side)) return TRI_OK;
-  TRI_TRY(best_product(device, type, side, LEAST_S, &took_s)); /* the best of several: one may be disturbed */
+  TRI_TRY(best_product(device, type, side, LEAST_S, &took_s)); /* the best of several, since one may be disturbed */
   double worth_s = WORK_SHARE * work_flops * took_s / flops_of(side);
   if (worth_s < seconds) seconds = worth_s > LEAST_S ? worth_s : LEAST_S;
   while (side < 1024 && 3 * took_s * 8 < seconds && has_room(device, 2 * side)) {

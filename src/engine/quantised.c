@@ -9,7 +9,7 @@
 
 static bool keeps_some(const tri_quantised *m) { return m->array != NULL; }
 
-/* Zeros, or what tells that the matrix is not finite. */
+/* Reads zeros, or non-finite values if the matrix is not finite. */
 static void read_some(const tri_quantised *m, void *to_host, size_t bytes) {
   memset(to_host, 0, bytes);
   for (size_t i = 0; i < bytes / tri_dtype_bytes(m->type) && !isfinite(m->offset); i++) {
@@ -17,7 +17,7 @@ static void read_some(const tri_quantised *m, void *to_host, size_t bytes) {
   }
 }
 
-/* What the codes stand for. */
+/* Reads dequantised values. */
 static tri_status quantised_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_quantised *m = context;
   const int64_t element = (int64_t)tri_dtype_bytes(m->type), first = ((const char *)from - m->wide) / element;
@@ -34,14 +34,14 @@ static tri_status quantised_read(void *context, void *to_host, const void *from,
   return tri_queue_download_now(m->queue, to_host, m->wide, (size_t)(count * element));
 }
 
-/* Of the codes, the bytes that this rank keeps. */
+/* Copies the bytes of the codes that this rank keeps. */
 static tri_status keep_some(tri_quantised *m) {
   const char *offset = m->kept + tri_nf4_layout_of_cut(&m->cut).offset;
   TRI_TRY(tri_queue_download_now(m->queue, &m->offset, offset, sizeof m->offset));
   return tri_queue_move(m->queue, m->array + m->some.at, m->kept + m->some.first, (size_t)m->some.count);
 }
 
-/* Of codes of the whole, what this rank keeps. */
+/* Cuts this rank's codes from those of the whole matrix. */
 static tri_status keep(tri_quantised *m) {
   if (m->whole != m->kept) TRI_KERNEL_CALL(m->queue, cut_nf4, &m->cut, m->whole, m->kept);
   if (keeps_some(m)) TRI_TRY(keep_some(m));
@@ -58,7 +58,7 @@ static tri_status quantised_write(void *context, void *to, const void *from_host
   return keep(m);
 }
 
-/* Codes of the whole that the base has. */
+/* Uses the base's own codes of the whole matrix. */
 static tri_status quantised_take(void *context, const void *from_host, size_t bytes) {
   tri_quantised *m = context;
   tri_queue_at(m->queue, "weights in 4 bits", -1, "taking them");

@@ -1,15 +1,15 @@
-/* A matrix of a base on its way into 4 bits (device/nf4.h).
+/* Quantises a base's matrix to 4 bits while it is loaded (device/nf4.h).
  *
- * Its values are read as any tensor's are, front to back, into scratch memory of the arena; when the last of them is
- * there, the device makes codes of them, and the next matrix may lie in the same place. Readers get the values that the
- * codes stand for. Of a base that is in 4 bits already (checkpoint/four_bits.h) the codes are taken as they are.
+ * Its values are read like those of any tensor, front to back, into scratch memory of the arena. When the last one is
+ * there, the device quantises them, and the next matrix may use the same memory. Reads return the dequantised values.
+ * If the base is in 4 bits already (checkpoint/four_bits.h), its codes are used as they are.
  *
- * Every rank that holds a part of a matrix reads the whole, since blocks, and what blocks share, go on through it;
- * codes of the whole are made behind the values, and those of the part are taken from them. Readers then get the
- * elements of the part, and zeros behind them: enough to tell whether they are finite, as all of a matrix are or none.
+ * Every rank that holds a shard of a matrix reads the whole, since blocks, and what blocks share, cross the shards.
+ * Codes of the whole are made after the values, and the shard's codes are cut from them. Reads then return the elements
+ * of the shard, followed by zeros: enough to tell whether they are finite, since all of a matrix are finite or none.
  *
- * Under ZeRO 3 a rank keeps some bytes of the codes alone, which cannot be read by themselves: readers get zeros, or
- * what is not finite where the matrix is not. */
+ * Under ZeRO 3 a rank keeps only some bytes of the codes, which cannot be decoded by themselves. Reads then return
+ * zeros, or non-finite values if the matrix is not finite. */
 #ifndef TRI_ENGINE_QUANTISED_H
 #define TRI_ENGINE_QUANTISED_H
 
@@ -17,20 +17,20 @@
 #include "engine/executor.h"
 
 typedef struct tri_quantised {
-  tri_checkpoint_memory memory; /* of `wide` */
+  tri_checkpoint_memory memory; /* for the memory at `wide` */
   tri_queue *queue;
-  tri_dtype type; /* the wide one */
+  tri_dtype type; /* the wide type */
   tri_nf4_cut cut;
   char *wide;
-  char *whole;            /* codes of the whole, in scratch memory; `kept` if the part is the whole */
-  char *kept;             /* codes of the part; in scratch memory if some bytes of them alone are kept */
-  tri_element_range some; /* those bytes of `kept`, and where they go; none: `kept` is where codes stay */
+  char *whole;            /* codes of the whole matrix, in scratch memory; `kept` if the shard is the whole */
+  char *kept;             /* codes of the shard; in scratch memory if only some bytes of them are kept */
+  tri_element_range some; /* bytes of `kept` that are kept, and their offset in `array`; unused if all codes are kept */
   char *array;
-  float offset; /* of the codes: not finite if an element is not */
+  float offset; /* offset of the codes; not finite if an element is not */
 } tri_quantised;
 
-/* Matrix number `matrix` of those that this rank has of entry number `entry`. Stays where it is while its memory is
- * used. */
+/* Sets up matrix number `matrix` of this rank's matrices of entry number `entry`. *out must not move while its memory
+ * is in use. */
 void tri_quantised_set_up(const tri_executor *executor, int64_t entry, int64_t matrix, tri_quantised *out);
 
 #endif

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What ranks tell each other. */
+/* A rank's device, as the ranks exchange it. */
 typedef struct seat {
   char name[TRI_DEVICE_NAME_BYTES], place[TRI_DEVICE_PLACE_BYTES];
-  bool reached; /* by MPI, as that says */
+  bool reached; /* MPI says that it can access the memory */
 } seat;
 
 static bool has_place(const seat *s) { return s->place[0] != '\0'; }
@@ -27,7 +27,7 @@ static int sharers_of(const seat *seats, int ranks, int rank) {
   return count < 1 ? 1 : count;
 }
 
-/* Said once, of the most crowded: what the ranks lose by it is time, and room. */
+/* Warns once, about the GPU with most ranks: they share its time and its memory. */
 static void tell(const seat *seats, int ranks) {
   int most = 0;
   for (int r = 1; r < ranks; r++) {
@@ -39,7 +39,7 @@ static void tell(const seat *seats, int ranks) {
            seats[most].name, seats[most].place);
 }
 
-/* Some may have found no GPU that they can use. */
+/* Fails if some ranks have no GPU that they can use while others have one. */
 static tri_status check_alike(const seat *seats, int ranks) {
   for (int r = 1; r < ranks; r++) {
     if (has_place(&seats[r]) == has_place(&seats[0])) continue;
@@ -59,7 +59,8 @@ static tri_status settle(const tri_group *world, const seat *seats, tri_device *
   return tri_device_share(device, sharers_of(seats, world->size, world->rank));
 }
 
-/* All devices are there when the first table is, and none takes more memory before all have looked at what is free. */
+/* The first collective waits until all devices are created; no rank allocates more memory before all have seen how much
+ * is free. */
 static tri_status seat_ranks(const tri_group *world, tri_device *device) {
   seat own = {.reached = tri_comm_is_device_aware(device->info.peer)}, *seats = NULL;
   snprintf(own.name, sizeof own.name, "%s", device->info.name);

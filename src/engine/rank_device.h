@@ -4,10 +4,10 @@
 
 #include "device/device.h"
 
-/* COLLECTIVE over the job. The ranks of a node take its GPUs in turn. Where there are more ranks than GPUs they share
- * them, and the memory of each that others leave: the first rank says so. All ranks have the same kind of device, or
- * the status is TRI_UNSUPPORTED on all of them. Says in info.reached whether MPI reaches all of their memory. threads
- * as in tri_device_request. */
+/* COLLECTIVE over the job. Assigns the GPUs of a node to its ranks in turn. If there are more ranks than GPUs, ranks
+ * share a GPU and the memory of it that is free, and the first rank warns. Fails with TRI_UNSUPPORTED on all ranks if
+ * they would have different kinds of device. Sets info.reached if MPI can access the device memory of all ranks.
+ * threads: as in tri_device_request. */
 tri_status tri_rank_device_create(const char *name, int threads, tri_device **out);
 
 #endif

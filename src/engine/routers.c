@@ -7,7 +7,7 @@
 
 struct tri_routers {
   tri_router_loads loads;
-  void *steps; /* [experts]: of a bias, in the wide type */
+  void *steps; /* [experts], steps of a bias, in the wide type */
 };
 
 static int64_t columns(const tri_routers *routers) { return routers->loads.experts + 1; }
@@ -44,7 +44,7 @@ void tri_routers_clear(tri_routers *routers, tri_executor *executor) {
   for (int64_t i = 0; i < executor->plan->num_routers; i++) executor->expert_rounds[i] = 0;
 }
 
-/* What this rank's routers have counted, under the layers that they are of. */
+/* Copies the counts of this rank's routers to their layers. */
 static void take_own(tri_routers *routers, const tri_executor *executor) {
   const int64_t width = columns(routers);
   for (int64_t c = 0; c < executor->plan->num_chunks; c++) {
@@ -76,13 +76,13 @@ tri_router_loads tri_routers_loads(const tri_routers *routers) {
   return routers == NULL ? (tri_router_loads){0} : routers->loads;
 }
 
-/* +rate, 0 or -rate; into the wide type. */
+/* Computes the steps +rate, 0 or -rate, in the wide type. */
 static void find_steps(const tri_routers *routers, int64_t layer, tri_dtype wide, double rate) {
   const int64_t *counts = routers->loads.counts + layer * columns(routers);
   int64_t total = 0;
   for (int64_t e = 0; e < routers->loads.experts; e++) total += counts[e];
   for (int64_t e = 0; e < routers->loads.experts; e++) {
-    const int64_t here = counts[e] * routers->loads.experts; /* beside the total: exact */
+    const int64_t here = counts[e] * routers->loads.experts; /* compared with the total instead of the mean: exact */
     const double step = here < total ? rate : here > total ? -rate : 0;
     tri_wide_set(wide, routers->steps, e, step);
   }

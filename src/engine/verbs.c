@@ -1,12 +1,13 @@
-/* What a loop does with an engine: accumulate, reduce, update, score, and the step that is the first three in a row.
+/* The functions that a training loop calls: accumulate, reduce, update, score; and step, which is the first three in
+ * order.
  *
- * The instructions of a step are one program, since sums of gradients start inside its backward; a verb executes a part
- * of it. What one leaves for the next is the engine's `step`. */
+ * The instructions of a step are one program, since reductions of gradients start inside its backward; each verb
+ * executes a part of it. Verbs pass their state on in the engine's `step`. */
 #include "engine/engine_internal.h"
 
 #include <string.h>
 
-/* ---- a step ------------------------------------------------------------------------------------------------------ */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step) {
   const tri_program *program = engine->parts.program;
@@ -103,8 +104,8 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Micro-batches of a score go round the ranks as those of a step do; each rank's stages pass theirs on. All ranks take
- * as many, since they may gather parameters together: the last may have nothing that counts. */
+/* Micro-batches of a score are assigned to ranks as those of a step are, and each rank's stages pass them on. All ranks
+ * have the same number, since they may gather parameters together; the last ones may be padding. */
 static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *micro_batches) {
   const tri_layout *layout = engine->options.layout;
   const tri_mesh *mesh = engine->options.mesh;

@@ -8,7 +8,7 @@
 
 enum { PIECE_ELEMENTS = 1 << 18 };
 
-/* From fp64 to the parameter's type, and to where its values lie. */
+/* Converts values from fp64 to the parameter's type, and writes them to its memory. */
 static tri_status put_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
                             float *narrow, char *to) {
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
@@ -29,7 +29,7 @@ static tri_status put_piece(const tri_executor *executor, tri_dtype type, const 
   return TRI_OK;
 }
 
-/* Elements [first, first + count) of a tensor on disk. */
+/* Loads elements [first, first + count) of a tensor on disk. */
 static tri_status load_pieces(const tri_merged *weights, const tri_parameter *on_disk, const tri_low_rank *factors,
                               const tri_executor *executor, tri_dtype type, int64_t first, int64_t count, double *wide,
                               float *narrow, char *to, uint64_t *sum) {
@@ -68,7 +68,7 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
   return status;
 }
 
-/* `values` are those of the whole parameter. */
+/* `values`: memory of the whole parameter. */
 static tri_status load_tensor(const tri_merged *weights, const tri_parameter *parameter, int64_t number,
                               const tri_executor *executor, char *values, uint64_t *sum) {
   const tri_dtype type = tri_stored_type(parameter->stored, executor->type);
@@ -93,7 +93,7 @@ static tri_status load_tensor(const tri_merged *weights, const tri_parameter *pa
   return tri_checkpoint_check_finite(from, &tensor, type, &slice);
 }
 
-/* Whether the tensor on disk ends with it. */
+/* Returns whether the entry is the last part of a tensor on disk. */
 static bool is_last_part(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || !tri_parameter_continues(&table->entries[entry + 1]);
 }
@@ -112,7 +112,7 @@ static tri_status load_entry(const tri_merged *weights, const tri_parameter_tabl
 
 tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor) {
   uint64_t sum = 0;
-  TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to its arrays */
+  TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
     executor->parameters[i].packed = false;
     if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum));
@@ -120,7 +120,7 @@ tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table
   return TRI_OK;
 }
 
-/* An adapter need not have a tokenizer: its base's is meant then. */
+/* An adapter without a tokenizer uses its base's. */
 const char *tri_weights_tokenizer_folder(const tri_merged *weights) {
   char path[TRI_PATH_BYTES];
   bool found = false;

@@ -1,6 +1,7 @@
 #include "generation/draft.h"
 
-/* How many tokens of the draft's sequence are the first ones of the text: all but the last guesses are. */
+/* Returns how many leading tokens of the draft's sequence agree with the text. Only the last TRI_MOST_GUESSES can
+ * differ. */
 static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
   int64_t count = 0;
   const int32_t *ids = tri_sequence_ids(sequence, &count);
@@ -9,7 +10,7 @@ static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
   return at;
 }
 
-/* Begins, or goes on from where both are the same. */
+/* Begins the draft's sequence, or rewinds it to the tokens that both share and extends it from there. */
 static tri_status start_draft(tri_draft *d, const tri_guess *g) {
   tri_sequence *sequence = *g->state;
   const tri_sequence_options options = {.sampling = *g->sampling, .wanted = g->most};

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what the folder and the options say ------------------------------------------------------------------------- */
+/* ---- settings of the folder and the options ---------------------------------------------------------------------- */
 
 static void tell_gap(const tri_generation *g) {
   const int64_t vocabulary = tri_tokenizer_vocab_size(g->tokenizer);
@@ -36,7 +36,8 @@ static tri_status open_tokenizer(tri_generation *g) {
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
 
-/* The option, or what the folder says, or what holds without either; of the folder's a line says so. */
+/* Returns the option if given, else the folder's value, else `otherwise`. Appends a folder's value to `said`, for a log
+ * line. */
 static double choose_sampling_value(double given, double of_folder, bool draws, double otherwise, const char *name,
                                     char *said, size_t said_bytes) {
   if (given >= 0) return given;
@@ -55,7 +56,7 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
       choose_sampling_value(given->temperature, folder->temperature, draws, 1, "--temperature", said, sizeof said);
   g->sampling.top_p = choose_sampling_value(given->top_p, folder->top_p, draws, 1, "--top-p", said, sizeof said);
   g->sampling.min_p = choose_sampling_value(given->min_p, folder->min_p, draws, 0, "--min-p", said, sizeof said);
-  /* Which is for the likeliest token, too. */
+  /* A repetition penalty changes the likeliest token, too, so it does not depend on do_sample. */
   g->sampling.repetition_penalty = choose_sampling_value(given->repetition_penalty, folder->repetition_penalty, true, 1,
                                                          "--repetition-penalty", said, sizeof said);
   g->sampling.top_k = (int64_t)choose_sampling_value((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k",
@@ -71,9 +72,9 @@ static void take_ends(tri_generation *g) {
   for (int i = 0; i < count && !g->request->ignore_end; i++) g->ends[g->num_ends++] = ends[i];
 }
 
-/* ---- a draft model ----------------------------------------------------------------------------------------------- */
+/* ---- draft model ------------------------------------------------------------------------------------------------- */
 
-/* Its guesses are ids of the model's tokens. */
+/* Checks that both tokenizers are the same, because guesses are ids of the model's tokens. */
 static tri_status check_draft_tokenizer(const tri_generation *g) {
   const tri_generation *draft = g->draft_model;
   char own[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
@@ -117,7 +118,7 @@ static tri_status load_draft(tri_generation *g, const tri_runner_sizes *sizes) {
   return TRI_OK;
 }
 
-/* ---- the model --------------------------------------------------------------------------------------------------- */
+/* ---- model ------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out) {
   const tri_checkpoint_use use = tri_model_options_use(&request->model);

@@ -1,4 +1,4 @@
-/* A model that writes texts: what its folder and the options say of it, its weights, and its generator. */
+/* Text generation from a folder: the model, its weights, its tokenizer, its sampling settings and its generator. */
 #ifndef TRI_GENERATION_GENERATION_H
 #define TRI_GENERATION_GENERATION_H
 
@@ -9,7 +9,7 @@
 
 enum { TRI_MOST_STOPS = 64 };
 
-/* Of which model, and how its texts are drawn and end. Numbers that are negative were not given. */
+/* The model to use, and how its texts are sampled and end. Negative numbers mean: not given. */
 typedef struct tri_generation_request {
   const char *checkpoint;
   const char *stops[TRI_MOST_STOPS];
@@ -17,14 +17,14 @@ typedef struct tri_generation_request {
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
-  int64_t lookup;       /* tokens guessed by prompt lookup, at most; 0: none */
-  const char *draft;    /* folder of a draft model; NULL: there is none */
-  int64_t draft_tokens; /* that it guesses, at most */
+  int64_t lookup;       /* largest number of tokens guessed by prompt lookup; 0: no lookup */
+  const char *draft;    /* folder of a draft model; NULL: no draft model */
+  int64_t draft_tokens; /* largest number of tokens that the draft model guesses */
   bool ignore_end;
-  bool stops_when_asked; /* tri_stop_asked ends all texts: their finish is `cancelled` */
-  bool quiet;            /* what the texts are like is not told */
+  bool stops_when_asked; /* tri_stop_asked ends all texts with the finish `cancelled` */
+  bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
-  tri_device *lent; /* in the place of the one that `model` names; NULL: none is */
+  tri_device *lent; /* used instead of the device that `model` names; NULL: unused */
 } tri_generation_request;
 
 typedef struct tri_generation tri_generation;
@@ -36,26 +36,27 @@ struct tri_generation {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;
   tri_sampling sampling;
-  int32_t ends[TRI_MOST_ENDS]; /* tokens that end a text */
+  int32_t ends[TRI_MOST_ENDS]; /* [num_ends], tokens that end a text */
   int num_ends;
   tri_device *device;
   tri_runner *runner;
   tri_generator *generator;
-  int64_t positions; /* of each text */
-  bool slid;         /* somebody has been told */
+  int64_t positions; /* largest number of positions of a text */
+  bool slid;         /* a text was longer than `positions`, and that has been logged */
   tri_generation_request draft_request;
-  tri_generation *draft_model; /* NULL: there is none */
+  tri_generation *draft_model; /* NULL: no draft model */
   tri_draft draft;
 };
 
-/* What the model's folder and the options say; no weights yet. Release with tri_generation_close, also after a failure.
- */
+/* Reads the model's folder and the options, without loading weights. Release with tri_generation_close, also after a
+ * failure. */
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
-/* The weights, with room for texts of these sizes. */
+/* Creates the device, the runner and the generator for texts of these sizes, and loads the weights. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
-/* Steps until no text is left; or until this process is asked to stop, and cancels those that are. */
+/* Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and the request has
+ * `stops_when_asked`. */
 tri_status tri_generation_run(tri_generation *generation);
-/* Of a runner for them, and one for the draft model, whose need is 0 if there is none. */
+/* Computes the memory that a runner of these sizes needs, and that of the draft model's runner (0 without a draft). */
 tri_status tri_generation_plan(const tri_generation *generation, const tri_runner_sizes *sizes,
                                const tri_device *device, tri_runner_need *need, tri_runner_need *draft);
 void tri_generation_close(tri_generation *generation);

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* GenerationConfig's default, which save_pretrained does not write. Its other defaults cut nothing off. */
+/* TRANSFORMERS_TOP_K: GenerationConfig's default, which save_pretrained does not write. Its other defaults leave out no
+ * tokens. */
 enum { LARGEST_BYTES = 1 << 20, TRANSFORMERS_TOP_K = 50 };
 
 static tri_status read_number(const char *path, const json_t *root, const char *key, double low, double high,
@@ -41,8 +42,8 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
   return TRI_OK;
 }
 
-/* What transformers' generate does and this one does not, with the value that asks for nothing beside null, false, 0
- * and an empty list. */
+/* Settings that transformers' generate obeys and this program does not. `nothing`: the value that has no effect,
+ * besides null, false, 0 and an empty list. */
 static const struct {
   const char *key;
   double nothing;
@@ -79,7 +80,8 @@ static void say_not_obeyed(const char *path, const json_t *root) {
                        (json_is_object(value) && json_object_size(value) == 0);
     if (value == NULL || json_is_null(value) || json_is_false(value) || empty) continue;
     const double number = json_number_value(value), nothing = not_obeyed[i].nothing;
-    if (json_is_number(value) && (number == nothing || (number == 0 && nothing >= 0))) continue; /* 0 is a token, too */
+    if (json_is_number(value) && (number == nothing || (number == 0 && nothing >= 0)))
+      continue; /* 0 has an effect if it is a token */
     const size_t held = strlen(said);
     snprintf(said + held, sizeof said - held, "%s`%s`", held == 0 ? "" : ", ", not_obeyed[i].key);
   }

@@ -1,5 +1,4 @@
-/* What a folder's generation_config.json says of how its model is drawn from. What ends a text the tokenizer knows
- * (tri_tokenizer_ends). */
+/* Sampling settings of a folder's generation_config.json. Its end-of-text tokens are read by tri_tokenizer_ends. */
 #ifndef TRI_GENERATION_GENERATION_SETTINGS_H
 #define TRI_GENERATION_GENERATION_SETTINGS_H
 
@@ -8,16 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers are negative where it says nothing. */
+/* Negative numbers mean: not in the file. */
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
-  bool draws;       /* do_sample: the numbers above are meant; repetition_penalty is in any case */
-  bool usual_top_k; /* `draws` without a top_k: top_k is transformers' default */
+  bool draws;       /* do_sample: the other numbers apply; repetition_penalty applies in any case */
+  bool usual_top_k; /* `draws` without top_k in the file: top_k is transformers' default */
 } tri_generation_settings;
 
-/* A folder without the file says nothing. A number that cannot be one is TRI_BAD_FILE. What the file asks for and no
- * generation here does is told in a warning. */
+/* Reads the file. All numbers are negative if the folder does not have one. A number outside of its range is
+ * TRI_BAD_FILE. Settings that ask for something that this program does not do are named in a warning. */
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out);
 
 #endif

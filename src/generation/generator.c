@@ -1,3 +1,28 @@
+/* The verbs of the generator: begin, fork, extend, rewind, cancel and release sequences. generator_step.c runs a step,
+ * generator_answers.c samples, generator_guess.c asks for guesses.
+ *
+ * The problem: sequences of unequal length begin and end at any time, and share one device, one cache of keys and
+ * values, and a fixed number of rows per run. Many of them begin alike: samples of one prompt, choices of one question,
+ * turns of one conversation.
+ *
+ * The idea: no sequence owns a part of the cache. Keys and values are in pages of TRI_PAGE_ROWS positions with
+ * reference counts (pages.h). A verb only changes host memory: the tokens of a sequence, its references to pages, and
+ * `target`, the number of tokens to read before the next is sampled or the sequence ends. tri_generator_step then lists
+ * all sequences that have tokens left to read, lets the scheduler give them rows (scheduler.h), runs the model once on
+ * all these rows, and samples.
+ *
+ * Invariants, between steps:
+ * - tokens [offset, offset + held) of a sequence are read, at positions from 0; its pages hold their keys and values;
+ * - a full page that is cached or shared is never written with other tokens. A fork shares full pages, and copies a
+ *   partly filled last page when it begins to read (`copied`);
+ * - the first `gone` pages are released, because no later token attends to them (sliding window);
+ * - `list` is in the order of arrival. The scheduler preempts from its end, so the oldest sequence always advances.
+ *
+ * Example: two samples of a prompt of 150 tokens, with pages of 64 positions. One sequence reads the prompt into 3
+ * pages. tri_generator_fork is called twice from its `done` callback: both forks refer to the first 2 pages, and copy
+ * the third when they get their first row. The prompt's sequence is then released. Its 2 full pages remain in use until
+ * both samples are released, and remain cached after that, so that a later prompt that begins with the same 128 tokens
+ * finds them. */
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 
@@ -59,7 +84,7 @@ void tri_generator_destroy(tri_generator *g) {
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-/* At the end of the list. */
+/* Appends a sequence to the list. */
 static tri_status enlist(tri_generator *g, tri_sequence *s) {
   if (g->count == g->capacity) {
     const int64_t room = 2 * g->capacity + 64;
@@ -94,7 +119,7 @@ static tri_status check(const tri_generator *g, const tri_sequence *s, const tri
                   (long)s->count, (long)options->wanted, (long)pages, (int)TRI_PAGE_ROWS, (long)g->sizes.pages);
 }
 
-/* What the sequence has to read now: where all that is wanted are scores, not the last token. */
+/* Sets the number of tokens to read. The last token is not read if only scores are asked for. */
 static void set_target(tri_sequence *s, const tri_sequence_options *options) {
   s->options = *options;
   s->sampled = 0;
@@ -102,11 +127,12 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
   s->target = s->count - (options->scored > 0 && options->wanted == 0 ? 1 : 0);
 }
 
-/* What is held of the tokens whose logits are wanted is read again, over what is there, which is the same. */
+/* Reads tokens again if they are read already but their logits are needed. Their keys and values are overwritten with
+ * the same ones. */
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
-  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* kept ones are found again */
+  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* cached pages are found again */
 }
 
 static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_options *options) {
@@ -133,7 +159,7 @@ tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t cou
   return status;
 }
 
-/* Full pages are shared; of the last one a copy is made when the other begins to read. */
+/* Shares full pages. The last, partly filled page is copied when `to` begins to read. */
 static tri_status share_pages(tri_generator *g, const tri_sequence *from, tri_sequence *to) {
   const int64_t whole = from->held / TRI_PAGE_ROWS;
   to->gone = from->gone;
@@ -173,14 +199,14 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   TRI_TRY(tri_sequence_append(s, ids, count));
   const tri_status status = check(g, s, options);
   if (status != TRI_OK) {
-    s->count -= count; /* it stays as it was */
+    s->count -= count; /* on failure it stays as it was */
     return status;
   }
-  g->list[s->place] = NULL; /* behind all others */
+  g->list[s->place] = NULL; /* moves to the end of the list */
   return begin(g, s, options);
 }
 
-/* A page that others can find is not written over with other tokens. */
+/* Drops all pages rather than write other tokens into a page that is cached. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);
@@ -189,7 +215,7 @@ void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   if (s->kept * TRI_PAGE_ROWS > s->held) tri_sequence_drop_pages(s, g->pages);
 }
 
-/* Of the step at hand nothing more comes of it. */
+/* Removes a sequence from the readings of the step in progress. */
 static void leave_step(tri_generator *g, const tri_sequence *s) {
   for (int64_t i = 0; i < g->num_reads; i++) {
     if (g->reads[i].of == s) g->reads[i].of = NULL;

@@ -1,6 +1,6 @@
-/* What comes of a run's logits: log-probabilities of given tokens, and tokens that are sampled. The device answers what
- * is asked of the whole distribution; logits are copied to the host only for likeliest tokens, and where tokens are cut
- * off or penalised. */
+/* Evaluates a run's logits: log-probabilities of given tokens, and sampled tokens. The device answers queries about the
+ * whole distribution; logits are copied to the host only for likeliest tokens, and if sampling leaves out or penalises
+ * tokens. */
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 
@@ -13,7 +13,8 @@ static bool samples_whole(const tri_reading *r) {
 
 /* ---- on the device ----------------------------------------------------------------------------------------------- */
 
-/* Of the tokens behind the rows, those that were given, and those that are sampled. */
+/* Adds queries for the tokens after a reading's rows: first for the given ones that are scored, then for the sampled
+ * ones. */
 static void add_queries(tri_generator *g, tri_reading *r, int64_t *count) {
   const tri_sequence *s = r->of;
   const int64_t first = s->offset + s->held - r->logits + 1;
@@ -69,7 +70,7 @@ size_t tri_generator_sampler_bytes(int64_t vocab_size, int threads) {
                             (size_t)vocab_size * (sizeof(tri_candidate) + sizeof(double) + sizeof(double)));
 }
 
-/* The first time that the host samples. */
+/* Allocates scratch memory the first time that the host samples. */
 static tri_status create_scratch(tri_generator *g) {
   const size_t vocabulary = (size_t)g->vocab_size;
   if (g->scratch != NULL) return TRI_OK;
@@ -98,7 +99,8 @@ static tri_status copy_logits(tri_generator *g, int64_t *copies) {
   return TRI_OK;
 }
 
-/* From a copy of the logits behind `behind` tokens. */
+/* Samples from the host's copy of logit row `row`, after `behind` tokens. If the device has sampled already (`whole`),
+ * only adds the likeliest tokens. */
 static void sample_from_copy(const tri_generator *g, const tri_sequence *s, bool whole, int64_t row, int64_t behind,
                              int thread) {
   const tri_sampling_wish *wish = &s->options.wish;
@@ -113,7 +115,7 @@ static void sample_from_copy(const tri_generator *g, const tri_sequence *s, bool
   }
 }
 
-/* Each sequence has its own logits: threads share them out. */
+/* Samples in parallel; each sequence has its own logits. */
 static tri_status sample_on_host(tri_generator *g) {
   int64_t copies = 0;
   TRI_TRY(copy_logits(g, &copies));

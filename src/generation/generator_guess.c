@@ -1,4 +1,4 @@
-/* Guesses of the next tokens, before a step is scheduled. */
+/* Guesses of the next tokens, made before a step is scheduled. */
 #include "generation/generator_internal.h"
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -13,7 +13,7 @@ void tri_generator_forget_guesses(tri_generator *g, tri_sequence *s) {
   s->guess_state = NULL;
 }
 
-/* How many tokens behind the next one may be read with it. */
+/* Returns how many guesses may be read after the next token. */
 static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
   const bool samples = s->finish == TRI_FINISH_NONE && s->has_place && s->options.wanted > 0;
   if (!samples || s->target - s->offset - s->held != 1 || tri_sequence_wants_logits(s) != 1) return 0;
@@ -21,7 +21,7 @@ static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
   return smaller(g->most_guesses, smaller(s->options.wanted - s->sampled - 1, of_positions));
 }
 
-/* As far as they are tokens of the model. */
+/* Returns how many leading guesses are tokens of the model. */
 static int64_t usable(const tri_generator *g, const tri_guess *asked) {
   int64_t count = 0;
   while (count < asked->found && asked->out[count] >= 0 && asked->out[count] < g->vocab_size) count++;

@@ -1,4 +1,4 @@
-/* The generator, which generator.c makes and gives sequences, and generator_step.c runs: for generation/ only. */
+/* The generator's struct and internal functions, shared by generator*.c; for generation/ only. */
 #ifndef TRI_GENERATION_GENERATOR_INTERNAL_H
 #define TRI_GENERATION_GENERATOR_INTERNAL_H
 
@@ -7,15 +7,16 @@
 #include "generation/scheduler.h"
 #include "generation/sequence.h"
 
-/* What a step reads of a sequence. Its logits are rows of the run's, the last of which are sampled from: one, and one
- * for each guess. */
+/* The rows of one sequence in a step. Its logits are consecutive logit rows of the run; tokens are sampled from the
+ * last 1 + guesses of them. */
 typedef struct tri_reading {
-  tri_sequence *of; /* NULL: it was released since */
+  tri_sequence *of; /* NULL: ended or released during this step */
   int64_t logits, first_logit;
   bool samples;
   int64_t guesses;
-  int64_t first_query;               /* of the run's */
-  int64_t failed_row, failed_behind; /* a row that is scored and not finite, and the tokens before it; -1: none */
+  int64_t first_query; /* index of its first query in the run */
+  int64_t failed_row,
+      failed_behind; /* scored logit row that is not finite, and the number of tokens before it; -1: all are finite */
 } tri_reading;
 
 static inline int64_t tri_reading_first_sample(const tri_reading *r) {
@@ -34,35 +35,36 @@ struct tri_generator {
   tri_generator_counts counts;
 
   tri_guesser guesser;
-  int64_t most_guesses; /* 0: there is no guesser */
+  int64_t most_guesses; /* 0: no guesser */
   tri_guess_policy policy;
   tri_guess *asked; /* [sizes.sequences] */
 
-  /* Of the step at hand. */
+  /* State of the step in progress. */
   tri_schedule_entry *entries; /* [room] */
-  tri_sequence **of;           /* [room]: whose entries they are */
+  tri_sequence **of;           /* [room], the sequence of each entry */
   int64_t room;
   int32_t *holders;   /* [sizes.pages] */
   tri_reading *reads; /* [num_reads <= sizes.sequences] */
   int64_t num_reads;
   tri_logit_query *queries; /* [sizes.logit_rows] */
-  tri_sampled *sampled; /* [sizes.logit_rows], of those that are sampled from; its id is -1 where one is not finite */
-  const void **copies;  /* [sizes.logit_rows]: of their logits, on the host */
+  tri_sampled
+      *sampled; /* [sizes.logit_rows], by logit row, if a token is sampled from it; id -1: its logits are not finite */
+  const void **copies; /* [sizes.logit_rows], host copies of their logits */
   int threads;
   tri_sampling_scratch *scratch; /* [threads]; NULL until the host samples */
 };
 
-/* Of all readings: the scores, and the tokens that were sampled. */
+/* Computes the scores and samples the tokens of all readings of this step. */
 tri_status tri_generator_answer(tri_generator *generator);
-/* The error of a row of logits, behind `behind` tokens, that is not finite. */
+/* Returns the error for logit row `row`, after `behind` tokens, which is not finite. */
 tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, int64_t behind);
 
-/* A sequence has come to its end: its observer is told. */
+/* Ends a sequence and calls its observer. */
 tri_status tri_generator_end(tri_generator *generator, tri_sequence *sequence, tri_finish finish);
 
-/* Before a step is scheduled: guesses for the sequences that are only sampled from. */
+/* Asks the guesser for guesses for all sequences that only sample. Called before a step is scheduled. */
 tri_status tri_generator_guess(tri_generator *generator);
-/* What the guesser keeps for a sequence goes. */
+/* Frees the guesser's state of a sequence. */
 void tri_generator_forget_guesses(tri_generator *generator, tri_sequence *sequence);
 
 #endif

@@ -1,4 +1,4 @@
-/* One run of the model: who reads what, the run, and what comes of it. */
+/* One step: schedules rows, runs the model, and distributes the results. generator.c explains the idea. */
 #include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- a step: who reads what -------------------------------------------------------------------------------------- */
+/* ---- schedule ---------------------------------------------------------------------------------------------------- */
 
 static void forget_released(tri_generator *g) {
   int64_t count = 0;
@@ -18,7 +18,7 @@ static void forget_released(tri_generator *g) {
   g->count = count;
 }
 
-/* Pages that others have read: as far as they go before the first token whose logits are wanted. */
+/* Adds cached pages to a sequence that waits, up to the first token whose logits are needed. */
 static tri_status find_pages(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
   while (s->copied < 0 && s->held == s->kept * TRI_PAGE_ROWS && s->held + TRI_PAGE_ROWS <= most) {
@@ -41,7 +41,8 @@ static tri_status reserve_entries(tri_generator *g) {
   return TRI_OK;
 }
 
-/* Of those that wait and hold nothing, no more than could begin. */
+/* Lists the entries for the scheduler. Waiting sequences without pages are left out after the first sizes.sequences,
+ * because no more can begin. */
 static tri_status list_entries(tri_generator *g, int64_t *out) {
   int64_t count = 0, waiting = 0;
   TRI_TRY(reserve_entries(g));
@@ -52,7 +53,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     if (s->num_pages == s->gone && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences)))
       continue;
     waiting += !ended && !s->has_place;
-    if (s->copied >= 0) { /* held, too */
+    if (s->copied >= 0) { /* so that num_holds counts this page, too */
       TRI_TRY(tri_sequence_add_page(s, s->copied));
       s->num_pages--;
     }
@@ -70,7 +71,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
   return TRI_OK;
 }
 
-/* Whether anybody has rows, or gave its pages so that there will be some. */
+/* Schedules the rows of a step. *again is set if no sequence got a row, but one was preempted. */
 static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
   bool preempted = false, rows = false;
   TRI_TRY(list_entries(g, count));
@@ -97,9 +98,9 @@ static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
   return TRI_OK;
 }
 
-/* ---- a step: the run --------------------------------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------------------------------------- */
 
-/* Pages for its next rows; the first of them may be a copy. */
+/* Allocates pages for the next `rows` rows. The first of them may be a copy of another sequence's page. */
 static tri_status take_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
   while (s->num_pages * TRI_PAGE_ROWS < s->held + rows) {
     const int32_t page = tri_pages_take(g->pages);
@@ -113,13 +114,13 @@ static tri_status take_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
   return TRI_OK;
 }
 
-/* How many of the next `rows` tokens have logits. */
+/* Returns how many of the next `rows` tokens need logits. */
 static int64_t logits_of(const tri_sequence *s, int64_t rows) {
   const int64_t silent = s->target - s->offset - s->held - tri_sequence_wants_logits(s);
   return silent < 0 ? rows : rows > silent ? rows - silent : 0;
 }
 
-/* Reads the rows that the scheduler gave. */
+/* Reads the scheduled rows of all `count` entries. */
 static tri_status run(tri_generator *g, int64_t count) {
   int64_t rows = 0, made = 0;
   TRI_TRY(tri_runner_begin(g->runner));
@@ -152,7 +153,7 @@ static tri_status run(tri_generator *g, int64_t count) {
   return tri_runner_run(g->runner);
 }
 
-/* Full pages can be found from now on. */
+/* Caches the pages that are full now. */
 static void keep_pages(tri_generator *g, tri_sequence *s) {
   for (; (s->kept + 1) * TRI_PAGE_ROWS <= s->held; s->kept++) {
     int32_t *page = &s->pages[s->kept];
@@ -163,7 +164,7 @@ static void keep_pages(tri_generator *g, tri_sequence *s) {
   }
 }
 
-/* ---- a step: what comes of it ------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 tri_status tri_generator_end(tri_generator *g, tri_sequence *s, tri_finish finish) {
   s->finish = finish;
@@ -179,7 +180,7 @@ static bool ends_with(const tri_sequence *s, int32_t id) {
   return false;
 }
 
-/* *ended: it has come to its end, and may have been continued or released since. */
+/* Appends a sampled token. *ended: the sequence has ended, and its observer may have extended or released it since. */
 static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
   const tri_sequence_observer *observer = &s->options.observer;
   bool stop = false;
@@ -196,14 +197,15 @@ static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampl
   return TRI_OK;
 }
 
-/* A sequence whose logits are not finite ends; the step says what was wrong. */
+/* Ends a sequence whose logits are not finite, and fails with the reason. */
 static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, int64_t behind) {
   s->finish = TRI_FINISH_FAILED;
   s->has_place = false;
   return tri_generator_say_not_finite(g, row, behind);
 }
 
-/* The token behind the last one, and as long as they are the guesses, those behind the guesses. */
+/* Takes the token sampled after the last one; then, as long as each sampled token equals the guess, the tokens sampled
+ * after the guesses. */
 static tri_status take_samples(tri_generator *g, const tri_reading *r) {
   tri_sequence *s = r->of;
   bool ended = false;
@@ -213,7 +215,7 @@ static tri_status take_samples(tri_generator *g, const tri_reading *r) {
     const bool right = i < r->guesses && s->ids[s->count] == sampled->id;
     TRI_TRY(take_sample(g, s, sampled, &ended));
     if (ended || !right) break;
-    s->held++; /* the guess is there already */
+    s->held++; /* the guess is read already */
     g->counts.kept++;
   }
   if (r->guesses > 0 && !ended) tri_sequence_trim_pages(s, g->pages);
@@ -241,7 +243,7 @@ static bool any_left(const tri_generator *g) {
   return false;
 }
 
-/* A training run that waits for its samples sees in the record that they come. */
+/* Runs the step as recorded work, so that the record of a training run that waits for its samples shows progress. */
 static tri_status run_and_answer(tri_generator *g, int64_t count) {
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
   const uint64_t ticket = tri_recorder_begin(&record);
@@ -251,7 +253,7 @@ static tri_status run_and_answer(tri_generator *g, int64_t count) {
   return status;
 }
 
-/* Of a step that did nothing but to sample. */
+/* Records the pace of the step, unless it did more than sampling. */
 static void note_pace(tri_generator *g, const tri_generator_counts *before, double seconds) {
   const int64_t guessed = g->counts.guessed - before->guessed, kept = g->counts.kept - before->kept;
   if (g->most_guesses == 0 || g->counts.rows - before->rows != g->num_reads + guessed) return;

@@ -1,4 +1,4 @@
-/* Prompt lookup: the guess is what followed the last time that a sequence's last tokens stood in it. */
+/* Prompt lookup: guesses the tokens that followed the most recent earlier occurrence of the sequence's last tokens. */
 #ifndef TRI_GENERATION_LOOKUP_H
 #define TRI_GENERATION_LOOKUP_H
 
@@ -6,7 +6,8 @@
 
 extern const tri_guesser tri_lookup_guesser;
 
-/* Up to `most` tokens behind the newest earlier place of the last 4 tokens, or else 3, or 2. Returns how many. */
+/* Finds the newest earlier occurrence of the last 4 tokens, else 3, else 2, and writes up to `most` tokens that follow
+ * it. Returns their number. */
 int64_t tri_lookup(const int32_t *ids, int64_t count, int64_t most, int32_t *out);
 
 #endif

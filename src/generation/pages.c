@@ -5,22 +5,22 @@
 
 #include <string.h>
 
-/* Numbers of pages link lists; -1 ends one. */
+/* State of a page. Lists are linked by page numbers; -1 ends a list. */
 typedef struct page_state {
-  int32_t before, after;  /* among unused ones, by when they were released */
-  int32_t next_in_bucket; /* of kept ones */
+  int32_t before, after;  /* neighbours in the list of unused pages */
+  int32_t next_in_bucket; /* next cached page in the same bucket */
   bool kept;
-  tri_prefix parent, prefix; /* kept: of its beginning, and of its end */
+  tri_prefix parent, prefix; /* prefix before a cached page, and the prefix that ends with it */
 } page_state;
 
 struct tri_pages {
   int64_t count, rows, free;
-  int32_t *holders;  /* [count] */
+  int32_t *holders;  /* [count], reference counts */
   page_state *state; /* [count] */
-  int32_t *ids;      /* [count, rows]: of kept ones */
-  int32_t *buckets;  /* [num_buckets], a power of 2 */
+  int32_t *ids;      /* [count, rows], tokens of cached pages */
+  int32_t *buckets;  /* [num_buckets], first page of each; num_buckets is a power of 2 */
   uint64_t num_buckets;
-  int32_t oldest, newest; /* of unused ones: the first to be given out again */
+  int32_t oldest, newest; /* ends of the list of unused pages; the oldest is allocated first */
   tri_prefix last_prefix;
 };
 
@@ -63,7 +63,7 @@ int64_t tri_pages_count(const tri_pages *p) { return p->count; }
 int64_t tri_pages_free(const tri_pages *p) { return p->free; }
 const int32_t *tri_pages_holders(const tri_pages *p) { return p->holders; }
 
-/* ---- unused pages ------------------------------------------------------------------------------------- */
+/* ---- unused pages ------------------------------------------------------------------------------------------------ */
 
 static void unlink_page(tri_pages *p, int32_t page) {
   const page_state *s = &p->state[page];
@@ -74,7 +74,7 @@ static void unlink_page(tri_pages *p, int32_t page) {
   p->free--;
 }
 
-/* One that holds nothing is given out first. */
+/* Adds a page to the list of unused ones: at the end if it is cached, else at the front, to be allocated first. */
 static void link_page(tri_pages *p, int32_t page) {
   page_state *s = &p->state[page];
   s->before = s->kept ? p->newest : -1;
@@ -86,7 +86,7 @@ static void link_page(tri_pages *p, int32_t page) {
   p->free++;
 }
 
-/* ---- kept ones --------------------------------------------------------------------------------------------------- */
+/* ---- prefix cache ------------------------------------------------------------------------------------------------ */
 
 static int32_t *bucket_of(const tri_pages *p, tri_prefix prefix, const int32_t *ids) {
   const uint64_t hash = tri_fnv1a_numbers(TRI_FNV1A_BEGIN ^ prefix, ids, (size_t)p->rows);
@@ -136,7 +136,7 @@ void tri_pages_forget(tri_pages *p) {
   for (int32_t i = 0; i < (int32_t)p->count; i++) forget(p, i);
 }
 
-/* ---- holding ----------------------------------------------------------------------------------------------------- */
+/* ---- reference counts -------------------------------------------------------------------------------------------- */
 
 int32_t tri_pages_take(tri_pages *p) {
   const int32_t page = p->oldest;

@@ -1,10 +1,10 @@
-/* The pool of pages of keys and values: who holds which page, and which full pages hold what, so that a text that
- * begins like an earlier one reads what is new alone.
+/* Pool of pages of keys and values, with reference counts and a prefix cache: a text that begins like an earlier one
+ * reads only the rest. Pages are numbers; no device memory is touched here.
  *
- * A page belongs to all that hold it. One that is full may be kept: it is then found by the tokens of its
- * positions and by the page before it, as long as its place is not needed. Unused pages are given out again,
- * the empty ones first, then of the kept ones the one that was released longest ago. Nothing here is device
- * memory: a page is a number. */
+ * A page is *in use* if its reference count is above 0. A page is *cached* (kept) if tri_pages_find can return it: by
+ * its tokens and by the prefix before it. A cached page that is not in use remains cached until it is allocated again.
+ * Unused pages are allocated in this order: first the ones that are not cached, then the cached one that was released
+ * longest ago. */
 #ifndef TRI_GENERATION_PAGES_H
 #define TRI_GENERATION_PAGES_H
 
@@ -15,33 +15,35 @@
 
 typedef struct tri_pages tri_pages;
 
-/* `count` pages of `rows` positions. Release with tri_pages_destroy. */
+/* Creates `count` pages of `rows` positions. Release with tri_pages_destroy. */
 tri_status tri_pages_create(int64_t count, int64_t rows, tri_pages **out);
 void tri_pages_destroy(tri_pages *pages);
 
 int64_t tri_pages_count(const tri_pages *pages);
-/* Unused ones. */
+/* Returns the number of pages with reference count 0, cached ones included. */
 int64_t tri_pages_free(const tri_pages *pages);
-/* By how many a page is held: [count]. */
+/* Returns the reference counts of all pages: [count]. */
 const int32_t *tri_pages_holders(const tri_pages *pages);
 
-/* An unused page, now held once; -1 if there is none. What it held is forgotten. */
+/* Allocates a page with reference count 1, and evicts it from the prefix cache. Returns -1 if all pages are in use. */
 int32_t tri_pages_take(tri_pages *pages);
 void tri_pages_hold(tri_pages *pages, int32_t page);
 void tri_pages_release(tri_pages *pages, int32_t page);
 
-/* What a prefix is known by: that of no tokens, and behind each kept page another. */
+/* Identifies a prefix of cached pages: TRI_PREFIX_NONE is the empty one; each cached page gets a new number for the
+ * prefix that ends with it. */
 typedef uint64_t tri_prefix;
 enum { TRI_PREFIX_NONE = 0 };
 
-/* The kept page with these tokens [rows] behind the prefix, held once more, with *prefix that of its end; -1 if there
- * is none. */
+/* Looks up the cached page that holds tokens ids[rows] after *prefix, takes a reference to it, and sets *prefix to the
+ * prefix that ends with it. Returns -1 if there is no such page. */
 int32_t tri_pages_find(tri_pages *pages, tri_prefix *prefix, const int32_t *ids);
-/* Keeps a held page that is full of these tokens. If another is kept with the same, that one is returned, held once
- * more, and the caller should release its own; else `page`. *prefix becomes that of its end. */
+/* Caches `page`, which is in use and full of tokens ids[rows] after *prefix, and returns it. If another page is cached
+ * with the same tokens, takes a reference to that one and returns it; the caller should then release `page`. Sets
+ * *prefix to the prefix that ends with the page. */
 int32_t tri_pages_keep(tri_pages *pages, int32_t page, tri_prefix *prefix, const int32_t *ids);
 
-/* The weights have changed: no page is found any more. Pages that are held stay held. */
+/* Invalidates the prefix cache after a weight update. Pages in use are not affected. */
 void tri_pages_forget(tri_pages *pages);
 
 #endif

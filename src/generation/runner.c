@@ -17,20 +17,21 @@ struct tri_runner {
   tri_device *device;
   tri_dtype precision;
   tri_runner_sizes sizes;
-  int64_t pages_each; /* of a sequence, at most */
+  int64_t pages_each; /* largest number of pages of a sequence */
   tri_parameter_table *table;
   tri_op_list *list;
   tri_executor *executor;
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
-  tri_device_event uploaded; /* the batch */
+  tri_device_event uploaded; /* the batch is copied to the device */
   bool prepared;
-  void *logits;                   /* [logit_rows, vocab_size], host; NULL: the host reads the device's */
-  void *queries, *device_queries; /* of a run, and their answers (query_bytes): host memory, and device memory */
-  const void *made;               /* the run's logits, device memory */
+  void *logits; /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
+  void *queries,
+      *device_queries; /* queries of a run and their answers (query_bytes), in host memory and in device memory */
+  const void *made;    /* logits of the last run, device memory */
 
-  /* The run that is being made. */
+  /* The run in preparation. */
   tri_batch host;
   int64_t rows, sequences;
 };
@@ -99,12 +100,12 @@ static size_t row_bytes(const tri_runner *runner) {
   return (size_t)runner->model.vocab_size * tri_dtype_bytes(tri_dtype_wide(runner->precision));
 }
 
-/* Those that are copied to the host. */
+/* Returns the bytes of the host's copy of the logits; 0 if the host can access device memory. */
 static size_t logits_bytes(const tri_runner *runner, const tri_device *device) {
   return device->info.host_access ? 0 : (size_t)runner->sizes.logit_rows * row_bytes(runner);
 }
 
-/* Queries, behind them the numbers, and behind those the ids. */
+/* Layout of the query memory: queries, then numbers, then ids. */
 static size_t numbers_offset(const tri_runner *runner) {
   return (size_t)runner->sizes.logit_rows * sizeof(tri_logit_query);
 }
@@ -115,7 +116,8 @@ static size_t query_bytes(const tri_runner *runner) {
   return ids_offset(runner) + (size_t)runner->sizes.logit_rows * sizeof(int32_t);
 }
 
-/* Nothing is trained: what products read is kept in the type that they read it in, and nowhere else. */
+/* Creates the parameter table with everything frozen, so that the weights of GEMMs are kept only in the type in which
+ * the GEMMs read them. */
 static tri_status create_table(tri_runner *runner) {
   tri_trainable_words *freeze = &runner->model.tuning.freeze;
   runner->model.tuning = (tri_trainable){.freeze = {.count = 1}};
@@ -213,13 +215,13 @@ int tri_runner_threads(const tri_runner *runner) {
 tri_executor *tri_runner_executor(tri_runner *runner) { return runner->executor; }
 const tri_parameter_table *tri_runner_parameters(const tri_runner *runner) { return runner->table; }
 
-/* ---- a run ------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_runner_begin(tri_runner *runner) {
   const int64_t slices = runner->list->windows.count * runner->sizes.sequences;
   if (!runner->prepared) TRI_TRY(tri_executor_prepare(runner->executor));
   runner->prepared = true;
-  TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* what host memory held before is there */
+  TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* the previous run's batch is copied */
   runner->host = tri_executor_host_batch(runner->executor, 0);
   for (int64_t i = 0; i < slices; i++) runner->host.slices[i] = (tri_attention_slice){0};
   runner->rows = runner->sequences = 0;

@@ -1,6 +1,6 @@
-/* Drawing the next token: temperature, then the k most likely, then the smallest set of them that holds probability p
- * (Holtzman et al. 2020), then those that have a share of the most likely one's (min-p, Nguyen et al. 2024): in the
- * order in which transformers has them. Ties go to the lower id, so a seed gives the same text everywhere. */
+/* Samples the next token: temperature, then the k most likely tokens, then the smallest set of them with probability p
+ * (Holtzman et al. 2020), then those with a minimum share of the highest probability (min-p, Nguyen et al. 2024), in
+ * transformers' order. The lower id wins a tie, so that a seed gives the same text everywhere. */
 #include "generation/sampling.h"
 
 #include "base/fnv1a.h"
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Candidates by falling weight, as far as anybody asks: a heap in front, and behind it those that were taken from it,
- * the heaviest last. Of a vocabulary few are asked for, and sorting all of it takes as long as a third of a small
- * model's step. */
+/* Candidates in descending order of weight, sorted only as far as needed: a heap at the front, and after it the
+ * candidates taken from the heap, the heaviest last. Few candidates of a vocabulary are needed, and sorting all of them
+ * takes as long as a third of a small model's step. */
 typedef struct ranking {
   tri_candidate *candidates;
   int64_t in_heap, count;
@@ -40,7 +40,7 @@ static ranking rank(tri_candidate *candidates, int64_t count) {
   return r;
 }
 
-/* Number `place`, the heaviest being 0. */
+/* Returns the candidate at rank `place`; the heaviest has rank 0. */
 static const tri_candidate *ranked(ranking *r, int64_t place) {
   while (r->count - r->in_heap <= place) {
     const tri_candidate heaviest = r->candidates[0];
@@ -59,7 +59,7 @@ static int32_t most_likely(const double *logits, int64_t vocab_size) {
   return (int32_t)best;
 }
 
-/* The first entries of a ranking, their number and their total weight. */
+/* The first `kept` candidates of a ranking, and their total weight. */
 typedef struct choice {
   int64_t kept;
   double total;
@@ -92,7 +92,7 @@ uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count) {
   return tri_fnv1a_numbers(TRI_FNV1A_BEGIN, ids, (size_t)count);
 }
 
-/* Uniform in [0, 1): of a position in a sample of a prompt. */
+/* Returns a number in [0, 1) that depends on seed, prompt, sample and position. */
 static double uniform_of(const tri_sampling *sampling, int64_t position) {
   const tri_random_key prompt = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->prompt);
   const tri_random_key key = tri_random_substream(prompt, TRI_RANDOM_SAMPLE, sampling->sample);
@@ -103,7 +103,7 @@ static bool cuts_off(const tri_sampling *sampling) {
   return sampling->top_k > 0 || sampling->top_p < 1.0 || sampling->min_p > 0;
 }
 
-/* From the whole distribution, in the order of the ids. */
+/* Samples from all candidates, in the order of ids. */
 static tri_candidate draw_from_all(const tri_candidate *candidates, int64_t count, double draw) {
   int64_t last = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -114,7 +114,7 @@ static tri_candidate draw_from_all(const tri_candidate *candidates, int64_t coun
   return candidates[last];
 }
 
-/* A token, and the logarithm of the share that it had of what it was drawn from. */
+/* Returns a sampled token, and its log-probability in the distribution that it was sampled from. */
 static tri_likely draw_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                              tri_candidate *scratch) {
   const int32_t top = most_likely(logits, vocab_size);
@@ -164,7 +164,7 @@ static double logit_at(const void *logits, tri_dtype type, int64_t i) {
     case TRI_FP32: return (double)((const float *)logits)[i];
     case TRI_FP64: return ((const double *)logits)[i];
     case TRI_BF16:
-    case TRI_INT32: break; /* logits are wide */
+    case TRI_INT32: break; /* logits are never of these types */
   }
   return NAN;
 }
@@ -174,7 +174,7 @@ void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_si
   const double log_sum = logit_at(logits, type, id) - log_prob;
   int64_t found = 0;
   if (wanted > vocab_size) wanted = vocab_size;
-  for (int64_t i = 0; i < vocab_size && wanted > 0; i++) { /* few, so each is put in its place */
+  for (int64_t i = 0; i < vocab_size && wanted > 0; i++) { /* insertion, since `wanted` is small */
     const double of_this = logit_at(logits, type, i) - log_sum;
     if (found == wanted && !(of_this > out[found - 1].log_prob)) continue;
     int64_t at = found < wanted ? found++ : found - 1;
@@ -195,7 +195,7 @@ tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_
   return TRI_OK;
 }
 
-/* The log-probability of the token, and the entropy, in the model's own distribution. */
+/* Computes the log-probability of the sampled token, and the entropy, in the model's own distribution. */
 static void look_up(const double *logits, int64_t vocab_size, tri_sampled *out) {
   double most = -INFINITY, sum = 0, spread = 0;
   for (int64_t i = 0; i < vocab_size; i++) most = fmax(most, logits[i]);
@@ -230,7 +230,7 @@ tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_siz
 void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
                              double penalty, double *out) {
   memcpy(out, logits, (size_t)vocab_size * sizeof *out);
-  for (int64_t i = 0; i < count; i++) { /* from what they were: a token that was said twice counts once */
+  for (int64_t i = 0; i < count; i++) { /* from the original logits: a token that occurs twice is penalised once */
     const double logit = logits[ids[i]];
     out[ids[i]] = logit > 0 ? logit / penalty : logit * penalty;
   }

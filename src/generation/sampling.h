@@ -1,4 +1,4 @@
-/* Drawing a token from the logits behind a text. */
+/* Samples a token from logits. */
 #ifndef TRI_GENERATION_SAMPLING_H
 #define TRI_GENERATION_SAMPLING_H
 
@@ -10,18 +10,18 @@
 #include <stdint.h>
 
 typedef struct tri_sampling {
-  double temperature; /* 0 takes the most likely token */
-  int64_t top_k;      /* 0 is all */
-  double top_p;       /* 1 is all */
-  double min_p; /* what has less than this share of the most likely one's probability is left out; 0: nothing is */
-  double repetition_penalty; /* 1: none */
-  /* What a text's draws are a function of. */
+  double temperature;        /* 0 takes the most likely token */
+  int64_t top_k;             /* 0: all tokens */
+  double top_p;              /* 1: all tokens */
+  double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none is */
+  double repetition_penalty; /* 1: no penalty */
+  /* The draws of a text are a function of these three. */
   uint64_t seed;
-  uint64_t prompt; /* a number of the text's prompt: tri_sampling_prompt, or another that a caller has for it */
-  uint64_t sample; /* of those of one prompt: 0, 1 ... */
+  uint64_t prompt; /* number of the text's prompt: tri_sampling_prompt, or another number chosen by the caller */
+  uint64_t sample; /* index among the samples of one prompt: 0, 1 ... */
 } tri_sampling;
 
-/* The hash of a prompt's tokens: which seed gives which text depends on it, so it does not change. */
+/* Returns the hash of a prompt's tokens. It must never change, because the text of a seed depends on it. */
 uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count);
 
 typedef struct tri_candidate {
@@ -29,7 +29,7 @@ typedef struct tri_candidate {
   int32_t id;
 } tri_candidate;
 
-/* A token with the logarithm of its probability: in the model's own distribution (temperature 1, nothing cut off). */
+/* A token and its log-probability in the model's own distribution (temperature 1, all tokens). */
 typedef struct tri_likely {
   int32_t id;
   double log_prob;
@@ -40,46 +40,46 @@ enum { TRI_MOST_LIKELY = 20 };
 typedef struct tri_sampled {
   int32_t id;
   double log_prob;         /* in the model's own distribution */
-  double entropy;          /* of that distribution */
-  double sampled_log_prob; /* in the one that it was drawn from: 0 at temperature 0 */
+  double entropy;          /* entropy of that distribution, in nats */
+  double sampled_log_prob; /* in the distribution that it was sampled from; 0 at temperature 0 */
   tri_likely likeliest[TRI_MOST_LIKELY];
 } tri_sampled;
 
-/* What to look up beside the token: its log_prob and the entropy, and how many of the likeliest. */
+/* Numbers to look up for a sampled token: its log_prob and the entropy, and the number of likeliest tokens. */
 typedef struct tri_sampling_wish {
   bool log_prob;
   int64_t likeliest;
 } tri_sampling_wish;
 
-/* Memory of one thread: [vocab_size] each. */
+/* Scratch memory of one thread, [vocab_size] each. */
 typedef struct tri_sampling_scratch {
   tri_candidate *candidates;
   double *logits, *penalised;
 } tri_sampling_scratch;
 
-/* Whether tokens are drawn from the whole of the model's distribution: then the device does it (tri_sampling_query),
- * and else the host, from a copy of the logits (tri_sample_next). */
+/* Returns whether tokens are sampled from the model's whole distribution. If so, the device samples
+ * (tri_sampling_query); else the host does, from a copy of the logits (tri_sample_next). */
 bool tri_sampling_is_whole(const tri_sampling *sampling);
-/* The query for the token behind `position` tokens, from row `row` of the logits. */
+/* Returns the query that samples the token after `position` tokens from logit row `row`. */
 tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row);
 
-/* Draws a token: a function of the logits [vocab_size], the options and the number of tokens before it alone. Behind
- * the tokens `ids`, [count], which a penalty makes less likely. TRI_DIVERGED if a logit is not finite. */
+/* Samples a token that follows ids [count]. The result is a function of the logits [vocab_size], the options and
+ * `count` alone, and of `ids` if there is a repetition penalty. TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_wish *wish,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
-/* Checks logits behind `position` tokens: TRI_DIVERGED, with the first that is not finite. */
+/* Checks the logits after `position` tokens. TRI_DIVERGED with the first logit that is not finite. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
-/* The `wanted` likeliest tokens, given the log-probability of token `id`: by falling logits, then by id. */
+/* Finds the `wanted` likeliest tokens, by descending logit, then by id. `log_prob` is the log-probability of token
+ * `id`. */
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out);
 
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);
 
-/* What has been said is less likely to be said again (Keskar et al. 2019, as transformers has it): the logits of the
- * tokens `ids` are divided by the penalty where they are above 0 and multiplied with it below. All of them are written
- * to `out`, [vocab_size]. */
+/* Applies a repetition penalty (Keskar et al. 2019, as in transformers): logits of the tokens ids[count] are divided by
+ * the penalty if positive, else multiplied by it. Writes all logits to out[vocab_size]. */
 void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
                              double penalty, double *out);
 

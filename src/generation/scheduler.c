@@ -5,19 +5,19 @@
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* A step so far. */
+/* A step that is being scheduled. */
 typedef struct scheduling {
   const tri_schedule_limits *limits;
   tri_schedule_entry *entries;
-  int64_t count, oldest;                        /* the first that has a place; -1: none has */
-  int64_t rows, logit_rows, free_pages, places; /* that are left */
+  int64_t count, oldest;                        /* oldest: index of the first entry that has a place; -1: none */
+  int64_t rows, logit_rows, free_pages, places; /* numbers left to give out */
 } scheduling;
 
 static int64_t pages_for(const scheduling *s, int64_t positions) {
   return (positions + s->limits->page_rows - 1) / s->limits->page_rows;
 }
 
-/* Of the entry's first `rows` unread tokens, those that have logits. */
+/* Returns how many of the entry's first `rows` unread tokens need logits. */
 static int64_t logits_of(const tri_schedule_entry *e, int64_t rows) {
   return larger(0, rows - larger(0, e->unread - e->wants_logits));
 }
@@ -26,7 +26,7 @@ static int64_t pages_of(const scheduling *s, const tri_schedule_entry *e) {
   return e->rows == 0 ? e->num_pages : larger(e->num_pages, pages_for(s, e->held + e->rows));
 }
 
-/* How many more rows the entry could get, of `most` in all. */
+/* Returns how many more rows the entry could get, if it has at most `most` in all. */
 static int64_t room_for(const scheduling *s, const tri_schedule_entry *e, int64_t most) {
   const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
   const int64_t rows = smaller(smaller(most, e->unread) - e->rows, smaller(s->rows, of_pages));
@@ -50,8 +50,8 @@ static void preempt(scheduling *s, tri_schedule_entry *e) {
   e->preempted = true;
 }
 
-/* Who gives its pages to entry `number`: the last that arrived, if it is behind it or has nothing to read; anybody to
- * the oldest. */
+/* Returns the entry to preempt for entry `number`, or NULL: the one that arrived last among those that hold pages and
+ * have no rows, if it arrived later or has nothing to read. The oldest may preempt any entry. */
 static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
   for (int64_t i = s->count - 1; i >= 0; i--) {
     tri_schedule_entry *e = &s->entries[i];
@@ -61,7 +61,8 @@ static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
   return NULL;
 }
 
-/* A row at least, if others' pages can be had for it; else, where it holds another page to copy, it does without. */
+/* Gives the entry at least one row, preempting others if needed. If no other can be preempted and it holds another
+ * sequence's page to copy, it is preempted itself, which releases that page. */
 static void read_on(scheduling *s, int64_t number) {
   tri_schedule_entry *e = &s->entries[number];
   if (e->rows > 0 || e->preempted) return;
@@ -76,13 +77,14 @@ static void read_on(scheduling *s, int64_t number) {
   give(s, e, rows);
 }
 
-/* Once admitted it reads to its end, so what is read is to fit with a token behind it; the only one has all pages. */
+/* Returns whether a waiting entry may begin: all tokens that it has to read, and one more, must fit, since an admitted
+ * entry reads to its end. The only entry may always begin, since it can get all pages. */
 static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alone) {
   const int64_t pages = smaller(pages_for(s, e->held + e->unread + 1) - e->num_pages, s->limits->most_pages);
   return s->places > 0 && (alone || pages <= s->free_pages);
 }
 
-/* Of the guesses behind a token that has its row. */
+/* Gives rows to the guesses of an entry that has the row of its only unread token. */
 static void give_guesses(scheduling *s, tri_schedule_entry *e) {
   if (e->rows != 1 || e->unread != 1) return;
   const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
@@ -116,7 +118,7 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
     if (e->preempted || !may_begin(&s, e, s.oldest < 0)) break;
     e->has_place = true;
     s.places--;
-    if (s.oldest < 0) { /* the only one: what it needs, others give */
+    if (s.oldest < 0) { /* the only one: preempts others if needed */
       s.oldest = i;
       read_on(&s, i);
     }
@@ -128,6 +130,6 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
 
 int64_t tri_schedule_pages(int64_t positions, int64_t page_rows, int64_t window, int64_t rows) {
   const int64_t all = (positions + page_rows - 1) / page_rows;
-  /* The rows of a step and what they see, which may begin and end within a page. */
+  /* Pages of the rows of a step and of the tokens that they attend to; the range may begin and end within a page. */
   return window == 0 ? all : smaller(all, (window + rows + page_rows - 2) / page_rows + 1);
 }

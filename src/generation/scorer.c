@@ -35,11 +35,12 @@ const tri_parameter_table *tri_scorer_parameters(const tri_scorer *scorer) {
   return tri_runner_parameters(scorer->runner);
 }
 
-/* ---- texts that begin alike -------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 typedef struct scoring scoring;
 
-/* Texts [first, first + count) of the list, and the tokens that they share before any that is scored. */
+/* Texts [first, first + count) of the list, and the number of leading tokens that all of them share, before any scored
+ * token. */
 typedef struct group {
   scoring *of;
   int64_t first, count, shared;
@@ -48,7 +49,7 @@ typedef struct group {
 struct scoring {
   tri_generator *generator;
   const tri_scored_text *texts; /* [count] */
-  int64_t count, most;          /* most: texts that wait or are read at a time */
+  int64_t count, most;          /* most: largest number of texts that wait or are read at a time */
   group *groups;                /* [num_groups] */
   int64_t num_groups, started, texts_started, ended;
   void (*progress)(int64_t done, int64_t all);
@@ -63,7 +64,8 @@ static int64_t shared_tokens(const tri_scored_text *a, const tri_scored_text *b)
   return count;
 }
 
-/* Texts that share all that is before their scored tokens, but for the last of it, whose logits are the first ones. */
+/* Groups consecutive texts that share all tokens before their scored ones, except the last of these, since its logits
+ * give the first score. */
 static void make_groups(scoring *s) {
   for (int64_t i = 0; i < s->count;) {
     group *g = &s->groups[s->num_groups++];

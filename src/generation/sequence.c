@@ -74,7 +74,7 @@ void tri_sequence_keep_positions(tri_sequence *s, tri_pages *pages, int64_t held
   tri_sequence_trim_pages(s, pages);
 }
 
-/* The last first: of kept pages the earliest are of most use. */
+/* Releases the last page first: the earliest cached pages are the most useful ones. */
 void tri_sequence_drop_pages(tri_sequence *s, tri_pages *pages) {
   while (s->num_pages > s->gone) tri_pages_release(pages, s->pages[--s->num_pages]);
   if (s->copied >= 0) tri_pages_release(pages, s->copied);
@@ -91,7 +91,7 @@ void tri_sequence_slide(tri_sequence *s, tri_pages *pages, int64_t positions) {
   tri_sequence_drop_pages(s, pages);
 }
 
-/* Scores are of the last given tokens, each from the logits behind the one before it. */
+/* A score of a given token comes from the logits of the token before it. */
 int64_t tri_sequence_wants_logits(const tri_sequence *s) {
   const int64_t samples = s->options.wanted > 0 ? 1 : 0;
   return s->sampled == 0 ? s->options.scored + samples : samples;

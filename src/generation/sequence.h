@@ -1,4 +1,4 @@
-/* A sequence of the generator: for generation/ only. */
+/* A sequence of the generator; for generation/ only. */
 #ifndef TRI_GENERATION_SEQUENCE_H
 #define TRI_GENERATION_SEQUENCE_H
 
@@ -10,40 +10,41 @@ struct tri_sequence {
   int32_t *ids; /* [count] */
   int64_t count, capacity;
   int64_t sampled;
-  int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], of the next tokens, for the step at hand */
+  int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], guesses of the next tokens, for the step in progress */
   int64_t num_guesses;
-  void *guess_state; /* the guesser's */
-  int64_t target;    /* tokens to read before the next is sampled, or all is done */
+  void *guess_state; /* the guesser's state */
+  int64_t target;    /* number of tokens to read before the next is sampled, or before the sequence ends */
   tri_finish finish;
   bool slid;
-  int64_t place; /* in the generator's list */
+  int64_t place; /* index in the generator's list */
 
-  /* What is read: tokens [offset, offset + held), at positions from 0 on. */
+  /* Tokens [offset, offset + held) are read, at positions from 0 on. */
   int64_t offset, held;
   bool has_place;
   int32_t *pages; /* [num_pages] */
   int64_t num_pages, pages_room;
-  int64_t gone; /* of the pages the first ones, which no later token sees: not held any more */
-  int64_t kept; /* full pages that others can find, or were found */
+  int64_t gone; /* number of leading pages that are released because no later token attends to them */
+  int64_t kept; /* number of leading full pages that are cached or were found in the cache */
   tri_prefix prefix;
-  int32_t copied; /* a page of another sequence, held, of which the last page is to be a copy; -1: none */
+  int32_t
+      copied; /* page of another sequence, with a reference to it, that its last page is to be copied from; -1: none */
 };
 
 tri_status tri_sequence_append(tri_sequence *sequence, const int32_t *ids, int64_t count);
-/* Lays `count` guesses behind its tokens, where they are not tokens of it yet. */
+/* Writes `count` guesses after its tokens, without making them tokens of it. */
 tri_status tri_sequence_lay_guesses(tri_sequence *sequence, int64_t count);
 tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
-/* Pages behind the held positions are released. */
+/* Releases the pages after the held positions. */
 void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
-/* Pages whose positions no token from `held` on sees are given back; window 0: none is. */
+/* Releases the pages whose positions no token from `held` on attends to. Window 0: none. */
 void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int64_t window);
-/* Of what is read only the first `held` positions stay, or nothing, where what the next token sees is gone. */
+/* Reduces the positions that are read to the first `held`, or to none if the next token attends to a released page. */
 void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
-/* Nothing is held any more. */
+/* Releases all pages; nothing is read any more. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
-/* Where it is longer than `positions`, it goes on from a later token. */
+/* Moves `offset` forward if the sequence is longer than `positions`, and drops its pages. */
 void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);
-/* Of the tokens that are left to read, how many, the last ones, have logits. */
+/* Returns the number of the tokens left to read, counted from the last, that need logits. */
 int64_t tri_sequence_wants_logits(const tri_sequence *sequence);
 void tri_sequence_destroy(tri_sequence *sequence, tri_pages *pages);
 

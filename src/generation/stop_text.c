@@ -8,7 +8,7 @@ static bool ends_with(const tri_stop_text *text, const char *stop, size_t bytes)
   return text->bytes >= bytes && memcmp(text->text + text->bytes - bytes, stop, bytes) == 0;
 }
 
-/* The longest of the strings that the text ends with, or NULL. */
+/* Returns the longest stop string that the text ends with, or NULL. */
 static const char *find_stop(const tri_stop_text *text) {
   const char *found = NULL;
   for (int i = 0; i < text->num_stops; i++) {
@@ -18,7 +18,7 @@ static const char *find_stop(const tri_stop_text *text) {
   return found;
 }
 
-/* How many of the last bytes may be the beginning of one of the strings. */
+/* Returns how many of the last bytes may be the beginning of a stop string. */
 static size_t bytes_in_doubt(const tri_stop_text *text) {
   size_t most = 0;
   for (int i = 0; i < text->num_stops; i++) {

@@ -1,6 +1,6 @@
-/* Text that ends before the first of some strings, whichever pieces it comes in. A piece of text is certain, and may be
- * shown, once it can no longer be the beginning of one of them. The text stops at the first byte with which one of the
- * strings is there; of several that end with it the longest is meant. */
+/* Text that ends before the first of some stop strings, however it is cut into pieces. A piece of text is *certain*,
+ * and may be shown, if it can no longer be the beginning of a stop string. The text ends at the first byte that
+ * completes a stop string; if several end at that byte, the longest one counts. */
 #ifndef TRI_GENERATION_STOP_TEXT_H
 #define TRI_GENERATION_STOP_TEXT_H
 
@@ -10,17 +10,17 @@
 #include <stddef.h>
 
 typedef struct tri_stop_text {
-  const char *const *stops; /* none of them empty */
+  const char *const *stops; /* [num_stops], none of them empty */
   int num_stops;
-  char *text; /* all of it, without the string that ended it */
+  char *text; /* [bytes], without the stop string that ended it */
   size_t bytes, room;
-  size_t certain;   /* bytes that nothing takes back */
-  const char *stop; /* the string that ended it; NULL: none has */
+  size_t certain;   /* leading bytes that are certain */
+  const char *stop; /* the stop string that ended it; NULL: none */
 } tri_stop_text;
 
-/* Begin with {.stops, .num_stops}. What comes behind the end is ignored. */
+/* Appends a piece. Begin with {.stops, .num_stops}. Pieces after the end are ignored. */
 tri_status tri_stop_text_add(tri_stop_text *text, const char *piece, size_t bytes);
-/* Nothing more comes: all of it is certain. */
+/* Marks all of the text as certain after its last piece. */
 void tri_stop_text_end(tri_stop_text *text);
 void tri_stop_text_release(tri_stop_text *text);
 

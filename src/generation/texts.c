@@ -23,14 +23,15 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
   return TRI_OK;
 }
 
-/* Without a number: a hundred, or as many as there are positions for, if there is any. */
+/* Returns the number of tokens to sample. Default: 100, or the positions left if they are fewer (and not 0). */
 static int64_t tokens_wanted(const tri_texts *t, const tri_written *text, int64_t most) {
   const int64_t room = most - text->tokens.count;
   if (t->asked.tokens > 0) return t->asked.tokens;
   return room < 100 && room > 0 ? room : 100;
 }
 
-/* Where the model's rotary positions go by the length of a prompt, prompts that are to share them are of one length. */
+/* Checks that prompts generated together have the same length, if rotary positions depend on the length of the prompt.
+ */
 static tri_status check_dynamic(const tri_texts *t) {
   const tri_rope_scaling *scaling = &t->generation->model.rope_scaling;
   for (int64_t i = 1; i < t->count; i++) {
@@ -44,10 +45,10 @@ static tri_status check_dynamic(const tri_texts *t) {
   return TRI_OK;
 }
 
-/* The pages of the cache that bytes say, or all that the texts side by side can take. */
+/* Chooses the number of pages: as many as cache_bytes allows, but no more than a batch of texts can use. */
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision);
-  const int64_t copied = t->samples > 1 ? 2 : 0; /* the last pages of prompts, which their samples copy */
+  const int64_t copied = t->samples > 1 ? 2 : 0; /* the last pages of two prompts, which their samples copy */
   const int64_t window = tri_runner_window(&t->generation->model);
   const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;
   sizes->pages = all;
@@ -87,9 +88,9 @@ tri_status tri_texts_load(tri_texts *t) {
   return tri_generation_load(t->generation, &sizes);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* ---- generation -------------------------------------------------------------------------------------------------- */
 
-/* Those of a prompt that has been read. */
+/* Starts the samples of a prompt that has been read. */
 static tri_status start_samples(void *context, tri_sequence *prompt) {
   tri_written *first = context;
   const tri_texts *t = first->context;
@@ -99,7 +100,7 @@ static tri_status start_samples(void *context, tri_sequence *prompt) {
   return TRI_OK;
 }
 
-/* A prompt with several samples is read once, and what follows from it many times. */
+/* Reads a prompt with several samples once; the samples are forks of it. */
 static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   tri_sequence *sequence = NULL;
   const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
@@ -108,7 +109,8 @@ static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   return tri_generator_begin(t->generation->generator, first->tokens.ids, first->tokens.count, &options, &sequence);
 }
 
-/* Prompts, as long as there is or will soon be a place for one: what waits holds what was read of its prompt. */
+/* Starts further prompts. Up to twice the batch are started, because a sample that waits keeps the pages of its prompt.
+ */
 static tri_status start_texts(tri_texts *t) {
   while (t->started < t->count && t->started - t->ended < 2 * t->batch) {
     tri_written *first = &t->list[t->started];
@@ -124,7 +126,7 @@ static tri_status take_ended(void *context, tri_written *written) {
   for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
     if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->told]));
   }
-  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* so are all others */
+  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* all others are cancelled, too */
   return start_texts(t);
 }
 

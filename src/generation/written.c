@@ -38,7 +38,7 @@ tri_status tri_written_begin(tri_generation *g, const tri_prompt *prompt, int64_
   if (out->tokens.count == 0 && end < 0) {
     return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
   }
-  /* Nothing to begin with: the end of the text before. */
+  /* An empty prompt begins with the end-of-text token, as if another text had ended before. */
   if (out->tokens.count == 0) TRI_TRY(add_token(&out->tokens, end));
   out->prompt_tokens = out->tokens.count;
   out->sampling.prompt = tri_sampling_prompt(out->tokens.ids, out->tokens.count);
@@ -73,7 +73,7 @@ static tri_status take_piece(tri_written *w, const char *piece, size_t bytes) {
   return bytes == 0 ? TRI_OK : show(w);
 }
 
-/* ---- what the generator tells ------------------------------------------------------------------------------------ */
+/* ---- callbacks of the generator ---------------------------------------------------------------------------------- */
 
 static tri_status note_sample(tri_written *w, const tri_sampled *sampled) {
   const int64_t count = w->tokens.count - w->prompt_tokens;
@@ -111,7 +111,7 @@ static tri_status take_written_token(void *context, tri_sequence *sequence, cons
   return TRI_OK;
 }
 
-/* With the beginning of a letter that the last tokens left unfinished. */
+/* Ends the text, and adds the bytes of a character that the last tokens left incomplete. */
 static tri_status end_text(tri_written *w, tri_finish finish) {
   const char *piece = NULL;
   size_t bytes = 0;
@@ -159,7 +159,7 @@ tri_status tri_written_write(tri_written *w) {
   return tri_generation_run(w->generation);
 }
 
-/* ---- as JSON ----------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 json_t *tri_json_text(const char *text, size_t bytes) {
   static const char unknown[] = "\xEF\xBF\xBD"; /* U+FFFD */
@@ -187,7 +187,7 @@ static json_t *json_of_ids(const int32_t *ids, int64_t count) {
   return out;
 }
 
-/* Of the first token of a prompt nothing is known. */
+/* The first token of a prompt has no log-probability: null. */
 static json_t *json_of_prompt_scores(const tri_written *w) {
   json_t *out = json_array();
   json_array_append_new(out, json_null());
@@ -237,7 +237,7 @@ json_t *tri_written_json(const tri_written *w) {
   return out;
 }
 
-/* Of the checkpoint; null if the folder is not a checkpoint. */
+/* Returns the checkpoint's step; null if the folder is not a checkpoint. */
 static json_t *json_of_step(const tri_generation *g) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
   return state == NULL ? json_null() : json_integer(state->step);

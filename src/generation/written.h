@@ -1,5 +1,5 @@
-/* A text that a model writes: its prompt, its tokens, and what they spell up to where it ends. What `trireme generate`
- * does with one prompt, with many, and with a conversation, `eval --answers`, and a run with its samples. */
+/* A text that a model writes: its prompt, its tokens, and its characters up to the end. Used by `trireme generate` for
+ * one prompt, many prompts and conversations, by `eval --answers`, and for the samples of a run. */
 #ifndef TRI_GENERATION_WRITTEN_H
 #define TRI_GENERATION_WRITTEN_H
 
@@ -9,9 +9,9 @@
 #include <jansson.h>
 
 typedef struct tri_prompt {
-  const char *text; /* with a NUL behind it, and perhaps others inside */
+  const char *text; /* NUL-terminated, and may contain further NULs */
   size_t bytes;
-  bool rendered; /* by a chat template */
+  bool rendered; /* made by a chat template */
 } tri_prompt;
 
 typedef struct tri_written tri_written;
@@ -19,49 +19,50 @@ struct tri_written {
   tri_generation *generation;
   const char *prompt;
   size_t prompt_bytes;
-  int64_t number;        /* of the prompt */
-  tri_token_list tokens; /* the prompt's, [prompt_tokens], and those made, the one that ended it too */
+  int64_t number; /* index of the prompt */
+  tri_token_list
+      tokens; /* tokens of the prompt [prompt_tokens], then all sampled ones, the one that ended the text included */
   int64_t prompt_tokens;
-  int64_t wanted, made; /* tokens; made: that are of the text */
-  int64_t nameless;     /* those that the tokenizer does not know */
-  size_t decoded;       /* bytes of all tokens made */
+  int64_t wanted, made; /* wanted: tokens to sample; made: tokens of the text, without the one that ended it */
+  int64_t nameless;     /* sampled tokens that the tokenizer does not know */
+  size_t decoded;       /* bytes of all sampled tokens */
   tri_sampling sampling;
-  tri_sampling_wish wish; /* of each token */
-  tri_sampled *sampled;   /* [tokens.count - prompt_tokens], where there is a wish */
+  tri_sampling_wish wish; /* numbers to look up for each token */
+  tri_sampled *sampled;   /* [tokens.count - prompt_tokens], if `wish` asks for any */
   int64_t sampled_room;
-  double *prompt_scores; /* [prompt_tokens - 1]: log-probabilities of the prompt's tokens but the first, which it reads
-                            itself; NULL: it does not */
-  const double *prompt_log_probs; /* the same, its own or those of the prompt's first sample */
+  double *prompt_scores; /* [prompt_tokens - 1], log-probabilities of the prompt's tokens except the first, if this text
+                          * computes them; else NULL */
+  const double *prompt_log_probs; /* the same of this prompt, owned by this text or by the prompt's first sample */
   tri_decoder *decoder;
   tri_stop_text text;
-  size_t shown; /* bytes of it */
+  size_t shown; /* bytes of the text that are written to standard output */
   tri_finish finish;
   bool streams; /* each piece is written to standard output as soon as it is certain */
-  tri_status (*done)(void *context, tri_written *written); /* told at its end; or NULL */
+  tri_status (*done)(void *context, tri_written *written); /* called at its end; may be NULL */
   void *context;
 };
 
-/* A text behind a prompt, which begins as the tokenizer's post_processor has it; one that is rendered by a chat
- * template is read as it stands, since the template prints those tokens where the model is to see them. */
+/* Encodes a prompt. The tokenizer's post_processor adds its tokens, except to a prompt made by a chat template, since
+ * the template prints them itself. */
 tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out);
-/* The prompt's tokens; nothing is written yet. Release with tri_written_release. */
+/* Encodes the prompt; nothing is generated yet. Release with tri_written_release. */
 tri_status tri_written_begin(tri_generation *generation, const tri_prompt *prompt, int64_t wanted, tri_written *out);
 void tri_written_release(tri_written *written);
-/* Of the prompt only the last `count` tokens are read; before it is started. */
+/* Keeps only the last `count` tokens of the prompt. Call it before the text is started. */
 void tri_written_keep_last(tri_written *written, int64_t count);
 
-/* Gives it to the generator, alone or behind a sequence that has read its prompt. It stays where it is until its end.
- */
+/* Gives the text to the generator, as a new sequence, or as a fork of the sequence `prompt`, which has read the prompt.
+ * The text must not move until it ends. */
 tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
-/* The same, and steps until its end. */
+/* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);
 
-/* A line of samples.jsonl: {"step", "number", "sample", "prompt"} and what tri_written_json has; the step is the
- * checkpoint's, and null if the folder is not one. NULL if there is no memory. */
+/* Returns a line of samples.jsonl: {"step", "number", "sample", "prompt"} and the members of tri_written_json. The step
+ * is the checkpoint's, null if the folder is not a checkpoint. NULL if memory is exhausted. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
-/* {"text", "tokens", "finish", "stop"}: bytes that are not UTF-8 are U+FFFD in it. Where log-probabilities were asked
- * for, "prompt_ids" and "ids" too, of which the last may be the token that ended the text, and "logprobs", aligned with
- * them: {"model", "sampled", "entropy", "prompt", "top"}. */
+/* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
+ * for, also "prompt_ids" and "ids" (the last may be the token that ended the text) and "logprobs", aligned with them:
+ * {"model", "sampled", "entropy", "prompt", "top"}. */
 json_t *tri_written_json(const tri_written *written);
 json_t *tri_json_text(const char *text, size_t bytes);
 

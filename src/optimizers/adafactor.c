@@ -1,9 +1,10 @@
-/* Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor: of the squares of a matrix's gradient it keeps their
- * means along rows and along columns, and its rate is relative to the size of the parameter. Of a vector it keeps all.
+/* Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor: it keeps the means of a matrix's squared gradient along
+ * rows and along columns, and its learning rate is relative to the size of the parameter. It keeps all squares of a
+ * vector.
  *
- * A tensor is one matrix as it lies on disk: GPT-2's joined queries, keys and values are one, and so are Phi-3's, which
- * are three parameters here (tri_update_call.parts). Where ranks hold parts of it, they add up what they have of the
- * means and of sums of squares, and each keeps the means of the whole, in the order that it has on disk. */
+ * A tensor is one matrix as it is on disk: GPT-2's joined queries, keys and values are one matrix, and so are Phi-3's,
+ * which are three parameters here (tri_update_call.parts). Ranks that have shards of it add up their parts of the means
+ * and of the sums of squares; each keeps the means of the whole, in the order on disk. */
 #include "device/kernels.h"
 #include "optimizers/pieces.h"
 #include "optimizers/run.h"
@@ -33,13 +34,13 @@ static const tri_config_key keys[] = {
 };
 const tri_config_table tri_adafactor_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 
-/* ---- what is kept ------------------------------------------------------------------------------------------------ */
+/* ---- states ------------------------------------------------------------------------------------------------------ */
 
 enum { ROWS, COLUMNS, ALL };
 
 static bool is_vector(const tri_parameter *tensor) { return tensor->num_dims < 2; }
 
-/* The first part of a tensor on disk keeps the states of all of it. */
+/* The first part of a tensor on disk keeps the states of the whole tensor. */
 static tri_state_shape rows_shape(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   (void)settings;
   if (is_vector(tensor) || tri_parameter_continues(tensor)) return (tri_state_shape){0};
@@ -64,9 +65,9 @@ static const tri_parameter *part_of(const tri_update_call *call, int64_t i) {
   return call->parts == NULL ? &call->tensor : &call->parts[i];
 }
 
-/* One side of a tensor: how long it is on this rank, all parts together, and on disk. A vector is one row. */
+/* One side of a tensor: its length on this rank, all parts together, and on disk. A vector is one row. */
 typedef struct side {
-  int dim; /* of the tensor; -1: the one row of a vector */
+  int dim; /* dimension of the tensor; -1: the one row of a vector */
   int64_t here, whole;
 } side;
 
@@ -88,8 +89,8 @@ static sides sides_of(const tri_update_call *call) {
 
 /* Offsets in the workspace. */
 typedef struct scratch {
-  size_t means;         /* of the whole tensor's rows, then columns */
-  size_t rows, columns; /* of this rank's */
+  size_t means;         /* means of the whole tensor's rows, then columns */
+  size_t rows, columns; /* means of this rank's rows and columns */
   size_t partial;       /* columns of one part */
   size_t sums;
   size_t bytes;
@@ -110,7 +111,7 @@ static scratch lay_out(const tri_update_call *call) {
   return at;
 }
 
-/* A further part of a tensor is updated with the first. */
+/* Returns whether this call is of a further part, which is updated with the first. */
 static bool is_updated_before(const tri_update_call *call) { return call->num_parts == 0; }
 
 static tri_status adafactor_workspace(const tri_update_call *call, const tri_device_description *device,
@@ -120,15 +121,15 @@ static tri_status adafactor_workspace(const tri_update_call *call, const tri_dev
   return TRI_OK;
 }
 
-/* A call at work. All arrays are wide. */
+/* A call in progress. All arrays are wide. */
 typedef struct adafactor {
   const tri_update_run *run;
   const tri_update_call *call;
   sides sides;
-  size_t wide; /* bytes */
+  size_t wide; /* bytes of an element */
   bool vector;
-  bool split;  /* ranks hold different parts of it */
-  bool mapped; /* what is here is not the whole, or not in its order */
+  bool split;  /* ranks have different shards of it */
+  bool mapped; /* this rank's shard is not the whole, or not in its order */
   char *row_means, *column_means, *rows, *columns, *partial;
   tri_adafactor_sums *sums;
   tri_adafactor options;
@@ -174,7 +175,7 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
   return u;
 }
 
-/* Whether another rank has the same of a part, and adds it up. */
+/* Returns whether another rank has the same shard of a part, and counts it. */
 static bool is_copy(const adafactor *u, const tri_parameter *part) {
   const tri_mesh_seat *seat = &u->call->seat;
   const int64_t ranks = tri_matrix_ranks(part, &seat->shape);
@@ -182,9 +183,9 @@ static bool is_copy(const adafactor *u, const tri_parameter *part) {
   return u->split && tri_matrix_is_copy(part, ranks, rank);
 }
 
-/* ---- from what is here to the whole, and back -------------------------------------------------------------------- */
+/* ---- copies between this rank's shard and the whole -------------------------------------------------------------- */
 
-/* `rows` stretches of `width` elements, from stretch to stretch `here` and `whole` elements in the two arrays. */
+/* Copies `rows` ranges of `width` elements; `here` and `whole` are the distances of ranges in the two arrays. */
 static tri_status copy_stretches(const adafactor *u, int64_t rows, int64_t width, int64_t here, int64_t whole,
                                  char *of_here, char *of_whole, bool into_whole) {
   const tri_dtype wide = tri_dtype_wide(u->call->type);
@@ -199,11 +200,11 @@ static tri_status copy_stretches(const adafactor *u, int64_t rows, int64_t width
   return TRI_OK;
 }
 
-/* Runs of a part's rows that are neighbours on disk: their length in rows, and where run i is in the tensor on disk.
- * Heads that lie together are one run where the rank has all of them. */
+/* Ranges of a part's rows that are adjacent on disk: their length in rows, and the row of range i in the tensor on
+ * disk. Heads that are adjacent there are one range if the rank has all of them. */
 typedef struct row_runs {
   const tri_parameter *part;
-  int64_t length, count, each; /* each: of the runs of tri_parameter_run */
+  int64_t length, count, each; /* each: number of ranges of tri_parameter_run in one */
 } row_runs;
 
 static row_runs row_runs_of(const tri_parameter *part) {
@@ -221,7 +222,7 @@ static int64_t row_of_run(const row_runs *r, int64_t i) {
   return tri_parameter_run(r->part, i * r->each) / r->part->shape[1];
 }
 
-/* Rows of a part; those that lie at equal distances at once. */
+/* Copies the rows of a part; ranges at equal distances are copied by one kernel. */
 static tri_status copy_part(const adafactor *u, const tri_parameter *part, char *here, char *whole, bool into_whole) {
   const row_runs runs = row_runs_of(part);
   for (int64_t i = 0, count = 0; i < runs.count; i += count) {
@@ -234,7 +235,7 @@ static tri_status copy_part(const adafactor *u, const tri_parameter *part, char 
   return TRI_OK;
 }
 
-/* Columns, of which this rank has some of each segment. */
+/* Copies columns. This rank may have some columns of each segment. */
 static tri_status copy_columns(const adafactor *u, char *here, char *whole, bool into_whole) {
   const tri_parameter *of = &u->call->tensor;
   const tri_split *split = &of->split;
@@ -244,8 +245,8 @@ static tri_status copy_columns(const adafactor *u, char *here, char *whole, bool
                         whole + (size_t)(of->first_unit * unit) * u->wide, into_whole);
 }
 
-/* What is here of a side, into an array of the whole, or from there; copies that another rank has too stay out of the
- * whole. */
+/* Copies this rank's part of a side into an array of the whole, or back. Parts that another rank counts are not copied
+ * into the whole. */
 static tri_status copy_side(const adafactor *u, const side *s, char *here, char *whole, bool into_whole) {
   if (s->dim == 1) return copy_columns(u, here, whole, into_whole);
   for (int64_t p = 0; p < u->call->num_parts; p++) {
@@ -258,7 +259,8 @@ static tri_status copy_side(const adafactor *u, const side *s, char *here, char 
 
 /* ---- means ------------------------------------------------------------------------------------------------------- */
 
-/* Squares of a matrix's gradient along both sides, into u->rows and u->columns, of the parts that this rank adds up. */
+/* Computes squares of a matrix's gradient along both sides, into u->rows and u->columns, for the parts that this rank
+ * counts. */
 static tri_status square_parts(const adafactor *u, tri_matrix_squares squares, bool *any) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type, wide = tri_dtype_wide(type);
@@ -280,7 +282,7 @@ static tri_status square_parts(const adafactor *u, tri_matrix_squares squares, b
   return TRI_OK;
 }
 
-/* Means of squares of the gradient along both sides, over all of the tensor. */
+/* Computes means of the squared gradient along both sides, over the whole tensor. */
 static tri_status find_means(const adafactor *u) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type, wide = tri_dtype_wide(type);
@@ -303,7 +305,7 @@ static tri_status find_means(const adafactor *u) {
   return u->run->collectives->all_reduce(u->run->ranks, u->call->tensor.placement.parts, wide, count, u->row_means);
 }
 
-/* The averages over all updates. */
+/* Updates the averages over all updates. */
 static tri_status move_averages(const adafactor *u) {
   void *const *states = u->run->states;
   tri_queue *queue = u->run->queue;
@@ -320,7 +322,7 @@ static tri_status move_averages(const adafactor *u) {
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-/* Of what this rank holds, without copies. */
+/* Computes the sum of squares of this rank's shard, without parts that another rank counts. */
 static tri_status add_up_squares(const adafactor *u, const char *in, double *out) {
   tri_matrix_squares squares = {u->options.rows, u->options.columns, 1.0, 1.0};
   int64_t rows = 0;
@@ -347,7 +349,7 @@ static tri_status add_up_squares(const adafactor *u, const char *in, double *out
   return TRI_OK;
 }
 
-/* In the place of the gradient. */
+/* Overwrites the gradient with the direction of the step. */
 static tri_status find_direction(const adafactor *u) {
   void *const *states = u->run->states;
   char *rows = states[ROWS], *columns = u->vector ? states[ALL] : states[COLUMNS];
@@ -377,9 +379,9 @@ static tri_status adafactor_update(const tri_update_run *run, const tri_update_c
   return TRI_OK;
 }
 
-/* ---- what it costs ----------------------------------------------------------------------------------------------- */
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* The gradient is read three times more and written once, the parameter read once more. */
+/* The gradient is read three more times and written once, the parameter read one more time. */
 static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const sides s = sides_of(call);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -391,7 +393,7 @@ static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZ
   return 1;
 }
 
-/* In the measure of those of elements (schedule/bucket_cuts.c). */
+/* In the same unit as that of the other optimizers (schedule/bucket_cuts.c). */
 static double adafactor_work(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   const double of_an_element = 1000;
   (void)settings;

@@ -1,4 +1,4 @@
-/* AdamW (Loshchilov and Hutter 2019): what torch.optim.AdamW computes. */
+/* AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW. */
 #include "optimizers/run.h"
 
 static tri_status adamw_update(const tri_update_run *run, const tri_update_call *call) {

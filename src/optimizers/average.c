@@ -1,5 +1,5 @@
-/* The average of the weights over a run, beside whatever optimizer makes its updates: one more state of each parameter
- * that is updated. Nothing that trains reads it; who exports, evaluates or generates may. */
+/* Running average of the weights, with any optimizer: one more state of each parameter that is updated. Training does
+ * not read it; exporting, evaluation and generation can use it. */
 #include "optimizers/optimizer.h"
 
 static const tri_config_key keys[] = {
@@ -24,7 +24,7 @@ static const tri_config_key keys[] = {
 };
 const tri_config_table tri_average_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 
-/* A checkpoint has it under its weight's own name, in that one's shape (TRI_CHECKPOINT_AVERAGE). */
+/* A checkpoint has it under its weight's own name and shape (TRI_CHECKPOINT_AVERAGE). */
 static const tri_optimizer_state average = {.with_sign = true, .as_value = true};
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings) { return settings->average.every > 0; }

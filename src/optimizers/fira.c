@@ -1,5 +1,5 @@
-/* Fira (Chen et al. 2024): GaLore, and what of a gradient lies outside of that space, scaled as Adam scales what lies
- * within (low_rank.c). */
+/* Fira (Chen et al. 2024): GaLore, plus the gradient's component outside of the projection, scaled as Adam scales the
+ * component inside (low_rank.c). */
 #include "optimizers/low_rank.h"
 
 const tri_config_table tri_fira_keys = {.noun = "run file", .keys = tri_low_rank_keys, .num_keys = TRI_LOW_RANK_KEYS};

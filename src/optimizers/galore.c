@@ -1,4 +1,4 @@
-/* GaLore (Zhao et al. 2024): Adam on a gradient in the space of its first singular vectors (low_rank.c). */
+/* GaLore (Zhao et al. 2024): Adam on the gradient projected on its first singular vectors (low_rank.c). */
 #include "optimizers/low_rank.h"
 
 const tri_config_table tri_galore_keys = {.noun = "run file", .keys = tri_low_rank_keys, .num_keys = TRI_LOW_RANK_KEYS};

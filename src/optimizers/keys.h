@@ -1,5 +1,5 @@
-/* Rows of the keys of `optimizer:` that say how updates are made, for tables of structs BASE that have the settings as
- * their MEMBER. The rate and the batch are others' keys. */
+/* Rows of the keys of `optimizer:` that define the updates, for tables of a struct BASE whose MEMBER has the settings.
+ * The keys of the learning rate and of the batch are defined elsewhere. */
 #ifndef TRI_OPTIMIZERS_KEYS_H
 #define TRI_OPTIMIZERS_KEYS_H
 
@@ -23,14 +23,14 @@
     .help = HELP                                                                                                       \
   }
 
-/* Of the whole run, not of `optimizer:`. */
+/* A key of the run file itself, not of `optimizer:`. */
 #define TRI_AVERAGE_ROW(BASE, MEMBER)                                                                                  \
   {                                                                                                                    \
     .name = "average", .type = TRI_CONFIG_SECTION, .offset = offsetof(BASE, MEMBER.average),                           \
     .table = &tri_average_keys, .help = "a running average of the weights"                                             \
   }
 
-/* How states are kept, what each optimizer has of its own, and groups of parameters. */
+/* Keys of the storage of states, of the sections of single optimizers, and of groups of parameters. */
 #define TRI_OPTIMIZER_STATE_ROWS(BASE, MEMBER)                                                                         \
   {.name = "state",                                                                                                    \
    .type = TRI_CONFIG_CHOICE,                                                                                          \

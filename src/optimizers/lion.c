@@ -1,4 +1,4 @@
-/* Lion (Chen et al. 2023): the sign of an average, and one state. */
+/* Lion (Chen et al. 2023): steps by the sign of an average of gradients; one state. */
 #include "optimizers/run.h"
 
 static tri_status lion_update(const tri_update_run *run, const tri_update_call *call) {

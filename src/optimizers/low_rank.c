@@ -1,12 +1,12 @@
-/* Of a gradient G, [longer side, shorter side], the first `rank` singular vectors along the shorter side are the rows
- * of P. What is updated is R = G P^T, as small as P is low: Adam makes N of it, and N P is the step. Every `every`
- * updates P is computed again from the current gradient; the moments stay. A matrix that is stored with the shorter
- * side first has all of this transposed.
+/* The rows of P are the first `rank` singular vectors, along the shorter side, of a gradient G [longer side, shorter
+ * side]. Adam gets R = G P^T, which is small if the rank is low, and makes N of it; the step is N P. P is computed
+ * again from the current gradient every `every` updates; the moments are kept. Everything is transposed for a matrix
+ * that is stored with the shorter side first.
  *
- * Fira adds what P cannot say, G - scale R P: each of its rows as much longer or shorter as Adam made that of R, and
- * all of it at most one percent longer than in the update before.
+ * Fira adds the rest, G - scale R P, with the component that P does not span: each of its rows is scaled as Adam scaled
+ * that row of R, and all of it is limited to 1 % growth of its norm since the update before.
  *
- * Matrices are whole, as Muon's: ranks that hold parts of one gather its gradient and work out the same step. */
+ * Matrices are whole, as in Muon: ranks that have shards of one gather its gradient and compute the same step. */
 #include "optimizers/low_rank.h"
 
 #include "base/memory.h"
@@ -43,7 +43,7 @@ typedef struct sides {
   bool turned; /* rows are the shorter side */
 } sides;
 
-/* Of a square, the inputs are the side that is projected. */
+/* The projected side is the shorter one; the inputs if the matrix is square. */
 static sides sides_of(const tri_parameter *tensor) {
   const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
   const bool turned = shape.rows < shape.columns || (shape.rows == shape.columns && tensor->in_out);
@@ -70,7 +70,7 @@ tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor) {
   return (tri_state_shape){1, {sides_of(tensor).matrices}};
 }
 
-/* ---- what is wrong with settings --------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_low_rank_check(const tri_low_rank_settings *settings, const char *name) {
   if (settings->rank > 0) return TRI_OK;
@@ -96,7 +96,7 @@ tri_status tri_low_rank_check_model(const tri_optimizer_settings *settings, cons
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Products of a step, all wide: R = G P^T, or transposed; and N P. */
+/* GEMMs of a step, all wide: R = G P^T, or transposed; and N P. */
 typedef struct products {
   tri_matmul into, back;
 } products;
@@ -124,7 +124,7 @@ static products products_of(const sides *s, int64_t rank, tri_dtype wide) {
   return p;
 }
 
-/* What the tail of a step is told by its head. */
+/* Numbers that later kernels of a step read from earlier ones: squared norm of the rest, and its factor. */
 typedef struct rest_values {
   double squares, factor;
 } rest_values;
@@ -134,8 +134,8 @@ typedef struct scratch {
   size_t parts, whole;          /* as Muon's, of gradients */
   size_t projected, adam;       /* R and N */
   size_t step, rest;            /* as large as a matrix */
-  size_t adam_squares, squares; /* of each row of N, and of R; of the rest's rows */
-  size_t values;                /* of rest_values */
+  size_t adam_squares, squares; /* squares of each row of N; of R, later of the rest */
+  size_t values;                /* a rest_values */
   size_t of_products;
   size_t bytes;
 } scratch;
@@ -180,9 +180,9 @@ tri_status tri_low_rank_workspace(const tri_low_rank_settings *settings, bool wh
   return TRI_OK;
 }
 
-/* ---- the space --------------------------------------------------------------------------------------------------- */
+/* ---- projection -------------------------------------------------------------------------------------------------- */
 
-/* A call at work; of one matrix at a time. Arrays are wide. */
+/* A call in progress, one matrix at a time. Arrays are wide. */
 typedef struct low_rank {
   const tri_low_rank_settings *settings;
   bool whole;
@@ -194,16 +194,16 @@ typedef struct low_rank {
   int64_t ranks, *begins; /* as Muon's */
   scratch at;
   char *memory;
-  char *gradients;                             /* of all ranks' parts */
-  const char *gradient;                        /* of the matrix, in one piece */
-  char *projection, *moment1, *moment2, *norm; /* its states */
+  char *gradients;                             /* gradients of all ranks' shards */
+  const char *gradient;                        /* gradient of the matrix, in one piece */
+  char *projection, *moment1, *moment2, *norm; /* states of the matrix */
 } low_rank;
 
 static char *of_matrix(const low_rank *u, int64_t state, int64_t matrix, int64_t elements) {
   return (char *)u->run->states[state] + (size_t)(matrix * elements) * tri_dtype_bytes(u->products.into.a_type);
 }
 
-/* Every rank's part of the gradient. */
+/* Gathers the gradients of all ranks' shards. */
 static tri_status gather(low_rank *u) {
   const tri_domain parts = u->call->tensor.placement.parts;
   const tri_dtype wide = u->products.into.a_type;
@@ -228,7 +228,7 @@ static tri_status open_matrix(low_rank *u, int64_t matrix) {
   return tri_pieces_join(u->run->queue, u->call, u->ranks, u->begins, u->gradients, matrix, u->memory + u->at.whole);
 }
 
-/* The gradient in host memory as [shorter side, longer side], and its vectors. */
+/* The gradient in host memory: as downloaded, as [shorter side, longer side], and its vectors. */
 typedef struct host_matrix {
   char *raw;
   double *matrix, *vectors;
@@ -281,7 +281,7 @@ static tri_status project_back(const low_rank *u, const char *low, char *out) {
   return TRI_OK;
 }
 
-/* R and N, and the step within the space. */
+/* Computes R and N, and the step inside the projection. */
 static tri_status find_step(const low_rank *u) {
   const char *a = u->sides.turned ? u->projection : u->gradient, *b = u->sides.turned ? u->gradient : u->projection;
   char *projected = u->memory + u->at.projected, *adam = u->memory + u->at.adam;
@@ -292,7 +292,7 @@ static tri_status find_step(const low_rank *u) {
   return project_back(u, adam, u->memory + u->at.step);
 }
 
-/* Of each direction of the longer side. */
+/* Computes the sum of squares for each index of the longer side. */
 static tri_status add_up_squares(const low_rank *u, const tri_step_values *values, const char *low, char *out) {
   const bool turned = u->sides.turned;
   const int64_t longer = u->sides.longer, rank = u->settings->rank;
@@ -302,7 +302,7 @@ static tri_status add_up_squares(const low_rank *u, const tri_step_values *value
   return TRI_OK;
 }
 
-/* What lies outside of the space, and its factor. */
+/* Computes the component outside of the projection, and its factor. */
 static tri_status find_rest(const low_rank *u) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type;
@@ -321,7 +321,7 @@ static tri_status find_rest(const low_rank *u) {
   return TRI_OK;
 }
 
-/* This rank's piece of it. */
+/* Updates this rank's piece of the matrix. */
 static tri_status take_step(const low_rank *u, int64_t matrix) {
   const tri_update_call *call = u->call;
   const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
@@ -374,7 +374,7 @@ tri_status tri_low_rank_update(const tri_low_rank_settings *settings, bool whole
   return status;
 }
 
-/* ---- what it costs ----------------------------------------------------------------------------------------------- */
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
 
 int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
                        tri_cost out[TRI_OPTIMIZER_COSTS]) {
@@ -388,7 +388,7 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   const bool copied = !tri_pieces_are_one(&shape, ranks);
   out[0] = tri_pieces_product_cost(&p.into, matrices, s.turned ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TRANSPOSED);
   out[1] = tri_pieces_product_cost(&p.back, matrices * (whole ? 2 : 1), TRI_PRODUCT_PLAIN);
-  /* N of R; the step; the rest, read and written, its norm, and read again; copies into one piece. */
+  /* N from R; the step; for Fira, the rest written, read for its norm, and read again; copies into one piece. */
   out[2] =
       (tri_cost){.bytes = wide * (2.0 * low + all + (whole ? 5.0 * all + 2.0 * low : 0) + (copied ? 2.0 * all : 0))};
   if (ranks > 1) {
@@ -398,8 +398,8 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   return 3;
 }
 
-/* Two products, and the elements in the measure of others (schedule/bucket_cuts.c). The vectors, now and then, cost the
- * most where updates are few: the host's products of the matrix with itself and of its shorter side. */
+/* Two GEMMs, and the work per element in the unit of the other optimizers (schedule/bucket_cuts.c). The singular
+ * vectors cost most if updates are few: the host multiplies the matrix with itself, and decomposes the result. */
 double tri_low_rank_work(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
   const sides s = sides_of(tensor);
   const double of_an_element = 1000;

@@ -1,9 +1,9 @@
 /* Muon (Jordan et al. 2024): the step of a matrix is its momentum made orthogonal, by a polynomial that drives all
  * singular values towards 1 (Newton-Schulz).
  *
- * A matrix is orthogonalised whole. Where tensor ranks hold pieces of it, each of them gathers the momentum of all and
- * works the step out for itself: so all come to the same bits, and nothing has to be sent back. Queries, keys, values,
- * gates and each expert are matrices of their own, whatever lies beside them in memory. */
+ * A matrix is orthogonalised whole. If tensor ranks have shards of it, each of them gathers the momentum of all and
+ * computes the step itself, so that all get the same bits and nothing has to be sent back. Queries, keys, values, gates
+ * and each expert are matrices of their own, even if they are adjacent in memory. */
 #include "base/exact_terms.h"
 #include "base/memory.h"
 #include "device/kernels.h"
@@ -42,15 +42,15 @@ static const tri_config_key keys[] = {
 };
 const tri_config_table tri_muon_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 
-/* Of I, A and A A in an iteration X = (3.4445 I - 4.7750 A + 2.0315 A A) X with A = X X^T. */
+/* Factors of I, A and A A in an iteration X = (3.4445 I - 4.7750 A + 2.0315 A A) X with A = X X^T. */
 static const double factors[3] = {3.4445, -4.7750, 2.0315};
 
 static const double norm_eps = 1e-7;
 
-/* A matrix to orthogonalise: its shorter side and its longer one. */
+/* Sides of a matrix to orthogonalise. */
 typedef struct sides {
   int64_t shorter, longer;
-  bool turned; /* it is stored with the longer side first, and turned for the iterations */
+  bool turned; /* stored with the longer side first, and transposed for the iterations */
 } sides;
 
 static sides sides_of(const tri_matrix_shape *shape) {
@@ -71,9 +71,9 @@ static double step_scale(const tri_muon_settings *settings, const tri_parameter 
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Products of an iteration, all of the activations' type. */
+/* GEMMs of an iteration, all of the activations' type. */
 typedef struct products {
-  tri_matmul square, fourth, next; /* A = X X^T; A A; and their sum with I, times X */
+  tri_matmul square, fourth, next; /* A = X X^T; A A; and the polynomial times X */
 } products;
 
 static products products_of(const sides *s, tri_dtype type) {
@@ -93,12 +93,12 @@ static products products_of(const sides *s, tri_dtype type) {
 
 /* Offsets in the workspace. */
 typedef struct scratch {
-  size_t parts;       /* of all ranks' momentum, where the tensor is split */
-  size_t whole;       /* one matrix, where it does not lie in one piece */
-  size_t x, y;        /* X, and the next one */
+  size_t parts;       /* momentum of all ranks, if the tensor is split */
+  size_t whole;       /* one matrix, unless it is in one piece already */
+  size_t x, y;        /* X, and the next X */
   size_t a, b;        /* A, and A A */
-  size_t sum;         /* of squares */
-  size_t of_products; /* what products want */
+  size_t sum;         /* sum of squares */
+  size_t of_products; /* workspace of the GEMMs */
   size_t bytes;
 } scratch;
 
@@ -139,7 +139,7 @@ static tri_status muon_workspace(const tri_update_call *call, const tri_device_d
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-/* A call at work. */
+/* A call in progress. */
 typedef struct muon {
   const tri_update_run *run;
   const tri_update_call *call;
@@ -147,16 +147,16 @@ typedef struct muon {
   sides sides;
   scratch at;
   char *memory;    /* the workspace */
-  int64_t ranks;   /* that hold pieces */
-  int64_t *begins; /* [ranks + 1]: of their momentum in `parts`; NULL if there is one */
-  char *momentum;  /* `parts`, or what there is of one rank */
+  int64_t ranks;   /* number of ranks with pieces */
+  int64_t *begins; /* [ranks + 1], offsets of their momentum in `parts`; NULL if there is one rank */
+  char *momentum;  /* at `parts`; with one rank, in the gradient's memory */
 } muon;
 
 static char *behind(const muon *u, char *array, int64_t elements) {
   return array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(u->call->type));
 }
 
-/* The momentum of every rank's part, this one's from its gradient. */
+/* Computes this rank's momentum from its gradient, and gathers that of all ranks. */
 static tri_status find_momentum(muon *u) {
   const tri_update_run *run = u->run;
   const tri_muon_settings *settings = &u->call->settings->muon;
@@ -171,7 +171,7 @@ static tri_status find_momentum(muon *u) {
   return run->collectives->all_gather(run->ranks, parts, tri_dtype_wide(u->call->type), u->begins, u->momentum);
 }
 
-/* One matrix in one piece, wide. */
+/* Returns one wide matrix in one piece. */
 static tri_status find_whole(const muon *u, int64_t matrix, char **out) {
   *out = u->momentum;
   if (tri_pieces_are_one(&u->shape, u->ranks)) return TRI_OK;
@@ -195,7 +195,7 @@ static tri_status normalise(const muon *u, const char *whole, char *x) {
   return TRI_OK;
 }
 
-/* *x becomes orthogonal, nearly; its memory and *y's change places. */
+/* Makes *x nearly orthogonal. May swap the memory of *x and *y. */
 static tri_status orthogonalise(const muon *u, char **x, char **y) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type;
@@ -214,7 +214,7 @@ static tri_status orthogonalise(const muon *u, char **x, char **y) {
   return TRI_OK;
 }
 
-/* This rank's piece of the step. */
+/* Updates this rank's piece of the matrix. */
 static tri_status take_step(const muon *u, int64_t matrix, const char *x) {
   const tri_update_call *call = u->call;
   const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
@@ -261,7 +261,7 @@ static tri_status muon_update(const tri_update_run *run, const tri_update_call *
   return status;
 }
 
-/* ---- what it costs ----------------------------------------------------------------------------------------------- */
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
 
 static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const tri_matrix_shape shape = tri_matrix_shape_of(&call->tensor);
@@ -276,7 +276,7 @@ static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_CO
   out[0] = tri_pieces_product_cost(&p.square, times, TRI_PRODUCT_TRANSPOSED);
   out[1] = tri_pieces_product_cost(&p.fourth, times, TRI_PRODUCT_PLAIN);
   out[2] = tri_pieces_product_cost(&p.next, times, TRI_PRODUCT_PLAIN);
-  /* The norm, X from that, the step; the polynomial of each iteration; copies into one piece. */
+  /* The norm, X computed from it, and the step; the polynomial of each iteration; copies into one piece. */
   out[3] = (tri_cost){.bytes = all * (2.0 * wide + 2.0 * element) +
                                3.0 * times * (double)s.shorter * (double)s.shorter * element +
                                (copied ? 2.0 * all * wide : 0)};

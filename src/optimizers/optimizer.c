@@ -67,7 +67,7 @@ const tri_optimizer_settings *tri_optimizer_settings_default(void) {
   return &settings;
 }
 
-/* ---- who takes what ---------------------------------------------------------------------------------------------- */
+/* ---- optimizer of a group ---------------------------------------------------------------------------------------- */
 
 static bool takes(const tri_optimizer *optimizer, tri_parameter_group group) {
   return (optimizer->takes >> (unsigned)group & 1u) != 0;
@@ -89,7 +89,7 @@ tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings
                                           const tri_parameter *tensor, int64_t state) {
   tri_state_shape shape = {.num_dims = tensor->num_dims};
   tri_parameter alone = *tensor;
-  alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* however it is saved, it is a matrix by itself */
+  alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* a tensor of a stack is a matrix by itself */
   if (optimizer->states[state].shape != NULL) return optimizer->states[state].shape(settings, &alone);
   for (int d = 0; d < tensor->num_dims; d++) shape.dims[d] = tensor->shape[d];
   return shape;

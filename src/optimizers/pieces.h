@@ -1,4 +1,4 @@
-/* What optimizers share that work on whole matrices. */
+/* Helpers of the optimizers that work on whole matrices. */
 #ifndef TRI_OPTIMIZERS_PIECES_H
 #define TRI_OPTIMIZERS_PIECES_H
 
@@ -6,24 +6,24 @@
 #include "optimizers/matrix.h"
 #include "optimizers/optimizer.h"
 
-/* Takes `bytes` bytes, in whole lines, from the end of what has been taken; returns where they begin. */
+/* Reserves `bytes` bytes, in whole cache lines, at *end, advances *end, and returns the offset. */
 size_t tri_pieces_take(size_t *end, size_t bytes);
 
-/* Where the parts of all ranks begin in an array that has them one behind the other: begins[ranks + 1]; NULL if
- * there is one rank. Release with tri_free. */
+/* Computes the offsets of all ranks' shards in an array that has them in rank order: begins[ranks + 1]; NULL if there
+ * is one rank. Release with tri_free. */
 tri_status tri_pieces_begins(const tri_parameter *tensor, int64_t ranks, int64_t **out);
 
-/* Elements of all ranks' parts; 0 if there is one rank. */
+/* Returns the number of elements of all ranks' shards; 0 if there is one rank. */
 int64_t tri_pieces_elements(const tri_parameter *tensor, int64_t ranks);
 
-/* Whether a tensor of one rank is one matrix, so that it need not be put together. */
+/* Returns whether the tensor is one matrix on one rank, so that it need not be copied into one piece. */
 bool tri_pieces_are_one(const tri_matrix_shape *shape, int64_t ranks);
 
-/* Queues the making of one matrix of a tensor, out[rows, columns], of the parts of all ranks; all wide. */
+/* Queues copies that assemble one matrix of a tensor, out[rows, columns], from the shards of all ranks; all wide. */
 tri_status tri_pieces_join(tri_queue *queue, const tri_update_call *call, int64_t ranks, const int64_t *begins,
                            const void *parts, int64_t matrix, void *out);
 
-/* The cost of a product, done `times` times. */
+/* Returns the cost of a GEMM that is done `times` times. */
 tri_cost tri_pieces_product_cost(const tri_matmul *product, double times, tri_product_form form);
 
 #endif

@@ -1,6 +1,6 @@
 /* Schedule-free AdamW (Defazio et al. 2024): gradients are taken at a point y between the fast iterate z and the
- * average x of all its places. The parameters are y while the run trains, and x where it is evaluated and saved: x = y
- * + (1 - 1 / beta1) (z - y). */
+ * average x of all z. The parameters are y while the run trains, and x for evaluation and saving: x = y + (1 - 1 /
+ * beta1) (z - y). */
 #include "optimizers/run.h"
 
 #include <math.h>

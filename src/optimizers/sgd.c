@@ -1,4 +1,4 @@
-/* Gradient descent with momentum, as torch.optim.SGD: its weight decay is added to the gradient. */
+/* Gradient descent with momentum, as torch.optim.SGD: weight decay is added to the gradient. */
 #include "optimizers/run.h"
 
 static const tri_config_key keys[] = {

@@ -1,5 +1,5 @@
-/* How states are kept between steps. Those that are not wide are made so for an update, a piece after the other, and
- * put back: no optimizer knows of it. */
+/* Storage of states between updates. States that are not stored wide are converted for an update, piece by piece, and
+ * converted back; optimizers see wide states only. */
 #include "base/count.h"
 #include "base/dynamic_map.h"
 #include "base/memory.h"
@@ -24,7 +24,7 @@ int64_t tri_update_state_count(const tri_update_call *call, int64_t state) {
   return tri_state_shape_count(&shape);
 }
 
-/* Of 8 bits: the codes, and behind them the scales. */
+/* Returns the bytes of the codes of an int8 state; its scales follow them. */
 static size_t codes_bytes(int64_t count) { return tri_bytes_in_lines((size_t)count); }
 
 size_t tri_update_state_bytes(const tri_update_call *call, int64_t state) {
@@ -48,7 +48,7 @@ static double element_bytes(const tri_update_call *call, int64_t state) {
 }
 
 double tri_update_element_bytes(const tri_update_call *call) {
-  double bytes = 3 * (double)tri_dtype_bytes(tri_dtype_wide(call->type)); /* value twice, gradient */
+  double bytes = 3 * (double)tri_dtype_bytes(tri_dtype_wide(call->type)); /* value twice, gradient once */
   for (int64_t s = 0; s < call->optimizer->num_states; s++) {
     if (!tri_update_has_own_shape(call, s)) bytes += 2 * element_bytes(call, s);
   }
@@ -87,8 +87,8 @@ static bool all_wide(const tri_update_call *call) {
   return true;
 }
 
-/* Elements whose states are made wide at once: all of a matrix, else a piece that a cache holds. A multiple of the
- * blocks of 8 bits. */
+/* Elements whose states are converted at a time: all of a matrix, else a piece that fits into the cache. A multiple of
+ * TRI_QUANTISED_BLOCK. */
 enum { PIECE = 1 << 16 };
 
 static int64_t piece_of(const tri_update_call *call) {
@@ -99,14 +99,15 @@ static int64_t piece_of(const tri_update_call *call) {
   return call->count;
 }
 
-/* Of a piece of a state, made wide. They lie at the begin of the workspace, what the optimizer wants behind them. */
+/* Returns the bytes of a wide piece of a state. These pieces are at the begin of the workspace; the optimizer's own
+ * scratch memory follows. */
 static size_t widened_bytes(const tri_update_call *call) {
   return tri_bytes_in_lines((size_t)piece_of(call) * tri_dtype_bytes(tri_dtype_wide(call->type)));
 }
 
 tri_status tri_update_workspace(const tri_update_call *call, const tri_device_description *device, size_t *bytes) {
   size_t own = 0;
-  if (call->optimizer == NULL) { /* the steps of a bias */
+  if (call->optimizer == NULL) { /* the steps of a bias of expert load balancing */
     *bytes = (size_t)call->count * tri_dtype_bytes(tri_dtype_wide(call->type));
     return TRI_OK;
   }
@@ -118,18 +119,17 @@ tri_status tri_update_workspace(const tri_update_call *call, const tri_device_de
   return TRI_OK;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------
- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* Elements of a state as it is kept. */
+/* Elements of a state as they are stored. */
 typedef struct stored {
   tri_state_storage storage;
   bool with_sign;
   char *values;
-  float *scales; /* of 8 bits */
+  float *scales; /* int8 only */
 } stored;
 
-/* Those from the call's element `first` on, of a state that begins at `kept`. */
+/* Returns the elements from the call's element `first` on, of a state that begins at `kept`. */
 static stored stored_of(const tri_update_call *call, int64_t state, void *kept, int64_t first) {
   char *values = kept;
   stored s = {.storage = tri_update_storage(call, state), .with_sign = call->optimizer->states[state].with_sign};
@@ -171,7 +171,7 @@ static tri_status put_back(tri_queue *queue, tri_dtype type, int64_t count, cons
   return TRI_OK;
 }
 
-/* `count` elements of the call from its element `first` on. */
+/* Updates `count` elements of the call, from its element `first` on. */
 static tri_status run_piece(const tri_update_run *run, const tri_update_call *call, int64_t first, int64_t count) {
   const size_t before = (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
   tri_update_run piece = *run;
@@ -204,8 +204,9 @@ tri_status tri_update_widen(tri_queue *queue, const tri_update_call *call, int64
   return widen(queue, call->type, call->count, &from, wide);
 }
 
-/* A block whose codes with a sign gave these values: its largest magnitude is negative and has the lowest number, which
- * is not -1, so that the scale is not that magnitude. Finds codes and scale again, where there are such. */
+/* Finds again the codes and the scale that gave these values, for a signed block whose value of largest magnitude is
+ * negative. That value has the lowest code, whose number is not -1, so the scale is not its magnitude. Returns false
+ * for other blocks, and if no scale gives exactly these values. */
 static bool restore_block(int64_t count, const float *values, uint8_t *codes, float *scale) {
   const float lowest = tri_dynamic_number(true, 0);
   float largest = 0;
@@ -217,7 +218,7 @@ static bool restore_block(int64_t count, const float *values, uint8_t *codes, fl
   for (int attempt = 0; attempt < 5; attempt++, s = nextafterf(s, INFINITY)) {
     int64_t fits = 0;
     for (int64_t i = 0; i < count; i++, fits++) {
-      int32_t low = 0, high = TRI_DYNAMIC_CODES - 1; /* numbers ascend, and so do their products */
+      int32_t low = 0, high = TRI_DYNAMIC_CODES - 1; /* numbers ascend with the code, and so do their products with s */
       while (low < high) {
         const int32_t middle = (low + high) / 2;
         if (tri_dynamic_number(true, middle) * s < values[i]) {
@@ -238,7 +239,7 @@ static bool restore_block(int64_t count, const float *values, uint8_t *codes, fl
 
 enum { RESTORED = 1 << 14 };
 
-/* Blocks that were quantised before are so again to the same bits, and not only to the nearest. */
+/* Restores blocks that were quantised before to the same bits, not only to the nearest codes. */
 static tri_status restore_blocks(tri_queue *queue, const tri_update_call *call, const char *wide, const stored *to) {
   const tri_dtype type = tri_dtype_wide(call->type);
   const size_t element = tri_dtype_bytes(type);

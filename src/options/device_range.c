@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the first number for which something fits; all others are measured by it. */
+/* A table in progress. Efficiencies are relative to the first number of devices for which a layout fits. */
 typedef struct range {
   const tri_device_range *of;
   const tri_plan_options *options;
-  double tokens_per_s; /* of each device there; 0: not yet known */
-  json_t *list;        /* NULL: rows of a table */
+  double tokens_per_s; /* tokens/s of each device in that row; 0: not known yet */
+  json_t *list;        /* NULL: print a table */
 } range;
 
 static int64_t next_number(const tri_plan_options *options, int64_t devices) {
@@ -26,7 +26,7 @@ static int64_t next_number(const tri_plan_options *options, int64_t devices) {
   return options->devices_step > 0 ? devices + options->devices_step : 2 * devices;
 }
 
-/* Every number of the range before the first is searched for: that takes time. */
+/* Checks all numbers first, since each search takes time. */
 static tri_status check_range(const tri_plan_options *o) {
   for (int64_t n = o->devices; n <= o->devices_to; n = next_number(o, n)) {
     TRI_TRY(tri_plan_options_check_devices(o, n));
@@ -49,7 +49,7 @@ static void print_head(const range *r) {
   printf("  layout\n");
 }
 
-/* Large sums in whole units. */
+/* Formats large sums as integers. */
 static char *format_sum(double sum, char *buffer, size_t bytes) {
   if (sum >= 10000) return tri_format_grouped(llround(sum), buffer, bytes);
   snprintf(buffer, bytes, "%.4g", sum);
@@ -71,7 +71,7 @@ static void print_row(const range *r, int64_t devices, const tri_simulation_requ
   printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
 }
 
-/* The reason is the thread's last failure. */
+/* Prints a row without an answer. The reason is the thread's last failure. */
 static void print_none(const range *r, int64_t devices) {
   if (r->list == NULL) {
     char number[32];

@@ -1,5 +1,4 @@
-/* What `inspect` and `prepare` say of a corpus of preferences: how many there are, and how long prompts and answers
- * are.
+/* Reports of `inspect` and `prepare` on a corpus of preferences: their number, and the lengths of prompts and answers.
  */
 #ifndef TRI_OPTIONS_INSPECT_PREFERENCES_H
 #define TRI_OPTIONS_INSPECT_PREFERENCES_H
@@ -8,12 +7,12 @@
 
 #include <jansson.h>
 
-/* LOCAL. Of a corpus of preferences: a line of how many there are, and one for prompts and for either kind of answers,
- * chosen and rejected or desirable and undesirable. The prompt of a pair counts once. */
+/* LOCAL. Writes a line with the number of preferences, and lines for prompts and for both kinds of answers, chosen and
+ * rejected or desirable and undesirable. The prompt of a pair counts once. */
 enum { TRI_PREFERENCE_LINE_BYTES = 160, TRI_PREFERENCE_LINES = 4 };
 void tri_inspect_preferences(const tri_corpus *corpus, char lines[TRI_PREFERENCE_LINES][TRI_PREFERENCE_LINE_BYTES]);
 
-/* LOCAL. The same as a new JSON object. */
+/* LOCAL. Returns the same as a new JSON object. */
 json_t *tri_inspect_preferences_json(const tri_corpus *corpus);
 
 #endif

@@ -1,4 +1,4 @@
-/* One JSON document on standard output. */
+/* Prints a JSON document to standard output. */
 #ifndef TRI_OPTIONS_JSON_H
 #define TRI_OPTIONS_JSON_H
 
@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Prints the document and takes it over; NULL is TRI_OUT_OF_MEMORY. */
+/* Prints the document and releases it; NULL is TRI_OUT_OF_MEMORY. */
 tri_status tri_print_json(json_t *document);
 
 #endif

@@ -1,18 +1,18 @@
-/* How long the documents are that a run is planned for. */
+/* Lengths of the documents that a run is planned for. */
 #ifndef TRI_OPTIONS_LENGTHS_H
 #define TRI_OPTIONS_LENGTHS_H
 
 #include "plan/attention_fractions.h"
 
-/* Documents that share sequences: what is drawn of them, and from what. */
+/* Sampled documents that share sequences, and the distribution that they are sampled from. */
 typedef struct tri_length_draws {
   tri_drawn_documents *draws;
-  tri_attention_fraction_table *table; /* NULL: of their lengths nothing is known */
+  tri_attention_fraction_table *table; /* NULL: their lengths are unknown */
 } tri_length_draws;
 
-/* The share of attention's area that masks leave in sequences of that many tokens, of documents packed whole or cut by
- * windows: by a corpus's prefix, or by a file that `inspect CORPUS --json` printed; and micro-batches of them. Release
- * with tri_length_draws_release. */
+/* Computes the fraction of attention that masks leave in sequences of `sequence` tokens, with documents packed whole or
+ * cut into windows, and samples micro-batches. `name`: a corpus's prefix, or a file that `inspect CORPUS --json`
+ * printed. Release with tri_length_draws_release. */
 tri_status tri_lengths_area(const char *name, int64_t sequence, bool packed, double *out, tri_length_draws *drawn);
 
 tri_status tri_length_draws_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,

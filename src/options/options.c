@@ -75,7 +75,7 @@ tri_status tri_option_word(const char *option, const char *text, const char *con
                   nearest == NULL ? "" : "`?");
 }
 
-/* ---- what getopt_long did not know ------------------------------------------------------------------------------- */
+/* ---- errors of getopt_long --------------------------------------------------------------------------------------- */
 
 enum { MOST_OPTIONS = 96, LONGEST_OPTION = 64 };
 
@@ -93,23 +93,24 @@ static tri_status unknown(const char *command, const char *word, const char *mea
 static size_t names_of(const struct option *options, const char *names[MOST_OPTIONS + 1]) {
   size_t count = 0;
   for (; options[count].name != NULL && count < MOST_OPTIONS; count++) names[count] = options[count].name;
-  names[count++] = "help"; /* which every command has, in no table */
+  names[count++] = "help"; /* every command has it, in no table */
   return count;
 }
 
-/* The long option that `name` (without dashes) may have been meant for, or NULL. */
+/* Returns the option nearest to `name` (without dashes), or NULL. */
 static const char *nearest_option(const char *name, const struct option *options) {
   const char *names[MOST_OPTIONS + 1];
   return tri_nearest_word(name, names, names_of(options, names));
 }
 
-/* The one that other programs call so. */
+/* Returns the option that other programs call `name`, or NULL. */
 static const char *known_option(const char *name, const struct option *options) {
   const char *names[MOST_OPTIONS + 1];
   return tri_known_word(name, names, names_of(options, names));
 }
 
-/* "--to" of --tokens and --tokenizer: the options that begin so are all said. False if they are not several. */
+/* Lists the options that begin with `name`: "--to" of --tokens and --tokenizer. Returns false if there is at most one.
+ */
 static bool list_beginnings(const char *name, const struct option *options, char *out, size_t out_bytes) {
   int found = 0;
   size_t held = 0;
@@ -132,7 +133,8 @@ static tri_status fault_of_long(const char *command, const char *word, const str
   return unknown(command, word, nearest_option(name, options));
 }
 
-/* "-top-k 5" is read as the letter t, and those that follow; a word of several letters was meant as a long option. */
+/* getopt_long reads "-top-k 5" as the letter t and further letters; a word of several letters was probably meant as a
+ * long option. */
 static tri_status fault_of_letter(const char *command, int letter, char **arguments, const struct option *options) {
   const char *word = arguments[optind - 1], *meant = NULL;
   const char shown[3] = {'-', (char)letter, '\0'};

@@ -34,7 +34,7 @@ static tri_status packing_of(const char *text, bool *packed) {
   return TRI_OK;
 }
 
-/* With its settings' defaults, but for a rank behind a colon. */
+/* Parses an optimizer, with the defaults of its settings, and an optional rank after a colon. */
 static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   char given[32];
   const char *colon = strchr(text, ':');
@@ -65,7 +65,7 @@ static tri_status add_set(const char *value, tri_plan_options *o) {
   return TRI_OK;
 }
 
-/* What of the model is trained, and by what. */
+/* Applies the settings that choose the trained parameters and the optimizer. */
 static tri_status find_trained(tri_plan_options *o) {
   TRI_TRY(tri_training_options_parse(o->sets, o->num_sets, &o->trained));
   if (o->optimizer != NULL) TRI_TRY(optimizer_of(o->optimizer, &o->trained.optimizer));
@@ -74,7 +74,7 @@ static tri_status find_trained(tri_plan_options *o) {
 
 enum { MOST = 1 << 24 };
 
-/* "64,128,512": ascending, each once. */
+/* Parses "64,128,512" into an ascending list without duplicates. */
 static tri_status list_of(const char *text, tri_plan_options *o) {
   for (const char *at = text; at != NULL;) {
     char word[32];
@@ -96,7 +96,7 @@ static tri_status list_of(const char *text, tri_plan_options *o) {
   return TRI_OK;
 }
 
-/* "512", "512..2048", "512..2048:256" or "64,128,512". */
+/* Parses "512", "512..2048", "512..2048:256" or "64,128,512". */
 static tri_status devices_of(const char *text, tri_plan_options *o) {
   char first[32], last[32];
   const char *dots = strstr(text, ".."), *colon = strchr(text, ':');
@@ -118,7 +118,7 @@ static tri_status devices_of(const char *text, tri_plan_options *o) {
   return tri_option_int("--devices, behind the colon,", colon + 1, 1, MOST, &o->devices_step);
 }
 
-/* "640", or "16M-tokens": K, M and G are 2^10, 2^20 and 2^30, as papers mean them. */
+/* Parses "640", or "16M-tokens": K, M and G are 2^10, 2^20 and 2^30, as in papers. */
 static tri_status batch_of(const char *text, tri_plan_options *o) {
   static const char units[] = " KMG", ending[] = "-tokens";
   char number[32];
@@ -143,7 +143,7 @@ static tri_status batch_of(const char *text, tri_plan_options *o) {
   return TRI_OK;
 }
 
-/* "300e9", or "300B" and "15T", as models' reports write it: K, M, B and T are 10^3, 10^6, 10^9 and 10^12. */
+/* Parses "300e9", or "300B" and "15T", as in reports on models: K, M, B and T are 10^3, 10^6, 10^9 and 10^12. */
 static tri_status tokens_of(const char *text, tri_plan_options *o) {
   static const char units[] = "KMBT";
   char number[32];
@@ -158,7 +158,7 @@ static tri_status tokens_of(const char *text, tri_plan_options *o) {
   return TRI_OK;
 }
 
-/* As many whole sequences as come nearest. */
+/* Rounds the batch to whole sequences. */
 static tri_status complete_batch(tri_plan_options *o) {
   char tokens[32], length[32];
   if (o->batch_tokens == 0) return TRI_OK;
@@ -216,7 +216,7 @@ tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t dev
                   (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 
-/* What running the machine costs, and how often it fails, where an option says it. */
+/* Applies the options for the cost of running the machine and for its failures. */
 static tri_status take_operation(tri_plan_options *o) {
   tri_failures *failures = &o->cluster.failures;
   if (o->price > 0) o->cluster.cost.price = o->price;

@@ -1,4 +1,4 @@
-/* The options that commands on described machines share: what is to be trained, where, in which way. */
+/* Options shared by the commands that plan on described machines: model, cluster, batch and precision. */
 #ifndef TRI_OPTIONS_PLAN_OPTIONS_H
 #define TRI_OPTIONS_PLAN_OPTIONS_H
 
@@ -14,28 +14,28 @@ enum { TRI_PLAN_DEVICES = 32, TRI_PLAN_SETS = 64 };
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
   int64_t devices, global_batch, sequence;
-  int64_t devices_to, devices_step; /* of a range; to 0: none, step 0: it doubles */
-  int64_t listed[TRI_PLAN_DEVICES]; /* [num_listed]: a list in the place of a range, ascending, from devices to
-                                       devices_to */
+  int64_t devices_to, devices_step; /* end and step of a range; devices_to 0: no range; devices_step 0: doubles */
+  int64_t
+      listed[TRI_PLAN_DEVICES]; /* [num_listed], instead of a range: a list, ascending, from devices to devices_to */
   int64_t num_listed;
-  double batch_tokens;   /* --global-batch in tokens, from which global_batch follows; 0: it was given */
-  bool assumed_sequence; /* not given */
+  double batch_tokens;   /* --global-batch in tokens, from which global_batch is computed; 0: given in sequences */
+  bool assumed_sequence; /* --sequence was not given */
   double tokens;
-  double price;            /* of a device-hour, before the cluster's; 0: not given */
-  double mtbf, node_power; /* hours, and watts, before the cluster's; 0 and -1: not given */
+  double price;            /* price of a device-hour, overrides the cluster's; 0: not given */
+  double mtbf, node_power; /* hours, and watts, override the cluster's; 0 and -1: not given */
   tri_dtype precision;
   bool json;
   const char *fixed;   /* keys that all layouts of a search have; or NULL */
-  const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
-  bool packed;         /* whole, not cut by windows */
-  double masked_attention_fraction; /* what masks leave of attention then, */
-  tri_length_draws drawn;           /* and micro-batches of such documents */
+  const char *lengths; /* document lengths for masked attention: a corpus, or output of `inspect`; or NULL */
+  bool packed;         /* documents are packed whole, not cut into windows */
+  double masked_attention_fraction; /* fraction of attention that masks then leave */
+  tri_length_draws drawn;           /* sampled micro-batches of such documents */
   double expert_imbalance;          /* tri_simulation_request; 0: not given */
   const char *optimizer;            /* "galore:128"; or NULL */
   const char *sets[TRI_PLAN_SETS];  /* "adapter.rank=16" */
   int64_t num_sets;
 
-  tri_model model; /* of which `trained` is trained */
+  tri_model model; /* with `trained` applied */
   tri_training_options trained;
   tri_cluster cluster;
   tri_system system;
@@ -61,7 +61,7 @@ enum {
   TRI_OPTION_NODE_POWER,
   TRI_OPTION_FIXED
 };
-/* Of what searches: "layout" is one layout elsewhere. */
+/* For commands that search; in other commands "layout" is one layout. */
 #define TRI_PLAN_OPTION_FIXED_ROW                                                                                      \
   { "layout", required_argument, NULL, TRI_OPTION_FIXED }
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
@@ -81,8 +81,8 @@ enum {
       {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
     "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
   }
-/* The help of these options, in the order in which people ask: between the parts stands what a command says of
- * --devices A..B, and its --layout. */
+/* Help of these options, in the order in which users need them. A command adds its own lines for --devices A..B and for
+ * --layout between the parts. */
 #define TRI_PLAN_OPTION_HELP                                                                                           \
   "  --model M           a preset (configs/models), a model file, or a checkpoint's, a run's or a Hugging Face "       \
   "folder\n"                                                                                                           \
@@ -115,21 +115,21 @@ enum {
 
 tri_plan_options tri_plan_options_default(void);
 
-/* Takes one of the rows above; false if `result` is not one of them. */
+/* Handles one of the rows above; *taken is false if `result` is not one of them. */
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *options, bool *taken);
 
-/* After the last option: what must be there is, and the files are read. */
+/* After the last option: checks that required options are given, and reads the files. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
 
-/* Whether that many are a part of one node, or whole nodes, and the cluster has them. */
+/* Checks that this number is a part of one node, or whole nodes, and that the cluster has them. */
 tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
 
-/* What a search is asked for; the options must outlive it. */
+/* Returns the request of a search; the options must outlive it. */
 tri_search_request tri_plan_options_search(const tri_plan_options *options);
 
 void tri_plan_options_release(tri_plan_options *options);
 
-/* The request for a layout; the options and the layout must outlive it. */
+/* Returns the simulation request for a layout; the options and the layout must outlive it. */
 tri_simulation_request tri_plan_options_request(const tri_plan_options *options, const tri_layout *layout);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { FILE_LIMIT_BYTES = 1 << 22 };
 
-/* ---- of this rank ------------------------------------------------------------------------------------------------ */
+/* ---- this rank --------------------------------------------------------------------------------------------------- */
 
 static void describe_work(const tri_record *record, char *text, size_t size) {
   int length = snprintf(text, size, "%s", record->name);
@@ -60,7 +60,7 @@ void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out) {
   look_at_waits(mesh, now_s, out);
 }
 
-/* ---- as a file --------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static tri_status path_of(const char *folder, int rank, char path[TRI_PATH_BYTES]) {
   char name[32];
@@ -92,7 +92,7 @@ static json_t *record_json(const tri_record *record, double now_s) {
   return object;
 }
 
-/* Of the domain's group; of the world behind the last. */
+/* Returns the name of the domain's group; that of the world for TRI_NUM_DOMAINS. */
 static const char *group_name(const tri_mesh *mesh, int domain) {
   return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
 }

@@ -10,20 +10,20 @@
 
 typedef struct tri_flight_report {
   int64_t step;       /* counted from 1; 0 outside steps */
-  double idle_s;      /* since the last record began or ended */
+  double idle_s;      /* seconds since the last record began or ended */
   char doing[96];     /* "forward of micro-batch 2"; "" if no work is recorded */
-  double doing_s;     /* since that began, or if it has ended since then */
-  char operation[24]; /* the communication that it waits for ("all_reduce"); "": it does not wait, and the rest but
-                         `joined` is not set */
+  double doing_s;     /* seconds since that work began; if it has ended, since it ended */
+  char operation[24]; /* the communication that it waits for ("all_reduce"); "": it does not wait, and of the following
+                         members only `joined` is set */
   char group[16];
   int64_t number, bytes; /* of that communication (tri_comm_wait) */
-  int behind;            /* the rank of the job that it waits for; -1: not known */
+  int behind;            /* world rank that it waits for; -1: not known */
   double waits_s;
-  int64_t joined[TRI_NUM_DOMAINS + 1]; /* by domain, the last of them the world: number of the newest collective that
-                                          this rank has joined in that group; 0: none */
+  int64_t joined[TRI_NUM_DOMAINS + 1]; /* by domain, then of the world: number of the newest collective that this rank
+                                          has joined in that group; 0: none */
 } tri_flight_report;
 
-/* LOCAL, from any thread. The report of this rank now. */
+/* LOCAL, from any thread. Returns the report of this rank now. */
 void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);
 
 /* LOCAL, from any thread. Writes FOLDER/rank-00003.json: the report of this rank, and its newest records. */

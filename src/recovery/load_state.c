@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-/* Of which all have it or none. */
+/* Returns whether the checkpoint has averages; it has all or none. */
 static bool has_averages(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
   return shards->num_kept < shards->num_optimizer &&
          tri_checkpoint_has(checkpoint, shards->optimizer[shards->num_kept].name);
 }
 
-/* A state with values that are not finite is refused, wherever it comes from. */
+/* Refuses a state with values that are not finite. */
 static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards, bool optimizer) {
   for (int64_t i = 0; i < shards->num_slices; i++) {
     const tri_checkpoint_slice *slice = &shards->slices[i];
@@ -29,7 +29,7 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Whether a slice is read: of a checkpoint without its optimizer, or without averages of weights, what there is. */
+/* Returns whether a slice is read: the optimizer's and averages only if the checkpoint has them. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
                     const tri_checkpoint_slice *slice, bool optimizer) {
   if (slice->tensor < shards->num_weights) return true;
@@ -45,7 +45,7 @@ static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpo
   return tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice);
 }
 
-/* Every rank reads what it holds, and no more. */
+/* Reads the slices that this rank holds. */
 static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
                               bool optimizer) {
   for (int64_t i = 0; i < shards->num_slices; i++) {
@@ -82,7 +82,7 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
   };
 }
 
-/* One that was imported has none: its moments are those of a fresh run. */
+/* An imported checkpoint has no optimizer states: they are those of a new run. */
 static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
@@ -93,7 +93,7 @@ static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoi
          has_optimizer(checkpoint, &l->held);
 }
 
-/* Whether values change on the way into memory, where checksums of the file mean nothing then. */
+/* Returns whether values are converted while they are read, so that checksums of the file do not apply to memory. */
 static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
   tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
   return tri_checkpoint_map_keep_narrow(engine) ||
@@ -102,7 +102,7 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
-/* Reads what does not fit: because the checkpoint is damaged, or because it is another model's. */
+/* Reads all slices. If that fails, verifies the checkpoint to tell a damaged one from one of another model. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -114,7 +114,7 @@ static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoin
   return *damaged ? TRI_BAD_FILE : tri_saved_error_restore(&failure);
 }
 
-/* One rank looks: all read the same. */
+/* Only the first rank compares, since all read the same. */
 static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
@@ -122,13 +122,13 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
   return tri_first_rank_status(world, status);
 }
 
-/* Whether the run keeps an average that the checkpoint has not: it begins with the weights. No optimizer that has
- * states of their kind goes with it. */
+/* Returns whether the run keeps an average that the checkpoint does not have. It then begins with the weights; an
+ * optimizer with states of the same kind is never combined with an average. */
 static bool begins_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
 }
 
-/* Each rank reads what it holds, once; together they then verify what came of it. A plain Hugging Face folder has no
+/* Each rank reads what it holds, once; together the ranks then verify what was read. A plain Hugging Face folder has no
  * checksums. */
 static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -152,7 +152,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   return status;
 }
 
-/* In the end what was read must be what a step can begin with: else it is as bad as if it were damaged. */
+/* A state that is not finite is treated as damaged. */
 static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   TRI_TRY(read_and_verify(l, checkpoint, damaged));
@@ -162,7 +162,7 @@ static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoi
   return status;
 }
 
-/* An average ends where the run keeps none, and begins where the checkpoint has none: both are said. */
+/* Logs an average that ends because the run keeps none, or begins because the checkpoint has none. */
 static void continue_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   tri_progress *progress = l->progress;
   const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
@@ -176,7 +176,7 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
   if (!kept || begins) progress->averaged = 0;
 }
 
-/* A user who begins with a run's weights may have meant its average. */
+/* A user who begins with a run's weights may have expected its average. */
 static void say_average_stays(const tri_checkpoint *checkpoint) {
   const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
@@ -212,7 +212,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
   tri_loading *l = context;
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   tri_checkpoint *checkpoint = NULL;
-  tri_status status = tri_engine_finish(l->engine); /* the host writes to its arrays */
+  tri_status status = tri_engine_finish(l->engine); /* the host writes to the arrays */
   status = tri_common_failure(world, status == TRI_OK ? tri_checkpoint_open(path, &checkpoint) : status);
   *damaged = is_damage(status);
   if (status == TRI_OK) status = read_good(l, checkpoint, damaged);

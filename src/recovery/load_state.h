@@ -13,9 +13,10 @@ typedef struct tri_loading {
   const tri_run_config *config;
   tri_identity *identity; /* compared with the checkpoint's; NULL: not compared */
   tri_resume_kind kind;
-  tri_progress *progress;         /* set to the checkpoint's; not set if only weights are read, then it may be NULL */
-  bool plain_too;                 /* a Hugging Face folder without checksums is accepted */
-  tri_checkpoint_map held, saved; /* what this rank holds; what it saves, so that all ranks save each element once */
+  tri_progress *progress; /* set to the checkpoint's; may be NULL if only weights are read, and is not set then */
+  bool plain_too;         /* a Hugging Face folder without checksums is accepted */
+  tri_checkpoint_map held, saved; /* slices that this rank holds, and that it saves, so that each element is in the
+                                     slices of exactly one rank */
   bool has_states;                /* output: all optimizer states, averages included, were read from the checkpoint */
 } tri_loading;
 

@@ -1,14 +1,15 @@
-/* Where a run goes on. `--resume` says:
+/* Decides which state a run resumes from. Values of `--resume`:
  *
- *   never     Nothing of the output counts. The run begins with the weights that `init` names (with an adapter: with
- * the factors that `adapter.from` names), or with random ones. FOLDER    That checkpoint, or the newest good one of
- * that run. Later checkpoints of the output are moved aside: the run is a branch from there. auto      The snapshot in
- * the memory of the nodes, if it is whole and no checkpoint is newer. Else FOLDER again, if the run began with
- * `--resume FOLDER` and has saved nothing since. Else the newest checkpoint of the output that is whole, finite and
- * this run's. Else the same as `never`.
+ *   never     The output is ignored. The run begins with the weights that `init` names (with an adapter: with the
+ *             factors that `adapter.from` names), or with random ones.
+ *   FOLDER    That checkpoint, or the newest good one of that run. Later checkpoints of the output are moved aside:
+ *             the run is a branch from there.
+ *   auto      The snapshot in the memory of the nodes, if it is complete and no checkpoint is newer. Else FOLDER, if
+ *             the run began with `--resume FOLDER` and has saved nothing since. Else the newest checkpoint of the
+ *             output that is complete, finite and this run's. Else the same as `never`.
  *
- * Checkpoints and snapshots have the adapter alone, so the model beneath it is loaded first in every case. How a
- * checkpoint is read and verified is load_state.c's. */
+ * Checkpoints and snapshots have only the adapter, so its base model is loaded first in every case. load_state.c reads
+ * and verifies a checkpoint. */
 #include "recovery/resume.h"
 
 #include "base/log.h"
@@ -24,7 +25,7 @@
 
 static bool has_adapter(const tri_run_config *config) { return tri_trainable_has_adapter(&config->model.tuning); }
 
-/* Loads the checkpoint that `given` means: a folder, or the newest good one of a run's output. */
+/* Loads the checkpoint that `given` names: its folder, or the newest good one of a run's output. */
 static tri_status load_named(tri_loading *l, const char *given, bool optimizer, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const tri_checkpoint_use use = {.optimizer = optimizer};
@@ -38,7 +39,7 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
   return tri_load_state(l, path, &damaged);
 }
 
-/* Says what else the adapter has that a run begins with factors of; PEFT must take those. */
+/* Logs the other tensors of an adapter whose factors a run begins with, and checks that PEFT can have these targets. */
 static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;
@@ -46,7 +47,8 @@ static tri_status note_others(const char *folder, const tri_model *base) {
   TRI_TRY(tri_checkpoint_open(folder, &adapter));
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
-    if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.weight") != NULL) continue; /* the base's */
+    if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.weight") != NULL)
+      continue; /* tensors of the base */
     if (others++ == 0) first = name;
   }
   if (others > 0) {
@@ -61,7 +63,7 @@ static tri_status note_others(const char *folder, const tri_model *base) {
   return status;
 }
 
-/* What a run begins with factors of must have some. */
+/* Checks the adapter whose factors a run begins with. */
 static tri_status check_factors(const tri_loading *l, const char *given) {
   const tri_checkpoint_use use = {.settings_only = true};
   char folder[TRI_PATH_BYTES];
@@ -71,8 +73,8 @@ static tri_status check_factors(const tri_loading *l, const char *given) {
   return note_others(folder, &l->config->model);
 }
 
-/* A run that has nothing to go on from begins with the weights that `init` names, if it does; one with an adapter, with
- * factors that `adapter.from` names. */
+/* Loads the weights that `init` names, or with an adapter the factors that `adapter.from` names, if there is no
+ * checkpoint to resume from. */
 static tri_status load_init(tri_loading *l) {
   char path[TRI_PATH_BYTES];
   const char *from = has_adapter(l->config) ? l->config->adapter_from : l->config->init;
@@ -88,8 +90,9 @@ static tri_status load_init(tri_loading *l) {
   return status;
 }
 
-/* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
- * a lost rank, goes on from that folder then, and not from what was in the output before, or from nothing. */
+/* Returns whether `--resume FOLDER` began the run and it has saved nothing since. A start with `auto`, such as that
+ * after a lost rank, then resumes from FOLDER again, and not from earlier checkpoints of the output, or from nothing.
+ */
 static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bool *out) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   int64_t highest = -1;
@@ -101,11 +104,12 @@ static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bo
   return TRI_OK;
 }
 
-/* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
+/* Finds the checkpoint for `resume` and loads it; path is "" if there is no checkpoint. Only the first rank moves
+ * folders. */
 static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   path[0] = '\0';
-  if (strcmp(resume, "never") == 0) return load_init(l); /* what was there is aside already: output.h */
+  if (strcmp(resume, "never") == 0) return load_init(l); /* earlier checkpoints are moved aside already: output.h */
   bool from = false;
   TRI_TRY(is_at_its_beginning(l, root, &from));
   if (strcmp(resume, "auto") == 0 && !from) {
@@ -116,7 +120,8 @@ static tri_status find_and_load(tri_loading *l, const char *root, const char *re
   return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
-/* Moves what lies beyond the branch's beginning out of the way. A run killed in between begins the branch again. */
+/* Moves later checkpoints out of the way. The run notes its branch before and after, so that a run killed in between
+ * begins the branch again. */
 static tri_status begin_branch(const tri_loading *l, const char *path) {
   const tri_run_config *config = l->config;
   if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
@@ -145,7 +150,7 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
 
-/* The snapshot, if no checkpoint is newer. A damaged one is passed over. */
+/* Loads the snapshot, if no checkpoint is newer. A damaged snapshot is skipped. */
 static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   char root[TRI_PATH_BYTES];
@@ -170,7 +175,7 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
-/* COLLECTIVE. What of an adapter is made of the base in a folder. */
+/* COLLECTIVE. Computes initial values of an adapter from the base in a folder. */
 static tri_status begin_of_base(tri_engine *engine, const char *folder,
                                 tri_status (*begin)(tri_engine *engine, const tri_checkpoint *base)) {
   tri_checkpoint *base = NULL;
@@ -180,7 +185,7 @@ static tri_status begin_of_base(tri_engine *engine, const char *folder,
   return status;
 }
 
-/* The magnitudes of a run that has none to go on with. */
+/* Computes initial magnitudes for a run that does not resume. */
 static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};
@@ -192,7 +197,7 @@ static tri_status begin_magnitudes(const tri_resume_request *r) {
   return begin_of_base(r->engine, path, tri_engine_begin_magnitudes);
 }
 
-/* The model beneath an adapter, from `init`. */
+/* Loads the base model of an adapter from `init`. */
 static tri_status load_base(const tri_resume_request *r) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .kind = TRI_RESUME_WEIGHTS};
@@ -221,6 +226,6 @@ tri_status tri_resume(const tri_resume_request *request, tri_progress *progress,
   TRI_TRY(resume_checkpoint(request, progress, &found, &has_states));
   if (!found) TRI_TRY(begin_magnitudes(request));
   if (found) *out = TRI_RESUMED_CHECKPOINT;
-  /* Last, because the factors and magnitudes of an adapter may be made of its base above. */
+  /* Last, because factors and magnitudes of an adapter may have been computed above. */
   return has_states ? TRI_OK : tri_engine_begin_states(request->engine);
 }

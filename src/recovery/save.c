@@ -1,15 +1,33 @@
-/* How a run is saved, from top to bottom of a checkpoint's life:
+/* The life of a checkpoint, and which thread does what.
+ *
+ * The problem: a checkpoint is as large as the state of the run, and is written by all ranks together. Steps should not
+ * wait until it is written; a failure of one rank must fail the save on all; and a checkpoint of a state that has
+ * diverged must not replace a good one.
+ *
+ * The idea: a checkpoint passes through these stages.
  *
  *   due       after a step tri_save_after_step decides: a checkpoint (checkpoint.every, checkpoint.best, the end), a
  *             snapshot, or nothing
  *   begin     the state's description is made; in the background the state is copied (save_in_background)
  *   write     every rank writes its slices
- *   join      all ranks have written (join_and_publish)
- *   publish   the first rank gives the folder its name, and removes what checkpoint.keep does not keep
+ *   join      the ranks agree that all have written (join_and_publish)
+ *   publish   the first rank renames the folder to its final name, and removes what checkpoint.keep does not keep
  *   prove     a later good step or an evaluation marks the checkpoint as good; a run that diverges marks it as bad
  *
- * In the background `write` and `publish` are done by a thread, and the ranks look between steps whether the next stage
- * may begin. */
+ * In the background a thread of each rank does `write`, and a thread of the first rank does `publish`. Between steps
+ * (tri_saver_look) the ranks check together whether the threads of all have ended, and then begin the next stage.
+ *
+ * Invariants:
+ * - at most one save is in progress; the next one waits for it;
+ * - all ranks are in the same `stage`, and change it in the same collective call. Only the main thread communicates;
+ * - steps change the engine's memory while the thread writes, so the thread reads only the copy (`staged`) and what
+ *   `begin` has described;
+ * - a folder has its final name only if all ranks have written their slices without an error.
+ *
+ * Example: checkpoint.every 100 with checkpoint.async. After step 100 each rank copies its slices, and the steps
+ * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104 it
+ * has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`), so it is
+ * marked at once. */
 #include "recovery/save.h"
 
 #include "base/clock.h"
@@ -36,16 +54,16 @@ struct tri_saver {
   const tri_run_config *config;
   const char *tokenizer;
   const tri_identity *identity;
-  const tri_folder_lock *lock; /* or NULL */
+  const tri_folder_lock *lock; /* NULL: not checked */
   tri_checkpoint_map shards;
-  void *buffers;                /* of the engine's, for the save */
-  tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
-  char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* the second may be "" */
+  void *buffers;                /* memory of the engine for the save */
+  tri_checkpoint_slice *staged; /* [shards.num_slices], slices of the copy; NULL without checkpoint.async */
+  char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* extra_files may be "" */
   char *run_config, *model_config;
   tri_extra_texts extra_texts;
-  char *adapter_config; /* or NULL */
+  char *adapter_config; /* NULL without an adapter */
 
-  /* Of the save under way. */
+  /* The save in progress. */
   stage stage;
   json_t *progress;
   tri_checkpoint_saving *saving;
@@ -54,17 +72,17 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_saved_error thread_failure;
   int64_t step;
-  bool proven;     /* what came after it is known to be good already */
-  bool saves_best; /* it is the best so far */
+  bool proven;     /* a good step or evaluation has followed its state */
+  bool saves_best; /* it is the best checkpoint so far */
   double begun_s, pause_s;
 
-  int64_t unproven; /* the step of the newest checkpoint that has ended, while nothing has proven it; or -1 */
+  int64_t unproven; /* step of the newest complete checkpoint while it is not proven; else -1 */
   tri_saver_times newest;
 };
 
 static const tri_group *world_of(const tri_saver *saver) { return &tri_engine_mesh(saver->engine)->world; }
 
-/* ---- setting up -------------------------------------------------------------------------------------------------- */
+/* ---- setup ------------------------------------------------------------------------------------------------------- */
 
 static tri_status stage_slices(tri_saver *saver) {
   size_t room = 0;
@@ -76,7 +94,7 @@ static tri_status stage_slices(tri_saver *saver) {
   if (wanted > room) {
     return tri_fail_internal("a save needs %zu bytes of memory, and %zu were planned", wanted, room);
   }
-  memset(saver->buffers, 0, wanted); /* touched now, so that the first save pauses no longer than others */
+  memset(saver->buffers, 0, wanted); /* touched now, so that the first save does not pause longer than later ones */
   if (!copies) return TRI_OK;
   TRI_TRY(tri_alloc("the slices of a checkpoint", (size_t)count, sizeof *saver->staged, &saver->staged));
   for (int64_t i = 0; i < count; i++) {
@@ -103,7 +121,7 @@ static tri_status print_adapter(tri_saver *saver) {
   return status;
 }
 
-/* What a checkpoint says of its run; of one with an adapter also its base. */
+/* Returns a checkpoint's description of its run; with an adapter, also of its base. */
 static json_t *print_identity(const tri_saver *saver) {
   const tri_identity *identity = saver->identity;
   json_t *out = tri_identity_print(identity, saver->config);
@@ -145,7 +163,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
-/* Where extra files are copied from: the folder that the weights come from, or beside the tokenizer. "" for nowhere. */
+/* Finds the folder that extra files are copied from: that of the weights, or that of the tokenizer. "": none. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;
@@ -176,7 +194,7 @@ static tri_status set_extra_files(tri_saver *saver, const char *folder, int32_t 
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end) {
   char source[TRI_PATH_BYTES], kept[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(kept, saver->config->output, "companions"));
-  if (strcmp(from, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* of another run */
+  if (strcmp(from, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* left by another run */
   if (!tri_path_exists(kept)) {
     TRI_TRY(find_extra_files(saver, from, source));
     if (source[0] != '\0') TRI_TRY(tri_extra_files_keep(source, kept));
@@ -184,7 +202,7 @@ tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_
   return set_extra_files(saver, kept, document_end);
 }
 
-/* ---- the thread -------------------------------------------------------------------------------------------------- */
+/* ---- thread ------------------------------------------------------------------------------------------------------ */
 
 static void *work(void *argument) {
   tri_saver *saver = argument;
@@ -204,7 +222,7 @@ static tri_status start_thread(tri_saver *saver, stage next) {
   return TRI_OK;
 }
 
-/* Waits for the thread and takes its status over. */
+/* Waits for the thread and returns its status. */
 static tri_status end_thread(tri_saver *saver) {
   if (!saver->has_thread) return TRI_OK;
   pthread_join(saver->thread, NULL);
@@ -214,13 +232,13 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the output is still this run's, before anything in it gets a name that counts or goes: a run that slept for
- * long may have been taken for dead. */
+/* Checks that the output still belongs to this run before anything in it is published or removed: another process may
+ * have taken a run that was suspended for long for dead. */
 static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }
 
-/* Marks are for the next start and for the removal of old checkpoints: trouble with them ends no run. */
+/* Marks matter only for the next start and for the removal of old checkpoints, so a failure ends no run. */
 static void mark_proven(tri_saver *saver) {
   tri_status status = check_lock(saver);
   if (status == TRI_OK && world_of(saver)->rank == 0) {
@@ -285,11 +303,12 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   return tri_checkpoint_save_begin(&request, &saver->saving);
 }
 
-/* All ranks have written, if `written` says so of this one; whichever has not, has the words for it, and keeps them. */
+/* COLLECTIVE. Begins to publish on the first rank if all ranks have written (`written`: this rank's status). Fails on
+ * all ranks if any rank failed; that rank keeps its own error message. */
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   TRI_TRY(tri_checkpoint_save_join(saver->saving, written));
   tri_status status = check_lock(saver);
-  saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread begins, which reads it */
+  saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread starts, which reads it */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);
 }
@@ -306,7 +325,7 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
   return status;
 }
 
-/* The copy, and nothing else, is what a step waits for. */
+/* A step waits only for the copy. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
   tri_status status =
       tri_checkpoint_map_download(saver->engine, &saver->shards, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
@@ -338,7 +357,7 @@ tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress) {
 
 /* ---- between steps ----------------------------------------------------------------------------------------------- */
 
-/* Whether the threads of all ranks have done what they have to. */
+/* Returns whether the threads of all ranks have ended. */
 static tri_status all_done(tri_saver *saver, bool *out) {
   int64_t busy = saver->has_thread && !atomic_load(&saver->thread_done);
   TRI_TRY(tri_all_sum_int64(world_of(saver), 1, &busy));
@@ -346,7 +365,7 @@ static tri_status all_done(tri_saver *saver, bool *out) {
   return TRI_OK;
 }
 
-/* The stage that all ranks have done gives way to the next. */
+/* Begins the stage after the one that all ranks have ended. */
 static tri_status advance(tri_saver *saver) {
   tri_status status = end_thread(saver);
   bool publishing = saver->stage == STAGE_PUBLISHING;
@@ -363,7 +382,7 @@ tri_status tri_saver_look(tri_saver *saver) {
 }
 
 tri_status tri_saver_finish(tri_saver *saver) {
-  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* which waits for the thread */
+  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* this waits for the thread */
   return TRI_OK;
 }
 
@@ -396,12 +415,12 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   if (due || (moment->last && config->checkpoint.at_end)) return save_checkpoint(saver, moment, pending);
   if (moment->last) return tri_saver_finish(saver);
   if (snapshots == NULL || progress->step % config->checkpoint.snapshot_every != 0) return TRI_OK;
-  TRI_TRY(tri_saver_finish_best(saver)); /* a run that resumes from the snapshot counts on it */
+  TRI_TRY(tri_saver_finish_best(saver)); /* a run that resumes from the snapshot relies on it */
   pending->snapshot_unproven = true;
   return tri_snapshots_take(snapshots, progress);
 }
 
-/* ---- what later steps say of it ---------------------------------------------------------------------------------- */
+/* ---- after the save ---------------------------------------------------------------------------------------------- */
 
 void tri_saver_resumed(tri_saver *saver, int64_t step) {
   if (tri_checkpoint_is_there(saver->root, step)) saver->unproven = step;
@@ -424,8 +443,8 @@ tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest;
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;
   (void)end_thread(saver);
-  saver->proven = false;                            /* one that is given up is neither */
-  if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
+  saver->proven = false;                            /* an abandoned save is not proven */
+  if (saver->saving != NULL) end_save(saver, true); /* `good`: a single rank must not throw the folder away */
   tri_free(saver->staged);
   tri_free(saver->adapter_config);
   tri_extra_texts_release(&saver->extra_texts);

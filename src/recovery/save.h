@@ -14,9 +14,9 @@ typedef struct tri_saver tri_saver;
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
-/* LOCAL, on the first rank, before the first save; `from` is the value of `--resume`. Copies the extra files of the
- * model (extra_files.h) to OUTPUT/companions, once in a run; every checkpoint gets them from there, together with the
- * description of the tokens that end a text. document_end: tri_extra_texts_make. */
+/* LOCAL, on the first rank, before the first save. Copies the extra files of the model (extra_files.h) to
+ * OUTPUT/companions, once per run; every checkpoint gets them from there, together with the description of the tokens
+ * that end a text. `from`: the value of `--resume`. document_end: as in tri_extra_texts_make. */
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end);
 
 /* Carried from step to step; {0} at the start of a process. */
@@ -25,7 +25,7 @@ typedef struct tri_save_pending {
   bool snapshot_unproven; /* no good step has followed the newest snapshot */
 } tri_save_pending;
 
-/* A step that has just been done. */
+/* A step that has just ended. */
 typedef struct tri_save_moment {
   const tri_progress *progress; /* after the step */
   bool last;                    /* the run ends or stops after it */
@@ -50,31 +50,30 @@ tri_status tri_saver_look(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);
 
-/* COLLECTIVE. The same, but only if the checkpoint is the best so far: called before it is recorded elsewhere that
- * there is such a checkpoint. */
+/* COLLECTIVE. The same, but only if the checkpoint is the best so far. Call it before the best step is recorded
+ * elsewhere. */
 tri_status tri_saver_finish_best(tri_saver *saver);
 
-/* LOCAL, between steps, on every rank. The run has resumed from the checkpoint of that step. If it is in
- * OUTPUT/checkpoints, it is the one that tri_saver_prove marks until the first save. */
+/* LOCAL, between steps, on every rank. Notes that the run has resumed from the checkpoint of that step. If it is in
+ * OUTPUT/checkpoints, tri_saver_prove marks it until the first save. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);
-/* LOCAL, between steps, on every rank. A step, or an evaluation, from the state that was saved last was finite: marks
- * the checkpoint as proven (checkpoint.h), at once or when its save ends. */
+/* LOCAL, between steps, on every rank. Notes that a step, or an evaluation, from the state that was saved last was
+ * finite: marks the checkpoint as proven (checkpoint.h), at once or when its save ends. */
 void tri_saver_prove(tri_saver *saver);
-/* LOCAL. The run gives up. If no good step has followed the checkpoint that it saved last, that is marked as disproved.
- * A checkpoint that it only resumed from is not: the fault may be in this run's settings. */
+/* LOCAL. Called if the run gives up. Marks the checkpoint that it saved last as disproved, if no good step has
+ * followed. A checkpoint that it only resumed from is not marked: the fault may be in this run's settings. */
 void tri_saver_disprove(tri_saver *saver);
 
 /* The newest save that has ended; the step is the same on all ranks. */
 typedef struct tri_saver_times {
-  double pause_s; /* how long the steps waited for it; 0 before the first */
-  double
-      whole_s;  /* from its start until the checkpoint was complete (in the background: until a later step saw that) */
-  int64_t step; /* -1 before the first */
+  double pause_s; /* seconds that the steps waited for it; 0 before the first */
+  double whole_s; /* seconds from its start until it was complete (background: until a later step noticed that) */
+  int64_t step;   /* -1 before the first */
 } tri_saver_times;
-/* LOCAL. */
+/* LOCAL. Returns the times of the newest save that has ended. */
 tri_saver_times tri_saver_newest(const tri_saver *saver);
 
-/* LOCAL. A save that has not ended is abandoned: its unfinished folder stays until the next save. */
+/* LOCAL. Abandons a save that has not ended: its unfinished folder remains until the next save. */
 void tri_saver_destroy(tri_saver *saver);
 
 #endif

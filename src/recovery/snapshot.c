@@ -1,8 +1,8 @@
-/* A snapshot's files are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's path,
- * so that runs do not meet; RUN the run's name (identity.h), since another run may come to the same path: what the one
- * before has left there is removed. K is the node's number, so that nodes that one machine pretends to have do not meet
- * either. A file has its name without ".part" once it is whole; a header says whose it is and has a checksum of the
- * rest. */
+/* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's
+ * path, so that different runs have different folders. RUN is the run's name (identity.h), since another run may use
+ * the same path later; that run removes the files of the earlier one. K is the node's number, since one machine may
+ * pretend to be several nodes. A file that is not complete has the suffix ".part". A header says which run and rank it
+ * belongs to, and has a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"
@@ -30,7 +30,7 @@ enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 }
 
 typedef struct header {
   char magic[16];
-  uint64_t signature; /* of the configuration and the mesh */
+  uint64_t signature; /* hash of the configuration and the mesh */
   int64_t rank, bytes;
   tri_progress progress;
   uint64_t sum;
@@ -41,15 +41,15 @@ static const char magic[16] = "trireme-memory-3";
 struct tri_snapshots {
   tri_engine *engine;
   tri_checkpoint_map shards;
-  char base[BASE_BYTES];       /* of this output's runs, all nodes */
-  char folder[TRI_PATH_BYTES]; /* of this run's, this node */
+  char base[BASE_BYTES];       /* folder of this output, all its runs and nodes */
+  char folder[TRI_PATH_BYTES]; /* folder of this run and node */
   uint64_t signature;
-  size_t bytes;      /* of this rank's file */
-  int64_t *sizes;    /* [world.size] of every rank's */
-  int64_t neighbour; /* who keeps this rank's, or -1 if there is one node */
+  size_t bytes;      /* bytes of this rank's file */
+  int64_t *sizes;    /* [world.size], bytes of every rank's file */
+  int64_t neighbour; /* rank that stores a copy of this rank's file; -1 if there is one node */
 };
 
-/* A file of the shared memory, seen as memory. */
+/* A file in shared memory, mapped. */
 typedef struct mapped {
   char *begin;
   size_t bytes;
@@ -57,10 +57,10 @@ typedef struct mapped {
 
 static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_mesh(s->engine)->world; }
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* The rank that keeps another's: as far behind it as its node has ranks, if that is on another node, else the next that
- * is. */
+/* Returns the rank that stores a copy of `rank`'s file: a rank at a distance of as many ranks as its node has, if that
+ * is on another node, else the next one that is. */
 static int64_t neighbour_of(int64_t rank, int64_t size) {
   int node = tri_comm_node_of((int)rank);
   int64_t local = 0;
@@ -72,7 +72,7 @@ static int64_t neighbour_of(int64_t rank, int64_t size) {
   return -1;
 }
 
-/* The folder of all that belongs to an output, on this machine. */
+/* Computes the folder of an output on this machine. */
 static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   char absolute[TRI_PATH_BYTES] = "";
   if (realpath(output, absolute) == NULL) {
@@ -83,12 +83,12 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* What other runs than this one (NULL: any) left under the same path has no owner any more: the lock of the output is
- * this run's. */
+/* Removes the snapshots of runs other than `name` (NULL: of all). They have no owner, since this run holds the lock of
+ * the output. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
-  /* Anybody may make a folder or a link of that name where everybody writes. */
+  /* /dev/shm is world-writable, so any user may have made a folder or link of this name. */
   bool ours = lstat(folder, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == getuid();
   DIR *directory = ours ? opendir(folder) : NULL;
   if (directory == NULL) return;
@@ -104,7 +104,8 @@ static void remove_other_runs(const char *folder, const char *name) {
 
 static tri_status find_folder(tri_snapshots *s, const char *output, const tri_identity *identity) {
   TRI_TRY(find_base(output, s->base));
-  TRI_TRY(tri_directory_create_private(s->base)); /* the name can be guessed, and everybody may write there */
+  TRI_TRY(tri_directory_create_private(
+      s->base)); /* private, since the name can be guessed and /dev/shm is world-writable */
   if (tri_comm_local_rank() == 0) remove_other_runs(s->base, identity->run);
   snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", s->base, identity->run, tri_comm_node_of(world_of(s)->rank));
   return TRI_OK;
@@ -126,14 +127,14 @@ static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool p
            part ? ".part" : "");
 }
 
-/* The lowest rank of a node does what is to be done once there. */
+/* Returns whether this rank is the lowest one of its node, which does the work that is done once per node. */
 static bool is_first_of_node(const tri_snapshots *s) {
   int rank = world_of(s)->rank, first = 0;
   while (tri_comm_node_of(first) != tri_comm_node_of(rank)) first++;
   return first == rank;
 }
 
-/* ---- files as memory --------------------------------------------------------------------------------------------- */
+/* ---- mapped files ------------------------------------------------------------------------------------------------ */
 
 static tri_status map_file(const char *path, bool create, size_t bytes, mapped *out) {
   int file = open(path, create ? O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0600);
@@ -178,9 +179,9 @@ static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank,
   return tri_fail(TRI_BAD_FILE, "%s is damaged, or of another run", path);
 }
 
-/* ---- setting up -------------------------------------------------------------------------------------------------- */
+/* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Whatever the state depends on: the run's configuration, its mesh, and what it reads. */
+/* Hashes everything that the state depends on: the run's configuration, its mesh, and its input. */
 static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   char *text = NULL;
   TRI_TRY(tri_run_config_print(config, &text));
@@ -224,7 +225,7 @@ void tri_snapshots_destroy(tri_snapshots *s) {
   tri_free(s);
 }
 
-/* ---- taking one -------------------------------------------------------------------------------------------------- */
+/* ---- taking a snapshot ------------------------------------------------------------------------------------------- */
 
 static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
   TRI_TRY(tri_checkpoint_map_download(s->engine, &s->shards, file->begin + HEADER_BYTES));
@@ -238,7 +239,7 @@ static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *prog
   return TRI_OK;
 }
 
-/* Those whose neighbour this rank is, and their files. */
+/* A rank whose file this rank stores a copy of, and that copy. */
 typedef struct kept {
   int64_t rank;
   mapped file;
@@ -280,7 +281,7 @@ static tri_status finish_file(const tri_snapshots *s, int64_t step, int64_t rank
   return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", part, tri_write_fault(errno));
 }
 
-/* Steps of which there is something on this node, newest first; returns how many, at most MOST_STEPS. */
+/* Lists the steps with files on this node, newest first; returns their number, at most MOST_STEPS. */
 static int list_steps(const tri_snapshots *s, int64_t steps[MOST_STEPS]) {
   int count = 0;
   DIR *directory = opendir(s->folder);
@@ -320,7 +321,7 @@ static tri_status take_snapshot(tri_snapshots *s, const tri_progress *progress, 
   if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
   if (status == TRI_OK) status = create_kept(s, step, all, count);
   if (status == TRI_OK) status = snapshot_fill(s, progress, own);
-  TRI_TRY(tri_common_status(world, status)); /* else somebody would wait for what does not come */
+  TRI_TRY(tri_common_status(world, status)); /* otherwise a rank might wait for a message that is never sent */
   TRI_TRY(exchange(s, own, all, *count));
   status = finish_file(s, step, world->rank);
   for (int64_t i = 0; i < *count && status == TRI_OK; i++) status = finish_file(s, step, all[i].rank);
@@ -343,9 +344,10 @@ tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
   return status;
 }
 
-/* ---- finding one ------------------------------------------------------------------------------------------------- */
+/* ---- finding a snapshot ------------------------------------------------------------------------------------------ */
 
-/* Who gives each rank its part of a step: itself, if its node has it; or -1. `has` is [size * size]. */
+/* Finds the rank that sends each rank its part of a step: itself if its node has the part; -1: no rank has it. `has`:
+ * [size * size]. */
 static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) {
   for (int64_t r = 0; r < size; r++) {
     giver[r] = has[r * size + r] ? r : -1;
@@ -353,7 +355,7 @@ static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) 
   }
 }
 
-/* COLLECTIVE. *whole if every rank's part is somewhere. */
+/* COLLECTIVE. Sets *whole if every rank's part is on some node. */
 static tri_status look_for(const tri_snapshots *s, int64_t step, int64_t *giver, bool *whole) {
   const tri_group *world = world_of(s);
   int64_t size = world->size;
@@ -401,7 +403,7 @@ done:
   return status;
 }
 
-/* ---- loading one ------------------------------------------------------------------------------------------------- */
+/* ---- loading a snapshot ------------------------------------------------------------------------------------------ */
 
 static tri_status take_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
   mapped file = {0};
@@ -413,7 +415,7 @@ static tri_status take_own(tri_snapshots *s, int64_t step, tri_progress *progres
   return status;
 }
 
-/* Parts that go from one rank to another are checked by the one that gives them, before any is sent. */
+/* The sender checks the parts that it sends to other ranks, before any is sent. */
 static tri_status check_given(const tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   for (int64_t r = 0; r < world->size; r++) {
@@ -437,7 +439,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Where this rank's part comes to, if another has it: a file of this node's, from which it is taken like any other. */
+/* Creates a file on this node for this rank's part if another rank has it; the part is then loaded from that file as
+ * usual. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
@@ -453,7 +456,7 @@ static tri_status get(const tri_snapshots *s, int64_t step, int64_t from, const 
   return finish_file(s, step, world_of(s)->rank);
 }
 
-/* All have room for what they get before anybody gives: else a giver would wait for good. */
+/* All ranks create their files before any rank sends: otherwise a sender might wait forever. */
 static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   mapped own = {0};
@@ -482,7 +485,7 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* All of them: the folders of nodes too that the job had before it lost some, and was cut down to those left. */
+/* Removes all of them, including the folders of nodes that the job no longer has. */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }

@@ -1,9 +1,9 @@
 /* Snapshots: copies of the run's state in memory that outlives the processes, so that a lost rank costs steps and not
  * minutes.
  *
- * Every few steps each rank copies what it holds into a file of its node's shared memory (/dev/shm), and sends it
- * to a rank of another node, which keeps it in the same way. A job that starts again with the same layout resumes from
- * the newest step that is still complete; each rank reads its part from its own node, or if that node is new from the
+ * Every few steps each rank copies its state into a file in its node's shared memory (/dev/shm), and sends it to a rank
+ * of another node, which stores it in the same way. A job that starts again with the same layout resumes from the
+ * newest step that is still complete. Each rank reads its part from its own node, or, if that node is new, from the
  * other node. */
 #ifndef TRI_RECOVERY_SNAPSHOT_H
 #define TRI_RECOVERY_SNAPSHOT_H
@@ -15,7 +15,7 @@
 
 typedef struct tri_snapshots tri_snapshots;
 
-/* COLLECTIVE. The engine must outlive them; release with tri_snapshots_destroy. */
+/* COLLECTIVE. The engine must outlive the snapshots; release with tri_snapshots_destroy. */
 tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
                                 tri_snapshots **out);
 void tri_snapshots_destroy(tri_snapshots *snapshots);
@@ -23,7 +23,7 @@ void tri_snapshots_destroy(tri_snapshots *snapshots);
 /* COLLECTIVE, between two steps. Takes a snapshot; older ones are removed once it is complete. */
 tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *progress);
 
-/* COLLECTIVE. The newest step of which some node of the job has every rank's part; -1: none. */
+/* COLLECTIVE. Finds the newest step whose parts, of every rank, are on some node of the job; -1: none. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
 /* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state is then undefined.
@@ -33,8 +33,8 @@ tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progre
 /* LOCAL. Removes the snapshots in this node's memory, at the end of the run. */
 void tri_snapshots_remove(const tri_snapshots *snapshots);
 
-/* LOCAL, for a run that takes no snapshots and holds the lock of its output: removes from this node's memory those that
- * an earlier start of the run took and left. */
+/* LOCAL, for a run that takes no snapshots and holds the lock of its output. Removes the snapshots of earlier starts of
+ * the run from this node's memory. */
 void tri_snapshots_forget(const char *output);
 
 #endif

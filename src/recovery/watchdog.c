@@ -22,7 +22,7 @@
 struct tri_watchdog {
   const tri_mesh *mesh;
   char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
-  double timeout_s, quiet_since_s; /* nothing counts before */
+  double timeout_s, quiet_since_s; /* time in seconds before which idleness does not count */
   bool answered;
   pthread_t thread;
   pthread_mutex_t lock;
@@ -30,7 +30,7 @@ struct tri_watchdog {
   bool stops;
 };
 
-/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+/* ---- analysis of the reports ------------------------------------------------------------------------------------- */
 
 typedef struct answers {
   const tri_watchdog *watchdog;
@@ -38,14 +38,15 @@ typedef struct answers {
   bool *known;                /* [world.size] */
 } answers;
 
-/* A mesh as another rank sees it: where it stands, and the names of its groups. */
+/* Returns the mesh as another rank sees it: with that rank's position and the names of its groups. */
 static tri_mesh mesh_of(const answers *a, int rank) {
   tri_mesh mesh = *a->watchdog->mesh;
   mesh.place = tri_mesh_coordinates_of(&mesh.shape, rank);
   return mesh;
 }
 
-/* Where a rank does not know who is behind: of its group, one without an answer, else the one that has joined least. */
+/* For a rank that does not know whom it waits for: returns a rank of its group without an answer, else the one that has
+ * joined the fewest collectives. */
 static int guess_behind(const answers *a, int rank) {
   const tri_flight_report *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
@@ -68,8 +69,8 @@ static int waits_for(const answers *a, int rank) {
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
 
-/* Follows the waits from a rank to the one that does not wait; *last is the one that waits for that. Where they wait
- * for each other in a ring it is a rank of the ring. */
+/* Follows the waits from a rank to the one that does not wait; *last is the rank that waits for that one. If ranks wait
+ * for each other in a ring, returns a rank of the ring. */
 static int find_culprit(const answers *a, int rank, int *last) {
   *last = -1;
   for (int hops = 0; hops <= a->watchdog->mesh->world.size; hops++) {
@@ -137,9 +138,9 @@ static tri_status read_answers(const tri_watchdog *w, answers *a) {
   return TRI_OK;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------------------------- */
+/* ---- thread ------------------------------------------------------------------------------------------------------ */
 
-/* How often a rank looks, and so how long answers may take. */
+/* Returns how often a rank looks, which bounds the time of an answer. */
 static double period_s(const tri_watchdog *w) {
   double period = w->timeout_s / 10;
   return period < 0.05 ? 0.05 : period > 20 ? 20 : period;
@@ -150,7 +151,7 @@ static double idle_s(const tri_watchdog *w) {
   return tri_clock_s() - (last_s > w->quiet_since_s ? last_s : w->quiet_since_s);
 }
 
-/* False if it is to stop. */
+/* Returns false if the watchdog is to stop. */
 static bool sleep_some(tri_watchdog *w, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -164,15 +165,15 @@ static bool sleep_some(tri_watchdog *w, double seconds) {
   return goes_on;
 }
 
-/* The launcher ends a job one of whose ranks leaves without a farewell. Nothing of MPI is asked for: the thread that
- * may call it is stuck. */
+/* The launcher ends a job if a rank exits without MPI_Finalize. No MPI function is called here, because the thread that
+ * may call them is stuck. */
 static void end_job(const tri_watchdog *w) {
   int file = open(w->ended, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
   if (file >= 0) close(file);
   _exit(tri_status_exit(TRI_COMM));
 }
 
-/* Asks, and judges the answers, unless another rank has asked already. */
+/* Asks all ranks and evaluates their answers, unless another rank has asked already. */
 static void ask(tri_watchdog *w) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return;
@@ -208,9 +209,9 @@ static void *watch(void *argument) {
   return NULL;
 }
 
-/* ---- starting and stopping --------------------------------------------------------------------------------------- */
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
-/* What a run before left there stays beside it, until the next. */
+/* The folder of the previous run is kept as FOLDER-last until the next run. */
 static tri_status empty_folder(const char *folder) {
   char last[TRI_PATH_BYTES];
   if (tri_path_exists(folder) && rmdir(folder) != 0) {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Pixels of a line of a legend, and of the sample at its beginning. */
+/* Pixels: height of a line of a legend, and width of the sample at its beginning. */
 enum { KEY_HEIGHT = 20, KEY_WIDTH = 34 };
 
 const tri_chart_form tri_chart_large = {
@@ -14,9 +14,9 @@ const tri_chart_form tri_chart_small = {
 static int right_edge(const tri_chart *c) { return c->form.width - c->form.right; }
 static int lower_edge(const tri_chart *c) { return c->form.height - c->form.bottom; }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------- */
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
-/* A file says that it is SVG by `xmlns`; in a page that goes without saying. */
+/* `xmlns` is needed in a file only, not in a page. */
 static void begin(tri_chart *c, const char *xmlns, const char *title) {
   const tri_chart_form *f = &c->form;
   fprintf(c->svg, "<svg");
@@ -107,7 +107,8 @@ void tri_chart_set_words_down(tri_chart *c, const char *const *words, int64_t co
 double tri_chart_x(const tri_chart *chart, double value) { return tri_plot_place(&chart->x.plot, value); }
 double tri_chart_y(const tri_chart *chart, double value) { return tri_plot_place(&chart->y.plot, value); }
 
-/* Numbers have a grid line. The texts of x are below it; where x has no name, at the lower edge of the picture. */
+/* Draws a grid line if the axis has numbers. The labels of x are below the axis; at the lower edge of the picture if x
+ * has no title. */
 static void draw_tick(const tri_chart *c, const tri_chart_axis *axis, double value, const char *text) {
   const tri_chart_form *f = &c->form;
   const bool across = axis == &c->x;
@@ -151,7 +152,7 @@ void tri_chart_draw_axes(const tri_chart *c) {
   tri_chart_text(c, look, 18, middle, "middle", name);
 }
 
-/* ---- what is in it ----------------------------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------------------------------------- */
 
 tri_chart_line tri_chart_line_begin(const tri_chart *chart, const char *look) {
   fprintf(chart->svg, "<path %s d=\"", look);
@@ -172,7 +173,7 @@ void tri_chart_segment(const tri_chart *c, const char *look, double x1, double y
           tri_chart_y(c, y1), tri_chart_x(c, x2), tri_chart_y(c, y2));
 }
 
-/* Of an element that is open up to its last attribute. */
+/* Ends an element that is open up to its last attribute, with an optional tooltip. */
 static void end_mark(const tri_chart *c, const char *tag, const char *title) {
   fputs(title == NULL ? "/>\n" : "><title>", c->svg);
   if (title == NULL) return;
@@ -210,7 +211,7 @@ void tri_chart_draw_legend(tri_chart *c, bool at_the_bottom, int64_t rows, int l
 }
 
 void tri_chart_draw_key(tri_chart *c, const char *look, const char *dot, const char *text) {
-  /* The text ends at the mark: where a page on a narrow screen has larger letters it stays in the chart. */
+  /* The text ends at the sample, so that it stays in the chart if a page on a narrow screen has larger letters. */
   const int x = right_edge(c) - KEY_WIDTH, y = c->key_y - 4;
   fprintf(c->svg, "<line %s x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", look, x, y, x + KEY_WIDTH - 8, y);
   if (dot != NULL) fprintf(c->svg, "<circle %s cx=\"%d\" cy=\"%d\" r=\"3\"/>\n", dot, x + KEY_WIDTH / 2 - 4, y);

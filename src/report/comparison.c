@@ -13,7 +13,8 @@ enum { NAME_BYTES = 40 };
 
 #define CHART_TITLE "training loss, and validation loss as circles"
 
-/* Of Okabe and Ito: told apart by those who see fewer colours, too. Behind the last they begin again, dashed. */
+/* The palette of Okabe and Ito, which is distinguishable with colour blindness, too. After the last colour it starts
+ * again, dashed. */
 typedef struct look {
   const char *colour, *line, *dashed, *dots;
 } look;
@@ -48,14 +49,14 @@ static const char *course_title(tri_course course) {
   return "";
 }
 
-/* ---- the picture ------------------------------------------------------------------------------------------------- */
+/* ---- picture ----------------------------------------------------------------------------------------------------- */
 
-/* A course in a unit that gives short numbers. */
+/* A course in a unit with short numbers. */
 typedef struct scale {
   tri_course course;
   double unit;
   char name[48];
-  bool whole; /* ticks at whole numbers alone */
+  bool whole; /* ticks only at integers */
 } scale;
 
 static double course_position(const tri_compared *run, tri_course course, int64_t i) {
@@ -111,7 +112,7 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
   }
 }
 
-/* The end of a long name says more than its beginning. */
+/* Keeps the end of a long name, which is more specific than its beginning. */
 static const char *short_name(const char *name, char out[NAME_BYTES]) {
   const size_t length = strlen(name);
   if (length < NAME_BYTES) return name;
@@ -140,7 +141,7 @@ static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count,
   tri_chart_set_values(chart, "loss", loss, tri_chart_is_wide(loss));
   tri_chart_draw_axes(chart);
   for (int64_t r = 0; r < count; r++) draw_run(chart, &runs[r], r, &s);
-  /* At the top, which falling curves leave free. */
+  /* At the top, where falling curves leave room. */
   tri_chart_draw_legend(chart, false, count, (int)letters);
   for (int64_t r = 0; r < count; r++) {
     tri_chart_draw_key(chart, line_look(r), NULL, short_name(runs[r].name, name));
@@ -162,11 +163,11 @@ bool tri_comparison_has_accuracies(const tri_compared *runs, int64_t count) {
   return any;
 }
 
-/* ---- the page ---------------------------------------------------------------------------------------------------- */
+/* ---- page -------------------------------------------------------------------------------------------------------- */
 
 static void write_number(FILE *to, const char *format, double value) {
   fputs("<td>", to);
-  if (isfinite(value)) fprintf(to, format, value); /* formats are this file's */
+  if (isfinite(value)) fprintf(to, format, value); /* formats are literals of this file */
   fputs("</td>", to);
 }
 

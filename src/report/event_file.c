@@ -1,18 +1,18 @@
-/* TensorBoard's event file is a TFRecord file of protocol buffers.
+/* A TensorBoard event file is a TFRecord file of protocol buffers.
  *
  * A record is: length (8 bytes, little-endian), checksum of those 8 bytes (4), data, checksum of the data (4). The
  * checksum is CRC-32C (polynomial 0x1EDC6F41, reflected), "masked": rotated right by 15 bits, then 0xa282ead8 is added,
- * so that a checksum over data that holds checksums stays a good one.
+ * so that a checksum over data that contains checksums remains useful.
  *
- * The data is the message tensorflow.Event, of which we write:
+ * The data is the message tensorflow.Event. These fields are written:
  *
  *   1 double wall_time   2 int64 step   3 string file_version   5 Summary summary   7 SessionLog session_log
  *   Summary:    1 repeated Value {1 string tag, 2 float simple_value}
  *   SessionLog: 1 Status status (START is 1)
  *
  * A file begins with file_version "brain.Event:2". From version 2 on a reader that meets a session_log START at step N
- * drops every event of step N and later that it has read so far: this is how a resumed run takes back the steps that
- * came after its checkpoint. */
+ * drops every event of step N and later that it has read so far. A resumed run revokes the steps after its checkpoint
+ * in this way. */
 #include "report/event_file.h"
 
 #include "base/file.h"
@@ -96,7 +96,7 @@ static void put_block(message *m, unsigned field, const void *data, size_t bytes
 
 /* ---- records ---------------------------------------------------------------------------------------------------- */
 
-/* Bit by bit: a step has a few hundred bytes, which does not pay for a table. */
+/* Bit by bit: a step has a few hundred bytes, too few for a table to pay off. */
 static uint32_t masked_crc32c(const uint8_t *data, size_t bytes) {
   uint32_t crc = 0xffffffffu;
   for (size_t i = 0; i < bytes; i++) {
@@ -146,8 +146,8 @@ static tri_status write_beginning(tri_event_file *file, int64_t first_step) {
 
 #define NAME_PREFIX "events.out.tfevents."
 
-/* The name's number is the time, or one more than the latest there is: two files of one second, or a clock that was
- * set back, must not change the order in which TensorBoard reads. */
+/* The number in the name is the time, or one more than the highest number in the folder: two files of one second, or a
+ * clock that was set back, must not change the order in which TensorBoard reads. */
 static tri_status next_number(const char *directory, long long *out) {
   long long number = (long long)time(NULL);
   DIR *folder = opendir(directory);
@@ -155,7 +155,8 @@ static tri_status next_number(const char *directory, long long *out) {
   for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
     if (strncmp(entry->d_name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0) continue;
     long long taken = strtoll(entry->d_name + strlen(NAME_PREFIX), NULL, 10);
-    if (taken >= number && taken < 9999999999LL) number = taken + 1; /* ten digits, in order as text */
+    if (taken >= number && taken < 9999999999LL)
+      number = taken + 1; /* ten digits, so that names are in order as text */
   }
   closedir(folder);
   *out = number;

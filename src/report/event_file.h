@@ -14,11 +14,11 @@ typedef struct tri_scalar {
 } tri_scalar;
 
 /* LOCAL. Creates a new event file in a directory. TensorBoard reads all event files of a directory in the order of
- * their names; this one comes last and takes back what earlier ones say of first_step and later. Release with
+ * their names; this one comes last, and revokes the events of first_step and later in earlier ones. Release with
  * tri_event_file_close. */
 tri_status tri_event_file_create(const char *directory, int64_t first_step, tri_event_file **out);
 
-/* LOCAL. Writes the scalars of one step and hands them to the system, so that a TensorBoard that watches sees them. */
+/* LOCAL. Writes the scalars of one step and flushes them to the system, so that a running TensorBoard shows them. */
 tri_status tri_event_file_scalars(tri_event_file *file, int64_t step, const tri_scalar *scalars, int count);
 
 /* LOCAL. NULL is ignored; the file is released whatever the status. */

@@ -28,7 +28,7 @@ void tri_html_text(const char *text, FILE *to) {
       case '&': fputs("&amp;", to); break;
       case '"': fputs("&quot;", to); break;
       default:
-        if ((unsigned char)*text >= 0x20 || *text == '\n' || *text == '\t') fputc(*text, to); /* as XML has it */
+        if ((unsigned char)*text >= 0x20 || *text == '\n' || *text == '\t') fputc(*text, to); /* as XML allows */
     }
   }
 }

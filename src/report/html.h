@@ -1,5 +1,5 @@
-/* The frame of a page of a report: styles are in it, nothing is fetched, and there is no script; it fits a phone, and
- * paper. */
+/* Frame of a report's HTML page. Its styles are included, it loads nothing and has no script; it fits phones and paper.
+ */
 #ifndef TRI_REPORT_HTML_H
 #define TRI_REPORT_HTML_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* LOCAL. A page, or a picture, that is written in memory and then replaces the file at `path`; close comes in any case
- * when open went well. */
+/* LOCAL. A page or picture that is written to memory and then replaces the file at `path`. Close it in any case after a
+ * successful open. */
 typedef struct tri_page {
   FILE *to;
   char *text; /* [bytes] */
@@ -18,14 +18,13 @@ typedef struct tri_page {
 tri_status tri_page_open(tri_page *page, const char *path);
 tri_status tri_page_close(tri_page *page, const char *path);
 
-/* All before the first paragraph, with the title as a heading; and all behind the last. */
+/* Write everything before the first paragraph, with the title as a heading; and everything after the last. */
 void tri_html_begin(const char *title, FILE *to);
 void tri_html_end(FILE *to);
 
-/* Text with its <, >, & and quotes written so that they mean themselves, and without control characters; for pictures,
- * too. */
+/* Writes text with <, >, & and quotes escaped, and without control characters; for SVG, too. */
 void tri_html_text(const char *text, FILE *to);
-/* The same of words with commas between them, behind which a line may end. */
+/* Writes words separated by commas, escaped, with possible line breaks after the commas. */
 void tri_html_list(const char *text, FILE *to);
 
 #endif

@@ -21,13 +21,13 @@ struct tri_metrics {
   tri_event_file *events;
   char path[TRI_PATH_BYTES];
   tri_step_metrics last;
-  double validation_loss;    /* the last there was, or NaN */
-  tri_named_metric accuracy; /* TRI_ACCURACY of `last`, which points to it if it has one */
+  double validation_loss;    /* the last one measured, or NaN */
+  tri_named_metric accuracy; /* TRI_ACCURACY of `last`, whose `named` points to it */
   int64_t steps_here;        /* written by this process */
-  double first_end_s;        /* when the first of them had ended */
+  double first_end_s;        /* time of the end of the first of them */
 };
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static double last_validation_loss(const tri_metrics_history *history) {
   for (int64_t i = history->count - 1; i >= 0; i--) {
@@ -36,7 +36,7 @@ static double last_validation_loss(const tri_metrics_history *history) {
   return NAN;
 }
 
-/* What the file has, and what went, in words. */
+/* Logs which lines were removed or are invalid, and missing steps. */
 static void report_lines(const char *path, int64_t first_step, const tri_metrics_history *history) {
   int64_t held = history->count > 0 ? history->steps[history->count - 1].step : 0;
   if (history->num_later > 0) {
@@ -55,7 +55,7 @@ static void report_lines(const char *path, int64_t first_step, const tri_metrics
   }
 }
 
-/* Cuts the file down to the steps before first_step. */
+/* Removes the lines of first_step and later. */
 static tri_status cut_lines(tri_metrics *metrics, int64_t first_step) {
   tri_metrics_history history = {0};
   if (!tri_path_exists(metrics->path)) return TRI_OK;
@@ -108,11 +108,12 @@ tri_status tri_metrics_close(tri_metrics *metrics) {
   return status;
 }
 
-/* ---- a step ----------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* The shortest decimal that reads back to the same double: the losses of two runs are compared to the bit. */
+/* Formats the shortest decimal that reads back as the same double, so that losses of two runs can be compared to the
+ * bit. */
 static const char *real_text(double value, char *buffer, size_t buffer_bytes) {
-  if (!isfinite(value)) return "null"; /* JSON has no other word for it */
+  if (!isfinite(value)) return "null"; /* JSON has no NaN or infinity */
   for (int digits = 15; digits <= 17; digits++) {
     snprintf(buffer, buffer_bytes, "%.*g", digits, value);
     if (strtod(buffer, NULL) == value) break;
@@ -120,7 +121,7 @@ static const char *real_text(double value, char *buffer, size_t buffer_bytes) {
   return buffer;
 }
 
-/* In the order of data.train. */
+/* Prints the sources in the order of data.train. */
 static void print_sources(FILE *to, const tri_step_metrics *s) {
   char text[40];
   for (int64_t k = 0; k < s->num_sources; k++) {
@@ -169,7 +170,7 @@ static void print_experts(FILE *to, const tri_step_metrics *s) {
   fprintf(to, "]");
 }
 
-/* Left out where there is no memory for it. */
+/* Prints the shares; leaves them out if memory is exhausted. */
 static void print_shares(FILE *to, const tri_timeline_shares *shares) {
   json_t *object = shares == NULL ? NULL : tri_shares_json(shares);
   char *text = object == NULL ? NULL : json_dumps(object, JSON_REAL_PRECISION(6));
@@ -215,7 +216,7 @@ static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
-/* Under the names that they have in the file. */
+/* Adds scalars with the same names as in metrics.jsonl. */
 static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
   tri_scalar scalars[TRI_MOST_NAMED_METRICS];
   for (int64_t i = 0; i < step->num_named; i++) scalars[i] = (tri_scalar){step->named[i].name, step->named[i].value};
@@ -248,7 +249,7 @@ static const tri_named_metric *find_named(const tri_step_metrics *step, const ch
   return NULL;
 }
 
-/* What a progress line says; all else is the caller's. */
+/* Copies the values of a progress line; the other pointers of a step belong to the caller. */
 static void keep_last(tri_metrics *metrics, const tri_step_metrics *step) {
   const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
   metrics->last = *step;
@@ -294,9 +295,9 @@ tri_status tri_metrics_sync(tri_metrics *metrics) {
   return tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", metrics->path, tri_write_fault(errno));
 }
 
-/* ---- the progress line ------------------------------------------------------------------------------------------ */
+/* ---- progress line ----------------------------------------------------------------------------------------------- */
 
-enum { MOST_COLUMNS = 100 }; /* beyond which nothing is added to a progress line */
+enum { MOST_COLUMNS = 100 }; /* accuracy is not added to a longer progress line */
 
 char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, double validation_loss, double left_s,
                                 char *buffer, size_t buffer_bytes) {
@@ -318,8 +319,8 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
   return buffer;
 }
 
-/* By the clock and not by step_s: evaluations and saves take their time too. The first step of a process is left out,
- * it also touches all memory for the first time. */
+/* Uses the clock and not step_s, since evaluations and saves take time, too. The first step of a process is left out,
+ * since it touches all memory for the first time. */
 static double seconds_left(const tri_metrics *metrics, int64_t steps) {
   double each_s = metrics->last.step_s;
   if (metrics->steps_here > 1) each_s = (tri_clock_s() - metrics->first_end_s) / (double)(metrics->steps_here - 1);

@@ -1,9 +1,8 @@
-/* Reading metrics.jsonl back, and cutting it down to the steps that a resumed run begins behind.
+/* Reads metrics.jsonl back, and removes the steps after the one that a run resumes from.
  *
- * A process may have died while it wrote a line, a disk may have been full, somebody may have edited the file. So a
- * line counts only if it ends with a newline, is a JSON object with a step, and its step comes after that of the lines
- * before that count. Every other is passed over, and stays where it is if a line that counts
- * follows: that must not be lost. */
+ * A process may have died while it wrote a line, a disk may have been full, a user may have edited the file. A line is
+ * *valid* if it ends with a newline, is a JSON object with a step, and its step comes after those of the valid lines
+ * before it. Invalid lines are skipped; they stay in the file if a valid line follows, which must not be lost. */
 #include "base/file.h"
 #include "base/lines.h"
 #include "base/memory.h"
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NaN also for what no step comes to: sums and shares of such numbers would be none. */
+/* Returns NaN also for numbers too large for any step, since sums and shares of them would be meaningless. */
 static double real_of(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
   const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;
@@ -29,7 +28,7 @@ static int64_t integer_of(const json_t *object, const char *key) {
 
 enum { LONGEST_LINE_BYTES = 1 << 20 };
 
-/* Of preferences; NaN: the line has none. */
+/* Accuracies of preferences; NaN: not in the line. */
 typedef struct accuracies {
   double trained, held_out;
 } accuracies;
@@ -69,11 +68,11 @@ static tri_status metrics_history_append(tri_metrics_history *history, int64_t *
   return TRI_OK;
 }
 
-/* What a line of the file is to somebody who wants the steps before end_step. */
+/* Kinds of lines, for a reader of the steps before end_step. */
 typedef enum line_kind {
   LINE_COUNTS,
   LINE_IS_LATER, /* a step from end_step on */
-  LINE_IS_ODD,   /* no step, or one that does not come after those before it */
+  LINE_IS_ODD,   /* no step, or not after the steps before it */
   LINE_IS_TORN,  /* the last one, without its newline */
 } line_kind;
 
@@ -89,7 +88,7 @@ static int64_t last_step(const tri_metrics_history *history) {
   return history->count == 0 ? INT64_MIN : history->steps[history->count - 1].step;
 }
 
-/* Notes a line and what would have to go with it. `end` is where it ends. */
+/* Counts a line, and what has to be removed with it. `end`: position of its end. */
 static tri_status take_line(tri_metrics_history *history, int64_t *capacity, line_kind kind,
                             const tri_step_metrics *step, int64_t end) {
   history->num_lines++;
@@ -140,12 +139,12 @@ close_file:
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* The lines of the first `bytes` bytes but for those of later steps. */
+/* Copies the lines of the first `bytes` bytes, without those of later steps. */
 static tri_status copy_lines(const char *path, int64_t end_step, int64_t bytes, tri_file_writer *to) {
   tri_lines *lines = NULL;
   tri_status status = TRI_OK;
   tri_line line = {.end = 0};
-  int64_t kept = 0; /* lines from here to `line` stay */
+  int64_t kept = 0; /* position from which lines up to `line` are to be copied */
   bool there = true;
   TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
   while (status == TRI_OK && there && line.end < bytes) {

@@ -18,8 +18,8 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The median of the finite values of one field, found by its offset. The first tenth of the steps (at most ten) is left
- * out: there memory is touched for the first time and caches are cold. */
+/* Returns the median of the finite values of the field at `offset`. The first tenth of the steps (at most ten) is left
+ * out, since these touch memory for the first time and have cold caches. */
 static double median_of(const tri_metrics_history *history, size_t offset, double *scratch) {
   int64_t first = history->count / 10 < 10 ? history->count / 10 : 10, count = 0;
   for (int64_t i = first; i < history->count; i++) {
@@ -73,10 +73,10 @@ tri_status tri_run_summary_fill(const tri_metrics_history *history, tri_run_summ
 
 static json_t *text_or_null(const char *text) {
   json_t *string = text == NULL ? NULL : json_string(text);
-  return string == NULL ? json_null() : string; /* a host's name need not be UTF-8 */
+  return string == NULL ? json_null() : string; /* a host name need not be UTF-8 */
 }
 
-/* In the order of data.train. */
+/* Returns the sources in the order of data.train. */
 static json_t *sources_json(const tri_run_summary *s) {
   json_t *list = json_array();
   for (int64_t k = 0; k < s->num_sources; k++) {

@@ -17,14 +17,14 @@
 
 enum { WARM_UP = 2, STEPS = 8 };
 
-/* Unless it was asked for: the first rank holds what all of them did. */
+/* Larger jobs are timed only on request, since the first rank holds the records of all. */
 enum { MOST_RANKS = 64 };
 
 /* ---- records as events ------------------------------------------------------------------------------------------- */
 
 static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {
   if (record->kind == TRI_RECORD_COLLECTIVE) {
-    /* A tied pair's group is a part of the pipeline's, with numbers of its own. */
+    /* The group of a tied pair is a part of the pipeline's, with numbers of its own. */
     bool tied = strcmp(record->group, mesh->tied.name) == 0;
     return (tri_meeting){.kind = TRI_MEETING_COLLECTIVE,
                          .first = tri_mesh_world_rank(mesh, record->group, 0),
@@ -60,7 +60,7 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
   return event;
 }
 
-/* What is done between steps, such as a look at the validation loss, is not a part of one. */
+/* Returns whether a record belongs to a step; work between steps, such as an evaluation, does not. */
 static bool belongs(const tri_record *record) {
   return record->step >= 0 && (record->kind != TRI_RECORD_WORK || record->code >= 0);
 }
@@ -79,7 +79,7 @@ static tri_status take_events(const tri_mesh *mesh, double ahead_s, tri_event_li
   return status;
 }
 
-/* ---- one clock --------------------------------------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
 
 enum { CLOCK_TAG = 1, COUNT_TAG = 2, EVENTS_TAG = 3, CLOCK_TURNS = 8 };
 
@@ -95,9 +95,9 @@ static tri_status receive(const tri_group *world, int from, int tag, size_t byte
   return tri_request_wait(&request);
 }
 
-/* How far a rank's clock is ahead of the first rank's: the first asks for the time, and half the shortest time of a
- * question and its answer has passed since. What is less than that half cannot be told from nothing, and clocks of one
- * machine are one. */
+/* Measures how far a rank's clock is ahead of the first rank's. The first rank asks for the time several times, and
+ * uses the answer with the shortest round trip, which is half of that old. A difference below that half cannot be
+ * measured and is taken as 0: clocks of one machine are the same. */
 static tri_status ask_clock(const tri_group *world, int rank, double *ahead_s) {
   double shortest_s = INFINITY;
   for (int turn = 0; turn < CLOCK_TURNS; turn++) {
@@ -123,7 +123,7 @@ static tri_status answer_clock(const tri_group *world, double *ahead_s) {
   return receive(world, 0, CLOCK_TAG, sizeof *ahead_s, ahead_s);
 }
 
-/* ---- all ranks' -------------------------------------------------------------------------------------------------- */
+/* ---- merging ----------------------------------------------------------------------------------------------------- */
 
 static tri_status hand_in(const tri_group *world, const tri_event_list *events) {
   TRI_TRY(send(world, 0, COUNT_TAG, sizeof events->count, &events->count));
@@ -174,7 +174,7 @@ static tri_status collect(const tri_mesh *mesh, const tri_event_list *own, tri_t
   return TRI_OK;
 }
 
-/* Puts the records of all ranks on the first rank's clock: *out on the first rank, NULL on the others. */
+/* Merges the records of all ranks on the first rank's clock: *out on the first rank, NULL on the others. */
 static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
   const tri_group *world = &mesh->world;
   tri_event_list own = {0};
@@ -191,9 +191,9 @@ static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
   return status;
 }
 
-/* ---- the timed steps --------------------------------------------------------------------------------------------- */
+/* ---- timed steps ------------------------------------------------------------------------------------------------- */
 
-/* Better now than after the steps. */
+/* Fails now rather than after the steps. */
 static tri_status check_folder(const char *path) {
   char folder[TRI_PATH_BYTES] = ".";
   const char *slash = strrchr(path, '/');
@@ -217,7 +217,7 @@ void tri_timing_step_begins(const tri_timing *timing, int64_t step) {
   if (step == timing->first) tri_recorder_keep();
 }
 
-/* The name without an ending that it may have. */
+/* Returns the length of the name without a known ending. */
 static int stem_of(const char *path) {
   static const char *const endings[] = {".json", ".svg"};
   size_t length = strlen(path);
@@ -243,7 +243,7 @@ static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
 }
 
 static tri_status judge(tri_timing *timing, const tri_timeline *timeline) {
-  if (timeline == NULL) return TRI_OK; /* the first rank has it */
+  if (timeline == NULL) return TRI_OK; /* only the first rank has it */
   TRI_TRY(tri_timeline_add_up(timeline, timing->first, timing->end, &timing->shares));
   return timing->path == NULL ? TRI_OK : draw(timing, timeline);
 }
