@@ -1,4 +1,4 @@
-/* y = act(x), number by number. */
+/* y = act(x), element by element. */
 #include "ops/activation.h"
 
 #include "device/kernels.h"
@@ -48,7 +48,7 @@ static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost 
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 0);
 }
 
-/* All are bound by memory, and priced as GELU was measured. */
+/* All activations are bound by memory bandwidth; their cost is the measured cost of GELU. */
 #define OPERATION(VALUE, name_, hf_names, operation, ...)                                                              \
   {.name = operation,                                                                                                  \
    .work = "gelu",                                                                                                     \

@@ -5,7 +5,7 @@
 #include "device/activation.h"
 #include "ops/op.h"
 
-/* Vector FLOPs for one element; an exponential or a division counts as several. */
+/* Returns the vector FLOPs for one element; an exponential or a division counts as several. */
 double tri_activation_flops(tri_activation kind, tri_pass pass);
 
 #endif

@@ -1,5 +1,6 @@
 /* y = x + branch: the residual connection. The gradient of both is that of y. The memory plan lets all three gradients
- * share memory where that is safe, and then the backward does nothing. A norm right behind it does its forward. */
+ * share memory where that is safe, and then the backward does nothing. A norm that directly follows computes this sum
+ * in its own forward. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

@@ -11,7 +11,7 @@
 typedef struct attention {
   tri_heads heads;
   tri_scores scores;
-  int64_t positions; /* how long a sequence may grow in generation */
+  int64_t positions; /* maximum length of a sequence in generation */
 } attention;
 
 /* ---- over a whole sequence --------------------------------------------------------------------------------------- */
@@ -32,14 +32,15 @@ static tri_status op_attention_memory(const tri_op_call *call, const tri_device_
   return TRI_OK;
 }
 
-/* Byte offsets of k and v in a row. */
+/* Sets the byte offsets of k and v in a row. */
 static void offsets(const tri_op_call *call, size_t *k, size_t *v) {
   const attention *at = call->attributes;
   *k = (size_t)(at->heads.heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
   *v = *k + (size_t)(at->heads.kv_heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
 }
 
-/* The queries of some rows on pages of the cache, which get the rows' keys and values first. */
+/* Appends the rows' keys and values to the pages of the cache, and computes attention of their queries on these
+ * pages. */
 static tri_status attend_pages(tri_run *run, const tri_op_call *call, tri_attention *p,
                                const tri_attention_slice *slices, const char *q) {
   const tri_kv_cache *cache = run->cache;

@@ -7,27 +7,27 @@
 #include "ops/ops.h"
 #include "ops/run.h"
 
-/* Elements of a row: of q, k and v together; of q; of k and v together. */
+/* Return the number of elements in a row: of q, k and v together; of q; of k and v together. */
 int64_t tri_attention_width(tri_heads heads);
 int64_t tri_attention_query_width(tri_heads heads);
 int64_t tri_attention_key_width(tri_heads heads);
 
-/* The keys of the first row of q, k and v; the row's values follow them. */
+/* Returns the address of the first row's keys in qkv; the row's values follow them. */
 void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv);
 
-/* The description of attention of rows of q, k and v on themselves, without slices. */
+/* Returns the description of attention of `rows` rows of q, k and v on themselves, without slices. */
 tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t rows);
-/* Sets the number of slices in *p, and returns the slices of the call's window and of block `block` of `blocks`. */
+/* Sets the number of slices in *p. Returns the slices of the call's window and of block `block` of `blocks`. */
 const tri_attention_slice *tri_attention_take_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
                                                      int64_t block, tri_attention *p);
 
-/* Output shapes of attention: a row of H heads for each row of q; and for each query and head the logarithm of the sum
- * of exponentials of its scores, from which the backward computes the probabilities again. */
+/* Sets the output shapes of attention: a row of H heads for each row of q; and for each query and head the logarithm of
+ * the sum of exponentials of its scores, from which the backward recomputes the probabilities. */
 tri_status tri_attention_shape(const tri_op_call *call, tri_heads heads, const tri_shape *input,
                                tri_shape outputs[TRI_OP_OUTPUTS]);
 
-/* The cost of products over the part of the causal half of sequences of `tokens` that masks leave; the backward
- * computes the scores again. */
+/* Sets the cost of the products over the part of the causal half of sequences of `tokens` that masks leave; the
+ * backward recomputes the scores. */
 void tri_attention_cost(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t tokens, tri_pass pass,
                         tri_cost *out);
 

@@ -1,14 +1,14 @@
-/* Attention of a rank's own queries on keys of the whole sequence, which are gathered for it (Llama 3, section 3.3.2,
+/* Attention of a rank's own queries on keys of the whole sequence, which are gathered first (Llama 3, section 3.3.2,
  * arXiv 2407.21783).
  *
- * Each of the outer ranks has some tokens of every sequence. Keys and values come together rank after rank and are put
- * in the order of the sequence, so that a query's keys lie side by side and it gets what it would on one rank, in the
- * same order. The gathered keys are not kept: the backward gathers them again, and its gradients of them, which are of
- * the queries of this rank alone, are added up over the ranks, each of which takes its own rows.
+ * Each of the outer ranks has some tokens of every sequence. Keys and values arrive in the order of the ranks and are
+ * put in the order of the sequence, so that a query's keys are adjacent and processed in the same order as on one rank,
+ * with the same result. The gathered keys are not kept: the backward gathers them again. Its gradients of the gathered
+ * keys come only from this rank's queries, so they are reduce-scattered: each rank receives the sum for its own rows.
  *
- * Where documents do not see each other a rank needs the keys of its own documents alone, and gets those and no others:
- * each rank sends each what it needs, and gets gradients back for what it sent (GroupCast and GroupReduce of
- * MagiAttention). A document that one rank has is not sent at all. */
+ * With masked documents a rank needs only the keys of its own documents, and receives no others: each rank sends to
+ * each other rank the keys that it needs, and receives gradients for the keys that it sent (GroupCast and GroupReduce
+ * of MagiAttention). A document that is entirely on one rank is not sent. */
 #include "base/count.h"
 #include "base/memory.h"
 #include "device/kernels.h"
@@ -39,14 +39,14 @@ static size_t all_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines(elements * tri_dtype_bytes(call->type));
 }
 
-/* What a rank sends, where each gets what it needs: to all of them at most. */
+/* Returns the bytes that a rank sends with masked documents, at most: all of its keys and values to every rank. */
 static size_t send_bytes(const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   size_t elements = (size_t)(at->ranks * call->rows * tri_attention_key_width(at->heads));
   return at->masked ? tri_bytes_in_lines(elements * tri_dtype_bytes(call->type)) : 0;
 }
 
-/* Gradients of this rank's keys, while they are added up. */
+/* Returns the bytes of the sums of the gradients of this rank's keys and values. */
 static size_t sum_bytes(const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   size_t elements = (size_t)(call->rows * tri_attention_key_width(at->heads));
@@ -61,7 +61,7 @@ static tri_status op_attention_gather_shape(const tri_op_call *call, const tri_s
   return tri_attention_shape(call, at->heads, &inputs[0], outputs);
 }
 
-/* Keys and values in order, their gradients, and attention's own. */
+/* Workspace: keys and values in order, their gradients, the sums, and attention's own workspace. */
 static tri_status op_attention_gather_memory(const tri_op_call *call, const tri_device_description *device,
                                              tri_op_memory *out) {
   tri_attention p = gather_problem(call);
@@ -82,7 +82,7 @@ static gathered lay_out(const tri_run *run, const tri_op_call *call) {
   return (gathered){k, k + half, gradient_k, gradient_k + half, sum, sum + sum_bytes(call)};
 }
 
-/* Where this rank's keys and values lie among those of all. */
+/* Returns the position of this rank's keys and values among those of all ranks. */
 static char *own_part(const tri_run *run, const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   return (char *)run->transfer + (size_t)at->begins[at->rank] * tri_dtype_bytes(call->type);
@@ -120,9 +120,10 @@ static tri_status scatter_all(tri_run *run, const tri_op_call *call, const gathe
   return TRI_OK;
 }
 
-/* ---- those that are needed --------------------------------------------------------------------------------------- */
+/* ---- only the keys that are needed ------------------------------------------------------------------------------ */
 
-/* Between what this rank sends, which lies behind what it receives, and that; or back. */
+/* Sends this rank's keys, in the second part of the transfer buffer, to the ranks that need them, and receives into the
+ * first part; or `back`, in the reverse direction. */
 static tri_status pass_needed(tri_run *run, const tri_op_call *call, bool back) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads), *send = run->begins, *receive = send + at->ranks + 1;
@@ -147,7 +148,7 @@ static tri_status gather_needed(tri_run *run, const tri_op_call *call, void *qkv
   return TRI_OK;
 }
 
-/* Each row is added up over the ranks that it was sent to, in their order. */
+/* Sums each row's gradients over the ranks that it was sent to, in the order of the ranks. */
 static tri_status scatter_needed(tri_run *run, const tri_op_call *call, const gathered *from, void *gradient_qkv) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads), sends = run->send_begins[at->ranks];
@@ -198,9 +199,9 @@ static tri_status op_attention_gather_backward_input(tri_run *run, const tri_op_
   return at->masked ? scatter_needed(run, call, &m, gradient_qkv) : scatter_all(run, call, &m, gradient_qkv);
 }
 
-/* How far documents reach beyond a rank is not known ahead. On average over its tokens a document is as long as the
- * share of attention that masks leave (pairs: squares of lengths), and its ranks need all of it; what is within one
- * rank's tokens is not sent. */
+/* Sets the exchanges under masked documents. How far documents reach beyond a rank is not known in advance. The
+ * estimate: on average over its tokens a document is as long as the fraction of attention that masks leave (pairs:
+ * squares of lengths), and its ranks need all of it; the part within one rank's tokens is not sent. */
 static void needed_cost(const tri_op_call *call, tri_pass pass, double all, tri_cost *out) {
   const attention_gather *at = call->attributes;
   double ranks = (double)at->ranks, own = 1 / ranks,

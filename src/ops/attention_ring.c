@@ -1,11 +1,11 @@
 /* Attention of a rank's own queries on keys and values that pass round a ring, a block for each of the outer ranks
  * (Ring Attention, Liu et al. 2023; Ring Self-Attention, Li et al. 2021).
  *
- * In step s rank r has the block of rank r - s, and computes on it while the block of rank r - s - 1 comes. What its
- * queries get from one block after the other is merged by the logarithms of their sums of exponentials, in the wide
- * type. The backward passes the blocks round once more. With the final sums the probabilities of a block are what they
- * are in the whole softmax, so that its gradients add up: those of a rank's queries where it is, those of a block's
- * keys and values one step behind the block, from rank to rank, until they are with the block's owner. */
+ * In step s rank r has the block of rank r - s, and computes on it while the block of rank r - s - 1 arrives. The
+ * results of a query on the blocks are merged by the logarithms of their sums of exponentials, in the wide type. The
+ * backward passes the blocks round again. With the final sums the probabilities of a block are those of the whole
+ * softmax, so that gradients are sums over blocks: the gradients of a rank's queries are summed locally; those of a
+ * block's keys and values follow the block one step later, from rank to rank, until they reach the block's owner. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/attention.h"
@@ -16,7 +16,7 @@ typedef struct attention_ring {
   tri_scores scores;
   tri_op_context context;
   int64_t batch, most_rows; /* sequences; rows of the largest block */
-  bool windowed;            /* a query may have a slice for each run of tokens that lie side by side in a block */
+  bool windowed;            /* a query may have several slices in a block, one for each range of adjacent tokens */
 } attention_ring;
 
 static int64_t key_width(const tri_op_call *call) {
@@ -36,13 +36,14 @@ static size_t query_bytes(const tri_op_call *call, tri_dtype type) {
 
 static bool is_narrow(const tri_op_call *call) { return tri_dtype_wide(call->type) != call->type; }
 
-/* Two blocks of keys and values and two of their gradients: one is here while the next comes. */
+/* Two blocks of keys and values and two of their gradients: one of each is used while the next arrives. */
 static size_t op_attention_ring_transfer_bytes(const tri_op_call *call) {
   size_t keys = 2 * block_bytes(call, call->type), gradients = 2 * block_bytes(call, tri_dtype_wide(call->type));
   return keys + (call->training ? gradients : 0);
 }
 
-/* The same problem whatever the block: rows of keys and whether it merges are filled in. */
+/* Returns the problem for the largest block. For a smaller block and for merging, the caller changes the key rows and
+ * the flag. */
 static tri_attention ring_problem(const tri_op_call *call) {
   const attention_ring *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);
@@ -61,13 +62,13 @@ static tri_status op_attention_ring_shape(const tri_op_call *call, const tri_sha
   return tri_attention_shape(call, at->heads, &inputs[0], outputs);
 }
 
-/* Forward: the merged output, where that is wider than the slot's. Backward: queries, output and gradient densely in
- * rows of queries alone, the gradients that this rank adds to a block's. */
+/* The workspace. Forward: the merged output, if it is wider than the slot. Backward: the queries, the output and its
+ * gradient in dense rows of queries, and the gradients that this rank adds to a block's. */
 typedef struct ring_memory {
   char *out, *q, *gradient_q, *partial, *scratch;
 } ring_memory;
 
-/* Without scratch. */
+/* Returns the bytes of all parts but `scratch`. */
 static size_t memory_bytes(const tri_op_call *call) {
   tri_dtype wide = tri_dtype_wide(call->type);
   size_t forward = is_narrow(call) ? query_bytes(call, wide) : 0;
@@ -100,7 +101,8 @@ static int64_t block_rows(const attention_ring *at, int64_t owner) {
   return at->batch * tri_op_context_joined_rows(&at->context, owner);
 }
 
-/* What passes: of `owner`'s block, from `from`; into `to` comes the next one, that of the rank before the owner. */
+/* Starts to send `owner`'s block at `from` to the next rank; the next block, of the rank before the owner, is received
+ * into `to`. */
 static tri_status start_pass(tri_run *run, const tri_op_call *call, tri_dtype type, int64_t owner, const void *from,
                              void *to, tri_transfer **out) {
   const attention_ring *at = call->attributes;
@@ -119,7 +121,7 @@ static char *gradients_at(const tri_run *run, const tri_op_call *call, int64_t s
          (size_t)(step % 2) * block_bytes(call, tri_dtype_wide(call->type));
 }
 
-/* Some columns of this rank's rows of q, k and v, and a dense matrix of them. */
+/* Copies columns between this rank's rows of q, k and v and a dense matrix. */
 static tri_status copy_columns(const tri_run *run, const tri_row_copy *copy, const void *from, void *to) {
   TRI_KERNEL_CALL(run->queue, copy_rows, copy, NULL, from, NULL, to);
   return TRI_OK;
@@ -188,7 +190,7 @@ static tri_status backward_block(tri_run *run, const tri_op_call *call, const ri
   return TRI_OK;
 }
 
-/* Gradients of a block: those that have come with it, and this rank's. */
+/* Adds this rank's gradients `partial` to the gradients of a block, which arrived with the sums of earlier ranks. */
 static tri_status add_to_block(tri_run *run, const tri_op_call *call, int64_t owner, const char *partial,
                                char *gradients) {
   const attention_ring *at = call->attributes;
@@ -252,10 +254,10 @@ static void op_attention_ring_cost(const tri_op_call *call, tri_pass pass, tri_c
   if (pass == TRI_PASS_BACKWARD_INPUT) {
     out->exchanges[1] = keys;
     out->exchanges[1].bytes = elements * wide;
-    out->exchanges[1].times = ranks; /* the last brings the gradients of the own keys */
+    out->exchanges[1].times = ranks; /* the last transfer brings the gradients of the own keys */
   }
-  /* Own keys are packed; what queries have of the blocks before is read and written once more with each. Backward
-   * queries are packed, too, and gradients cleared, added to a block's, and put back. */
+  /* Own keys are packed; each further block reads and writes the queries' merged results. The backward also packs the
+   * queries, clears the gradients, adds them to a block's, and copies them back. */
   double own = (double)(call->rows * key_width(call));
   double packed = tri_pass_choose(pass, 2 * own * narrow, 2 * (own + queries) * (2 * narrow + wide), 0);
   out->copied = packed + (ranks - 1) * tri_pass_choose(pass, 2 * queries * wide, 2 * queries * wide, 0) +

@@ -1,9 +1,10 @@
-/* Rows of experts come back to their tokens and are added up, in the order of the token's experts; the parts that the
- * ranks of a holder have made of a row are added first, in the order of the ranks.
+/* Sends the rows of experts back to their tokens and sums them, in the order of the token's experts; the partial rows
+ * of the ranks of a holder are summed first, in the order of the ranks.
  *
- * Nearly always all rows of a pool lie in one window, which `dispatch`, `arrive` and `experts` have worked on. Where a
- * pool has more, this call works on the rest, window by window, in scratch memory: their rows still lie at their
- * sources, and are sent once more in the backward passes. So nothing is dropped, and memory is known before. */
+ * Nearly always all rows of a pool are in one window, which `dispatch`, `arrive` and `experts` have processed. If a
+ * pool has more rows, this call processes the rest, window by window, in scratch memory: their rows are still on the
+ * ranks that they come from, and are sent again in the backward passes. So no row is dropped, and memory is known in
+ * advance. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/expert_factors.h"
@@ -33,9 +34,9 @@ typedef struct scratch {
   char *places;  /* [pairs, width]: rows of this rank's pairs */
   char *numbers; /* [pairs], wide */
   int32_t *here, *arrivals;
-  char *x, *weights; /* of a later window: its rows and their weights, */
-  char *up, *active; /* what the experts make of them; */
-  char *y;           /* what comes of that, or its gradient; */
+  char *x, *weights; /* a later window's rows and their weights */
+  char *up, *active; /* output of gate and up; output of the activation */
+  char *y;           /* output of down, or its gradient */
   char *up_gradient, *active_gradient, *weights_gradient;
   char *products;
 } scratch;
@@ -71,7 +72,7 @@ static size_t lay_out(const tri_op_call *call, char *base, scratch *s) {
   return (size_t)(end - base);
 }
 
-/* Of the products of experts' matrices, and of their factors. */
+/* Raises *most to the workspace bytes of the GEMMs with experts' matrices and with their factors. */
 static tri_status want_products(const tri_op_call *call, int32_t experts, int32_t factors,
                                 const tri_device_description *device, size_t *most) {
   size_t bytes = 0;
@@ -144,9 +145,9 @@ static window window_of(tri_run *run, const tri_op_call *call) {
   return w;
 }
 
-/* The notes have copies of the tables for the first window alone, so those of others are made where they are wanted.
- * The device may still be reading the first's: nothing has waited for it where that window's rows do not leave the
- * rank. */
+/* Makes window `number` the current one. The host state and the device tables are for the first window, so the tables
+ * of a later one are computed here. With number 1 the queue is finished first, because the device may still be reading
+ * the first window's host tables: no other call waits for it if that window's rows do not leave the rank. */
 static tri_status open_window(window *w, int64_t number) {
   const tri_expert_rows *rows = &w->at->rows;
   const tri_expert_host_state *n = &w->host_state;
@@ -166,7 +167,7 @@ static tri_status open_window(window *w, int64_t number) {
   return TRI_OK;
 }
 
-/* Matrices of experts with their factors, if they have some. */
+/* Matrices of experts; factors: NULL if they have none. */
 typedef struct matrices {
   const tri_op_call *experts, *factors;
 } matrices;
@@ -216,7 +217,7 @@ static tri_status forward_to_active(const window *w) {
   return TRI_OK;
 }
 
-/* From the gradient of the sum to that of what gate and up made. */
+/* Computes the gradient of the output of gate and up from the gradient of the sum. */
 static tri_status back_to_up(const window *w) {
   const scratch *m = &w->memory;
   tri_run *run = w->run;
@@ -272,7 +273,8 @@ static tri_status op_combine_forward(tri_run *run, const tri_op_call *call) {
   return add_up(run, call, rows, out, false);
 }
 
-/* The gradient of X begins with what later windows give; that of the weights has its place for every pair. */
+/* Starts the gradient of X with the contributions of later windows. The gradient of the weights has a place for every
+ * pair. */
 static tri_status later_inputs(window *w) {
   const tri_op_call *call = w->call;
   tri_run *run = w->run;
@@ -307,7 +309,8 @@ static tri_status op_combine_backward_weight(tri_run *run, const tri_op_call *ca
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* Of the first window: rows come back, are added up over a holder's ranks, and for each token; gradients go there. */
+/* Sets the cost of the first window: rows are sent back and summed over a holder's ranks, and for each token; the
+ * backward sends gradients. */
 static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const combine *at = call->attributes;
   const tri_expert_rows *rows = &at->rows;
@@ -328,8 +331,8 @@ static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (tri_expert_rows_travel(rows)) out->exchanges[0] = tri_expert_exchange(rows, here, row, 1);
 }
 
-/* What is done for each later window, in products as large as half of that of gate and up (which is 2; down is 1), and
- * in passings of rows and of numbers: the forward up to the activation, and what the pass wants of that. */
+/* The work of each later window: GEMMs in units of half the GEMM of gate and up (which is 2; down is 1), and exchanges
+ * of rows and of numbers: the forward up to the activation, and the part of it that the pass needs. */
 typedef struct later_work {
   double products, rows, numbers;
 } later_work;
@@ -377,7 +380,7 @@ static void op_combine_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
 
 static const tri_op op_combine = {FUNCTIONS, .keeps_inputs = 1u << TABLES};
 
-/* Where there may be later windows, the experts' gradients have a part from here. */
+/* If there may be later windows, a part of the experts' gradients is computed here. */
 static const tri_op op_combine_windows = {
     FUNCTIONS,
     .keeps_inputs = 1u << TABLES | 1u << X | 1u << WEIGHTS,

@@ -51,7 +51,8 @@ int64_t tri_op_context_lists(const tri_op_context *context) {
 }
 
 int64_t tri_op_context_slices(const tri_op_context *context, int64_t batch) {
-  /* A rank has two ranges of tokens of a sequence or document. Windows tell those of a block apart. */
+  /* A rank has two ranges of tokens of a sequence or document. With several windows, each range of a block has its own
+   * slices. */
   int64_t ranges = context->outer == 1 ? 1 : 2;
   int64_t runs = context->windows.count > 1 && tri_op_context_rings(context) ? 2 : 1;
   if (context->masked) return runs * batch * tri_op_context_joined_rows(context, context->outer_rank);

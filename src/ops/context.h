@@ -1,4 +1,5 @@
-/* Context parallelism: how the ranks that share the sequences of a list bring queries and keys together for attention.
+/* Context parallelism: how the ranks that share the sequences of a list exchange queries, keys and values for
+ * attention.
  *
  * Each of these ranks has some tokens of every sequence (mesh/sequence_cut.h), and all parameters of the layer. Only
  * attention needs tokens of other ranks. `inner` adjacent ranks exchange heads for tokens, so that each has all of
@@ -14,7 +15,7 @@ typedef struct tri_op_context {
   tri_context_exchange exchange;
   bool masked;                 /* documents of a sequence do not attend to each other */
   double row_pairs;            /* mesh/document_cut.h */
-  int64_t tokens;              /* of a sequence, over all context ranks */
+  int64_t tokens;              /* tokens of a sequence, all context ranks */
   int64_t ranks, inner, outer; /* numbers of context ranks: ranks = inner * outer */
   int64_t rank, inner_rank, outer_rank;
   tri_op_windows windows;
@@ -22,20 +23,21 @@ typedef struct tri_op_context {
 
 tri_op_context tri_op_list_context(const tri_op_list *list);
 
-/* The number of tokens of a sequence that a context rank has; that the inner ranks with outer rank `outer_rank` have
- * together. */
+/* Return the number of tokens of a sequence on one context rank, and on all inner ranks together that have the outer
+ * rank `outer_rank`. */
 int64_t tri_op_context_rows(const tri_op_context *context, int64_t rank);
 int64_t tri_op_context_joined_rows(const tri_op_context *context, int64_t outer_rank);
 
-/* Whether attention gathers keys of the outer ranks (with masked documents only those that it needs), or passes them
- * round a ring; at most one of the two. */
+/* Return whether attention gathers keys of the outer ranks (with masked documents only the keys that it needs), or
+ * passes them round a ring; at most one of the two is true. */
 bool tri_op_context_gathers(const tri_op_context *context);
 bool tri_op_context_rings(const tri_op_context *context);
-/* The number of blocks of keys that attention processes one after the other: of a ring `outer`, else 1. */
+/* Returns the number of blocks of keys that attention processes one after the other: `outer` for a ring, else 1. */
 int64_t tri_op_context_blocks(const tri_op_context *context);
-/* The number of lists of slices that a micro-batch has: for each window one for each block. */
+/* Returns the number of lists of slices of a micro-batch: one for each window and block. */
 int64_t tri_op_context_lists(const tri_op_context *context);
-/* The most slices of such a list: with masked documents, which may be as short as a token, one for each query. */
+/* Returns the maximum number of slices in such a list. With masked documents, which may be as short as a token, it is
+ * one for each query. */
 int64_t tri_op_context_slices(const tri_op_context *context, int64_t batch);
 
 #endif

@@ -1,49 +1,50 @@
-/* Output projection and cross entropy in one: loss = sum over rows of -log softmax(h W^T)[label], or of what a bias, a
- * scale and a cap make of h W^T (tri_logits).
+/* Output projection and cross entropy in one: loss = sum over rows of -log softmax(logits)[label]; the logits are h
+ * W^T, with a bias, a scale and a soft cap if the model has them (tri_logits).
  *
- * The logits of a large vocabulary are the largest thing in a step, and not needed afterwards. So they are made
- * for a chunk of rows at a time; where a backward follows, the chunk is turned into its own gradient in place and used
- * for the gradients of h and W at once, while it is warm. What is kept for the backward is the gradient of h, no larger
- * than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
+ * The logits of a large vocabulary are the largest tensor of a step, and not needed afterwards. So they are computed
+ * for a chunk of rows at a time; if a backward follows, the chunk is overwritten by its own gradient and used for the
+ * gradients of h and W at once, while it is in the cache. Only the gradient of h is kept for the backward, which is no
+ * larger than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
- * Each row counts as its label weighs; rows with a negative label do not. The gradient is that of loss_scale * loss:
- * loss_scale is 1 / the weights of the global batch, known before the forward, so micro-batches and ranks need only be
- * added.
+ * Each row counts with its label's weight; rows with a negative label do not count. The gradient is that of loss_scale
+ * * loss: loss_scale is 1 / the weights of the global batch, known before the forward, so that micro-batches and ranks
+ * are simply summed.
  *
  * With an objective of completions (device/completions.h) a row's gradient depends on all labels of its completion, and
- * of the other one of a pair: so all chunks get their statistics first; then come the completions' sums, over context
- * ranks, too, and what each row's gradient is multiplied by; then the gradients, chunk by chunk from the last one,
- * whose logits are still there. Those of the others are made a second time.
+ * of the other completion of a pair. So first the statistics of all chunks are computed; then the sums of completions,
+ * over context ranks too, and each row's gradient factor; then the gradients, chunk by chunk from the last one, whose
+ * logits are still in memory. The logits of the other chunks are computed a second time.
  *
- * A list of scores (tri_op_list.scores) has no backward, and wants the loss of each row: they are the call's output.
+ * A list of scores (tri_op_list.scores) has no backward, and needs the loss of each row: the losses are the call's
+ * output.
  *
- * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
- * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; logits are
- * never gathered. The gradient of h is then one part of a sum, which the operation in front of this one makes.
+ * Under tensor parallelism a rank has a slice of the vocabulary and computes only the logits of that slice. The ranks
+ * exchange three numbers a row: the maximum, the sum of exponentials and the label's logit; logits are never gathered.
+ * The gradient of h is then a partial sum, which the operation before this one reduces.
  *
  * LoRA factors add to the logits of a chunk (lora_up.h); the gradient of their u is kept as that of h is. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/lora_up.h"
 
-/* Logits of a chunk: large enough for products at full speed, small beside the rest of a step. */
+/* Bytes of the logits of a chunk: large enough for GEMMs at full speed, small in comparison to the rest of a step. */
 static const int64_t chunk_target_bytes = 128ll << 20;
 enum { CHUNK_MIN_ROWS = 64 };
 
 typedef struct cross_entropy {
-  tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
-  int64_t first_id;  /* from this token on, */
+  tri_weight weight; /* this rank's slice of the vocabulary, stored as [V, C] */
+  int64_t first_id;  /* first token id of the slice */
   int64_t slices;    /* number of slices */
   tri_lora_up factors;
   tri_logit_form form;
-  bool of_completions; /* else there is no objective beside the cross entropy */
+  bool of_completions; /* false: cross entropy is the only objective */
   tri_completions completions;
   int64_t context, context_rank; /* ranks that share the sequences */
 } cross_entropy;
 
 static bool has_bias(const tri_op_call *call) { return call->parameters[1] >= 0; }
 
-/* Whether logits are other than the products and the bias. */
+/* Returns whether logits are scaled or capped. */
 static bool has_form(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   return at->form.scale != 1 || at->form.soft_cap > 0;
@@ -61,7 +62,7 @@ static int64_t chunk_rows(const tri_op_call *call) {
   return (call->rows + chunks - 1) / chunks;
 }
 
-/* The three products over one chunk. */
+/* The three GEMMs of one chunk. */
 typedef struct chunk_products {
   tri_matmul logits, hidden, weight;
 } chunk_products;
@@ -70,7 +71,7 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
   const cross_entropy *at = call->attributes;
   int64_t ld = padded_vocabulary(at);
   tri_dtype wide = tri_dtype_wide(call->type);
-  /* The gradient lies at the start of each row of logits, in the activations' type. */
+  /* The gradient is stored at the start of each row of logits, in the activations' type. */
   int64_t gradient_ld = ld * (int64_t)(tri_dtype_bytes(wide) / tri_dtype_bytes(call->type));
   chunk_products p = {
       .logits = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows),
@@ -85,28 +86,29 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
   return p;
 }
 
-/* A chunk's logits and their gradients, as products with factors see them. */
+/* Returns the description of a chunk's logits and their gradients for the GEMMs of LoRA factors. */
 static tri_up_rows rows_of(const chunk_products *p) {
   return (tri_up_rows){p->logits.m, p->logits.ldc, p->hidden.lda, true};
 }
 
-/* The rows of an input or output, `width` numbers each, from the chunk's first on. */
+/* Returns the address of row `first` of an input or output with `width` elements per row. */
 static char *from_row(const tri_op_call *call, void *rows, int64_t width, int64_t first) {
   return (char *)rows + (size_t)(first * width) * tri_dtype_bytes(call->type);
 }
 
-/* Of factors' u, or of its gradient. NULL: there are none. */
+/* The same for the factors' u, or its gradient. NULL: no factors. */
 static char *u_from(const tri_op_call *call, void *const *slots, int32_t slot, int64_t first) {
   const cross_entropy *at = call->attributes;
   return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.b.in, first);
 }
 
-/* The call's workspace, in order: of a chunk's rows, or with an objective of completions of all. */
+/* The call's workspace, in order, for a chunk's rows, or with an objective of completions for all rows. */
 typedef struct chunk_memory {
   char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *scratch;
 } chunk_memory;
 
-/* What an objective of completions has in front of that: of all rows, of those of the whole sequences, of pairs. */
+/* The part of the workspace before it, with an objective of completions: for all rows; for the rows of the whole
+ * sequences; for pairs. */
 typedef struct completions_memory {
   double *log_probs, *factors, *row_losses, *whole, *slopes, *pair_losses;
 } completions_memory;
@@ -120,7 +122,7 @@ static double *take_doubles(char *base, size_t *used, int64_t count) {
   return (double *)(void *)at;
 }
 
-/* Returns its bytes. */
+/* Returns the bytes of this part. */
 static size_t lay_out_completions(const tri_op_call *call, char *base, completions_memory *out) {
   const cross_entropy *at = call->attributes;
   size_t used = 0;
@@ -197,8 +199,8 @@ static tri_status op_cross_entropy_prepare(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* From the statistics of this rank's slice to those of the whole vocabulary. The sums and the labels' logits lie side
- * by side and travel together. */
+/* Combines the statistics of the vocabulary's slices to those of the whole vocabulary. The sums and the labels' logits
+ * are adjacent, and reduced together. */
 static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
   tri_dtype wide = tri_dtype_wide(call->type);
@@ -210,7 +212,7 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
   return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->label_logit);
 }
 
-/* The logits of this rank's slice for rows of h from `first` on. */
+/* Computes the logits of this rank's slice for the chunk's rows of h, from row `first` on. */
 static tri_status make_logits(tri_run *run, const tri_op_call *call, const chunk_products *p, int64_t first,
                               const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
@@ -226,7 +228,7 @@ static tri_status make_logits(tri_run *run, const tri_op_call *call, const chunk
   return TRI_OK;
 }
 
-/* From that of the products, which lies over the logits. */
+/* Computes the bias's gradient from the gradient of the logits, which is stored over them. */
 static tri_status add_bias_gradient(tri_run *run, const tri_op_call *call, int64_t rows, int64_t ld,
                                     const void *gradient) {
   const cross_entropy *at = call->attributes;
@@ -238,14 +240,15 @@ static tri_status add_bias_gradient(tri_run *run, const tri_op_call *call, int64
   return TRI_OK;
 }
 
-/* Where the losses of a chunk go: to the output of a list of scores, or no further than to their sum. */
+/* Returns the address of a chunk's losses: in the output of a list of scores, else in scratch memory that only their
+ * sum is taken from. */
 static void *losses_of(const tri_run *run, const tri_op_call *call, int64_t first, const chunk_memory *m) {
   if (call->training || call->outputs[0] < 0) return m->losses;
   return (char *)run->slots[call->outputs[0]] + (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
 }
 
-/* Of a chunk of rows from `first` on, whose logits are there: the gradient of each row's loss in its logits is by
- * `factors` or, where these are NULL, by the labels' weights. */
+/* Computes the gradients of a chunk of rows from `first` on, whose logits are in memory. Each row's gradient has its
+ * factor of `factors`, or, if that is NULL, the label's weight. */
 static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t first, const chunk_products *p,
                                 const chunk_memory *m, const double *factors) {
   const cross_entropy *at = call->attributes;
@@ -264,7 +267,7 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
 }
 
-/* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
+/* Processes rows [first, first + rows): logits, losses, and if a backward follows all three gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
   tri_queue *queue = run->queue;
@@ -285,7 +288,7 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
 
 /* ---- an objective of completions --------------------------------------------------------------------------------- */
 
-/* The workspace as it lies for a chunk of rows from `first` on. */
+/* Returns the workspace of a chunk of rows from `first` on. */
 static chunk_memory memory_of_chunk(const tri_run *run, const tri_op_call *call, int64_t first) {
   const size_t into = (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
   chunk_memory m;
@@ -311,7 +314,7 @@ static tri_status find_statistics(tri_run *run, const tri_op_call *call, int64_t
   return join_slices(run, call, rows, &m);
 }
 
-/* Log-probabilities of this rank's labels, to where they are asked for. */
+/* Computes the log-probabilities of this rank's labels, in run->log_probs if these are requested. */
 static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const chunk_memory m = memory_of_chunk(run, call, 0);
@@ -323,11 +326,11 @@ static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completi
   return TRI_OK;
 }
 
-/* The loss, of pairs once and of labels on the rank that has them, and what each row's gradient is multiplied by. */
+/* Computes the loss, of pairs once and of labels on the rank that has them, and each row's gradient factor. */
 static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
-  if (at->context > 1) { /* each number is one rank's, the others have zeros */
+  if (at->context > 1) { /* each number comes from one rank, the others have zeros */
     TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_INNER, TRI_FP64, whole_rows(at), c->whole));
     TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_OUTER, TRI_FP64, whole_rows(at), c->whole));
   }
@@ -377,7 +380,7 @@ static tri_status op_cross_entropy_forward(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* The forward has left the gradients of h and of factors' u in its outputs. */
+/* Copies the gradients of h and of the factors' u from the outputs, where the forward has left them. */
 static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->weight.in, call->type,
@@ -388,28 +391,28 @@ static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_cal
   return TRI_OK;
 }
 
-/* Of each logit, beyond what all have. */
+/* Returns the bytes copied for each logit, in addition to those that all logits need. */
 static double copied_bytes(const tri_op_call *call) {
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
   const bool sums = has_bias(call) && call->training && !tri_op_is_frozen(call, 1);
   return (has_form(call) ? 2.0 * wide : 0.0) + (sums ? (double)tri_dtype_bytes(call->type) : 0.0);
 }
 
-/* With an objective of completions the logits of all chunks but one are made twice. */
+/* Returns the fraction of logits that are computed twice: with an objective of completions all chunks but one. */
 static double products_again(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   if (!at->of_completions || !call->training) return 0;
   return 1.0 - (double)chunk_rows(call) / (double)call->rows;
 }
 
-/* Log-probabilities that the ranks of a sequence pass to each other. */
+/* Returns the bytes of log-probabilities that the ranks of a sequence reduce. */
 static double whole_bytes(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   return at->of_completions && call->training ? (double)whole_rows(at) * sizeof(double) : 0;
 }
 
-/* Where a backward follows, the forward makes the gradients too: three products of one size, two where the weight is
- * frozen. The ranks of a tensor group join three numbers a row. A form of the logits, and the gradient of a bias, are
+/* If a backward follows, the forward computes the gradients too: three GEMMs of one size, two if the weight is frozen.
+ * The ranks of a tensor group reduce three numbers a row. A scale or cap of the logits and the gradient of a bias need
  * one more pass over them each. */
 static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
@@ -417,7 +420,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
   double element = (double)tri_dtype_bytes(call->type), products = !call->training             ? 1.0
                                                                    : tri_op_is_frozen(call, 0) ? 2.0
                                                                                                : 3.0;
-  const double ranks = (double)at->factors.b.in, thin = call->training ? 3.0 : 1.0; /* products with B */
+  const double ranks = (double)at->factors.b.in, thin = call->training ? 3.0 : 1.0; /* GEMMs with B */
   products += products_again(call);
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;

@@ -1,8 +1,9 @@
-/* The rows of a micro-batch go to their experts: one for each pair of a token and an expert, and the pair's weight.
+/* Sends the rows of a micro-batch to their experts: one for each pair of a token and an expert, with the pair's weight.
  *
- * On one rank they are copied in the order of the experts. Between ranks, those of the first window (expert_rows.c) are
- * on their way to the holders of their experts until `arrive`; the rest is `combine`'s. Gradients come back the same
- * way and are added up in the order of the token's experts. What all tokens meet is computed between the two. */
+ * On one rank they are copied in the order of the experts. With several ranks, the rows of the first window
+ * (expert_rows.c) are in transfer to the holders of their experts until `arrive`; `combine` processes the rest.
+ * Gradients return the same way and are summed in the order of the token's experts. The shared experts are computed
+ * between the two calls. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/experts_internal.h"
@@ -14,13 +15,15 @@ static tri_status op_dispatch_shape(const tri_op_call *call, const tri_shape inp
                                     tri_shape outputs[TRI_OP_OUTPUTS]) {
   const tri_expert_rows *at = call->attributes;
   outputs[ROWS] = (tri_shape){at->capacity, inputs[X].width, call->type};
-  if (tri_expert_rows_travel(at)) outputs[ROWS] = (tri_shape){1, 1, call->type}; /* a sign that they are on their way */
+  if (tri_expert_rows_travel(at))
+    outputs[ROWS] = (tri_shape){1, 1, call->type}; /* an empty slot that orders `arrive` after this call */
   outputs[ROW_WEIGHTS] = (tri_shape){at->capacity, 1, tri_dtype_wide(call->type)};
   outputs[TABLES] = (tri_shape){1, at->length, TRI_INT32};
   return TRI_OK;
 }
 
-/* Where rows come back that do not stay where they have come to. */
+/* Workspace for returned rows. It is needed if a holder's ranks return partial rows, or if a pool may have several
+ * windows. */
 static tri_status op_dispatch_memory(const tri_op_call *call, const tri_device_description *device,
                                      tri_op_memory *out) {
   const tri_expert_rows *at = call->attributes;
@@ -42,7 +45,7 @@ static int32_t *table(const tri_run *run, const tri_op_call *call, int64_t first
   return (int32_t *)run->slots[call->outputs[TABLES]] + first;
 }
 
-/* ---- who goes where ---------------------------------------------------------------------------------------------- */
+/* ---- destinations ------------------------------------------------------------------------------------------------ */
 
 static tri_status sort(tri_run *run, const tri_op_call *call, const int32_t *experts) {
   const tri_expert_rows *at = call->attributes;
@@ -52,7 +55,8 @@ static tri_status sort(tri_run *run, const tri_op_call *call, const int32_t *exp
   return TRI_OK;
 }
 
-/* Begins of the places of a rank become those of what is kept: of an expert's rows, those of the first ranks. */
+/* Changes the `begins` of all ranks to those after dropping: of the rows of an expert, the rows of the first ranks are
+ * kept. */
 static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n) {
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = (int32_t)at->most_of_expert;
   for (int64_t r = 0; r < at->ranks; r++) {
@@ -66,7 +70,7 @@ static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n
   }
 }
 
-/* Pairs of this rank beyond those that are kept of their expert lose it. */
+/* Removes the expert from this rank's pairs beyond the number that is kept of their expert. */
 static void drop_rest(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t pairs) {
   const int32_t *own = n->begins + at->rank * (at->experts + 1);
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = own[e + 1] - own[e];
@@ -88,7 +92,8 @@ static tri_status drop(tri_run *run, const tri_op_call *call, const tri_expert_h
   return sort(run, call, table(run, call, at->kept));
 }
 
-/* Everybody is told how many rows each rank has for each expert. What is made once more finds it in its notes. */
+/* Exchanges the number of rows per expert among the ranks of the expert group. A recomputed forward reuses these
+ * counts, unless experts have a capacity. */
 static tri_status tell(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
   const size_t bytes = (size_t)(at->experts + 1) * sizeof *n->begins;
@@ -107,7 +112,7 @@ static tri_row_copy numbers_of(const tri_op_call *call, tri_rows rows) {
   return (tri_row_copy){rows, 1, wide, wide, 1, 1};
 }
 
-/* Pairs that have a place: those of tokens whose rows are not dropped. */
+/* Returns the pairs that have a place: those of tokens whose rows are not dropped. */
 static tri_rows placed(const tri_run *run, const tri_op_call *call) {
   const tri_expert_rows *at = call->attributes;
   return (tri_rows){tri_run_rows(run, call) * at->chosen, table(run, call, at->begins) + at->experts};
@@ -124,7 +129,7 @@ static tri_status stay(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-/* ---- several ----------------------------------------------------------------------------------------------------- */
+/* ---- several ranks ----------------------------------------------------------------------------------------------- */
 
 static tri_status travel(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
@@ -156,8 +161,8 @@ static tri_status op_dispatch_forward(tri_run *run, const tri_op_call *call) {
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* Gradients of all pairs' rows, at their places. Where there are more windows `combine` has added theirs, and others'
- * places say nothing. */
+/* Sums the gradients of all pairs' rows at their places. If there are several windows, `combine` has added the
+ * gradients of the later ones, and their places are not valid here. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, const void *at_places, bool accumulate) {
   const tri_expert_rows *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, sum_rows, call->type, tri_all_rows(tri_run_rows(run, call)), at->chosen, at->width,
@@ -165,7 +170,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, const void *at
   return TRI_OK;
 }
 
-/* Where rows may be dropped: a token's pairs without one have a weight without a gradient. */
+/* Clears the weights' gradients if rows may be dropped: the pairs of a token without a place get no gradient. */
 static tri_status clear_weights(tri_run *run, const tri_op_call *call) {
   const tri_expert_rows *at = call->attributes;
   size_t bytes = (size_t)(tri_run_rows(run, call) * at->chosen) * tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -200,8 +205,8 @@ static tri_status op_dispatch_backward_input(tri_run *run, const tri_op_call *ca
                                     run->gradients[call->inputs[WEIGHTS]]);
 }
 
-/* Sorting, and copies in the order of the experts, of which each rank of a holder gets one. Everybody is told all
- * counts, then come the weights; the rows are waited for by `arrive`. */
+/* Sets the cost of sorting, and of copies in the order of the experts, one for each rank of a holder. The ranks gather
+ * all counts, then exchange the weights; `arrive` waits for the rows. */
 static void forward_cost(const tri_op_call *call, const tri_expert_rows *at, tri_cost *out) {
   const double pairs = (double)at->pairs, counts = (double)(at->ranks * (at->experts + 1));
   const double sent = tri_expert_rows_travel(at) ? tri_expert_rows_sent(at) : pairs;
@@ -215,7 +220,8 @@ static void forward_cost(const tri_op_call *call, const tri_expert_rows *at, tri
   out->exchanges[1] = tri_expert_exchange(at, tri_expert_rows_first(at), tri_expert_number_bytes(call), 1);
 }
 
-/* The rows that `arrive` has sent back come first; those of a holder's ranks are added, and then a token's. */
+/* Sets the cost of the backward: the rows that `arrive` has sent back come first; the parts of a holder's ranks are
+ * summed, then the rows of a token. */
 static void backward_cost(const tri_op_call *call, const tri_expert_rows *at, tri_cost *out) {
   const double row = tri_expert_row_bytes(call, at), pairs = (double)at->pairs, rows = tri_expert_rows_first(at);
   out->copied = (pairs + (double)call->rows) * row;
@@ -289,7 +295,7 @@ static tri_status op_arrive_backward_input(tri_run *run, const tri_op_call *call
   return tri_expert_return_start(run, &rows, run->gradients[call->outputs[0]], host_state.transfer);
 }
 
-/* Rows are put in order, or out of it again. Waited for are those that come here. */
+/* Rows are put in order, or back. Each pass waits for the rows that it receives. */
 static void op_arrive_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const arrive *at = call->attributes;
   const double row = tri_expert_row_bytes(call, &at->rows), rows = tri_expert_rows_first(&at->rows);

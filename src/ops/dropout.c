@@ -1,6 +1,5 @@
-/* Inverted dropout (Srivastava et al. 2014) with a mask that is a function of the seed, the step, the place in the
- * model and the global index of the element, so that it is the same on any rank and need not be kept for the backward.
- */
+/* Inverted dropout (Srivastava et al. 2014) with a mask that is a function of the seed, the step, the site in the model
+ * and the global index of the element, so that it is the same on any rank and need not be kept for the backward. */
 #include "device/dropout.h"
 #include "device/kernels.h"
 #include "ops/ops.h"
@@ -8,8 +7,8 @@
 
 typedef struct dropout {
   double probability;
-  int64_t width, tokens, site; /* elements of a row that this rank has, tokens of a sequence */
-  int64_t row_elements, first; /* of a whole row, and the first that this rank has */
+  int64_t width, tokens, site; /* elements of a row on this rank, tokens of a sequence */
+  int64_t row_elements, first; /* elements of a whole row, and the first one on this rank */
 } dropout;
 
 static tri_status op_dropout_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -42,8 +41,8 @@ static tri_status op_dropout_forward(tri_run *run, const tri_op_call *call) {
   return apply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
-/* The gradient of the output is not read after this: where others have written that of the input, it is dropped in
- * place and added. */
+/* The gradient of the output is not read after this call: if the input's gradient accumulates, the mask is applied to
+ * the output's gradient in place, which is then added. */
 static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *call) {
   const dropout *at = call->attributes;
   void *dy = run->gradients[call->outputs[0]], *dx = run->gradients[call->inputs[0]];

@@ -1,9 +1,9 @@
 /* x[R,C] = token_table[ids] (+ position_table[position of the row]).
  *
- * The first line of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a rank holds
- * a slice of the vocabulary: ids of others' slices give rows of zeros, and the ranks' rows are added (leave_tensor);
- * one rank adds the positions, whose gradient is the same on all. Their table may have rows in front of that of
- * position 0, which is not read. */
+ * This is the first call of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a
+ * rank has a slice of the vocabulary: ids of other slices give rows of zeros, and the ranks' rows are summed
+ * (leave_tensor); one rank adds the positions, whose gradient is the same on all. The table of positions may have
+ * unused rows before that of position 0. */
 #include "device/kernels.h"
 #include "ops/lora.h"
 #include "ops/ops.h"
@@ -23,7 +23,7 @@ static tri_status op_embedding_shape(const tri_op_call *call, const tri_shape in
   return TRI_OK;
 }
 
-/* Row 0 of the positions, in a table of them or in its gradient. */
+/* Returns the row of position 0 in a table of positions or in its gradient. */
 static void *first_position(const tri_op_call *call, void *table) {
   const embedding *at = call->attributes;
   const size_t row_bytes = (size_t)at->width * tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -61,7 +61,7 @@ static tri_status op_embedding_backward_weight(tri_run *run, const tri_op_call *
   }
   if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1)) return TRI_OK;
   tri_run_parameter *position = &run->parameters[call->parameters[1]];
-  if (!position->gradient_written && at->position_offset > 0) { /* those in front of them have none */
+  if (!position->gradient_written && at->position_offset > 0) { /* rows before position 0 have no gradient */
     TRI_KERNEL_CALL(run->queue, fill_zero, row_bytes * (size_t)at->position_offset, position->gradient);
   }
   TRI_KERNEL_CALL(run->queue, position_backward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width,

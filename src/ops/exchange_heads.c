@@ -1,14 +1,14 @@
 /* The exchange of heads for tokens between ranks that share sequences (DeepSpeed-Ulysses, Jacobs et al. 2023).
  *
- * Before attention a rank has all heads of its own tokens, in attention the tokens of all inner ranks for its part of
- * the heads, in the order of the sequence; behind it all heads of its tokens again. Each way is one all-to-all, and its
- * gradient is the same the other way.
+ * Before attention a rank has all heads of its own tokens; during attention it has the tokens of all inner ranks for
+ * its part of the heads, in the order of the sequence; after attention all heads of its tokens again. Each way is one
+ * all-to-all, and its gradient is the same in the other direction.
  *
  *   split   [own rows, (H + 2 G) D]  ->  [joined rows, (h + 2 g) D]      h = H / ranks
  *   join    [joined rows, h D]       ->  [own rows, H D]
  *
- * Where there are fewer heads of keys and values than ranks, neighbours get copies (g = 1), and the gradients of the
- * copies are added up in the order of the ranks. What goes to one rank lies together: its rows' queries, then their
+ * With fewer heads of keys and values than ranks, adjacent ranks have copies of a head (g = 1), and the gradients of
+ * the copies are summed in the order of the ranks. The part for one rank is contiguous: its rows' queries, then their
  * keys and values. */
 #include "base/count.h"
 #include "base/memory.h"
@@ -22,8 +22,8 @@ typedef struct exchange_heads {
   tri_heads all, part;          /* heads in rows of own tokens and in joined rows; kv_heads 0: queries alone */
   int64_t copies;               /* ranks that have the same head of keys and values */
   const int64_t *row_begins;    /* [ranks + 1]: joined rows, rank after rank */
-  const int64_t *own_begins;    /* [ranks + 1]: in elements, of the parts of own rows: of each rank's heads */
-  const int64_t *joined_begins; /* the same of joined rows: of each rank's rows */
+  const int64_t *own_begins;    /* [ranks + 1]: parts of own rows, in elements: each rank's heads */
+  const int64_t *joined_begins; /* [ranks + 1]: parts of joined rows, in elements: each rank's rows */
 } exchange_heads;
 
 static int64_t own_width(const exchange_heads *at) { return tri_attention_width(at->all); }
@@ -40,7 +40,7 @@ static size_t own_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines((size_t)at->own_begins[at->ranks] * tri_dtype_bytes(call->type));
 }
 
-/* Parts of own rows, then of joined ones: what goes out and what comes in, or the other way round. */
+/* Parts of own rows, then of joined rows: one of the two is sent and the other is received. */
 static size_t op_exchange_heads_transfer_bytes(const tri_op_call *call) {
   const exchange_heads *at = call->attributes;
   return own_bytes(call) + tri_bytes_in_lines((size_t)at->joined_begins[at->ranks] * tri_dtype_bytes(call->type));
@@ -55,7 +55,7 @@ static tri_status op_exchange_heads_shape(const tri_op_call *call, const tri_sha
   return TRI_OK;
 }
 
-/* Of one rank's gradients of keys and values in the wide type, and of the sum of the copies'. */
+/* Returns the bytes of one rank's gradients of keys and values in the wide type; also those of the sum over copies. */
 static size_t sum_bytes(const tri_op_call *call) {
   const exchange_heads *at = call->attributes;
   size_t elements = (size_t)(at->own_rows * tri_attention_key_width(at->part));
@@ -71,14 +71,14 @@ static tri_status op_exchange_heads_memory(const tri_op_call *call, const tri_de
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-/* Some columns of rows. */
+/* A range of columns of some rows. */
 typedef struct columns {
   const int32_t *rows; /* NULL: 0, 1, ... */
   char *at;
   int64_t stride;
 } columns;
 
-/* From here to there, or back. */
+/* Copies columns `here` to `there`, or `back`. */
 static tri_status move(const tri_run *run, const tri_op_call *call, bool back, int64_t rows, int64_t width,
                        columns here, columns there) {
   const columns from = back ? there : here, to = back ? here : there;
@@ -88,7 +88,7 @@ static tri_status move(const tri_run *run, const tri_op_call *call, bool back, i
   return TRI_OK;
 }
 
-/* In a part of some rows: the queries, and behind them keys and values. */
+/* Return the queries in the part of some rows, and the keys and values that follow them. */
 static columns part_queries(const tri_op_call *call, char *part) {
   const exchange_heads *at = call->attributes;
   return (columns){NULL, part, tri_attention_query_width(at->part)};
@@ -112,13 +112,13 @@ static columns own_columns(const tri_op_call *call, void *own, int64_t first_hea
   return (columns){NULL, element_at(call, own, first_head * at->all.head_dim), own_width(at)};
 }
 
-/* Rows of rank r, where they lie in the order of the sequences. */
+/* Returns the columns of rank r's rows in the order of the sequences. */
 static columns joined_columns(const tri_run *run, const tri_op_call *call, int64_t r, void *joined, int64_t first) {
   const exchange_heads *at = call->attributes;
   return (columns){run->inner_order + at->row_begins[r], element_at(call, joined, first), joined_width(at)};
 }
 
-/* The heads of keys and values that rank r has, in rows of own tokens. */
+/* Copies the heads of keys and values of rank r, between rows of own tokens and r's part. */
 static tri_status move_keys(const tri_run *run, const tri_op_call *call, bool back, int64_t r, void *own, char *part) {
   const exchange_heads *at = call->attributes;
   int64_t rows = at->own_rows, width = at->part.kv_heads * at->part.head_dim;
@@ -134,7 +134,7 @@ static tri_status move_queries(const tri_run *run, const tri_op_call *call, bool
               own_columns(call, own, r * at->part.heads), part_queries(call, part));
 }
 
-/* Between joined rows and the part with rank r's. */
+/* Copies between joined rows and rank r's part. */
 static tri_status move_joined(const tri_run *run, const tri_op_call *call, bool back, int64_t r, void *joined,
                               char *part) {
   const exchange_heads *at = call->attributes;
@@ -144,7 +144,7 @@ static tri_status move_joined(const tri_run *run, const tri_op_call *call, bool 
               part_keys(call, part, rows));
 }
 
-/* Keys and values of the copies from rank r on, added up where those of rank r lie. */
+/* Sums the keys and values of the copies from rank r on into rank r's part. */
 static tri_status add_copies(const tri_run *run, const tri_op_call *call, int64_t r, char *part) {
   const exchange_heads *at = call->attributes;
   int64_t width = tri_attention_key_width(at->part), count = at->own_rows * width;
@@ -234,7 +234,7 @@ static const tri_op op_exchange_heads = {
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Where each rank's part begins, in rows and in elements. */
+/* Computes the beginnings of each rank's part, in rows and in elements. */
 static tri_status keep_begins(tri_op_list *list, const tri_op_context *context, exchange_heads *at) {
   int64_t *begins = NULL, count = context->inner + 1, width = joined_width(at);
   const void *kept = NULL;
@@ -253,13 +253,14 @@ static tri_status keep_begins(tri_op_list *list, const tri_op_context *context, 
   return status;
 }
 
-/* Of all heads, a rank's: of keys and values a copy at least, where there are any. */
+/* Returns a rank's share of all heads; it has at least one copy of a head of keys and values, if there are any. */
 static tri_heads part_of(tri_heads all, int64_t ranks) {
   const bool copied = all.kv_heads > 0 && all.kv_heads < ranks;
   return (tri_heads){all.heads / ranks, copied ? 1 : all.kv_heads / ranks, all.head_dim};
 }
 
-/* The calls that follow work on the tokens of all inner ranks, or of this one alone again. */
+/* Appends the exchange. The calls that follow work on the tokens of all inner ranks, or, after a join, on this rank's
+ * own. */
 static tri_status append(tri_op_list *list, bool splits, tri_heads all, int32_t x, int32_t *out) {
   const tri_op_context context = tri_op_list_context(list);
   const int64_t ranks = context.inner;

@@ -1,12 +1,11 @@
-/* y += scale x A_e^T B_e^T for the rows of each expert e, with A_e[rank, in] and B_e[out, rank]: what LoRA (ops/lora.c)
- * adds to products of experts, each with a pair of its own. Gate and up are one matrix here, [2 * ffn, width], and have
- * one pair.
+/* y += scale x A_e^T B_e^T for the rows of each expert e, with A_e[rank, in] and B_e[out, rank]: LoRA (ops/lora.c) for
+ * the GEMMs of experts, each with its own pair. Gate and up are one matrix here, [2 * ffn, width], and have one pair.
  *
  *   u = scale x A_e^T        du = scale dy B_e        dx += du A_e        dB_e = dy^T u        dA_e = du^T x
  *
- * The scale is in u and in du, so that each of the four products is plain. Where `expert_tensor` ranks hold parts of a
- * matrix, factors are split as it is: of gate and up B by rows, and dA is a part of a sum; of down A by columns, so
- * that u, y and dB are. */
+ * The scale is in u and in du, so that each of the four GEMMs is plain. If `expert_tensor` ranks have parts of a
+ * matrix, factors are split in the same way: for gate and up, B is split by rows, and dA is a partial sum; for down, A
+ * is split by columns, so that u, y and dB are partial sums. */
 #include "ops/expert_factors.h"
 
 #include "base/count.h"
@@ -18,10 +17,10 @@ enum { SUM, U };       /* outputs */
 enum { A, B };         /* parameters */
 
 typedef struct expert_factors {
-  tri_weight down, up; /* of an expert: A, B */
+  tri_weight down, up; /* A and B of an expert */
   int64_t count, capacity, begins;
   double scale;
-  double expected; /* rows, as they are priced */
+  double expected; /* rows that the cost assumes */
 } expert_factors;
 
 static tri_status op_expert_factors_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -36,7 +35,8 @@ static tri_status op_expert_factors_shape(const tri_op_call *call, const tri_sha
   return TRI_OK;
 }
 
-/* Products with all As; in the backward they add to what is there, but where nothing is. */
+/* Returns the GEMM with the A factors of all experts. `accumulate` (backward): adds to the input's gradient instead of
+ * overwriting it. */
 static tri_matmul down_product(const tri_op_call *call, tri_direction direction, bool accumulate) {
   const expert_factors *at = call->attributes;
   tri_matmul product = tri_weight_product(call, &at->down, direction, at->capacity);
@@ -44,7 +44,7 @@ static tri_matmul down_product(const tri_op_call *call, tri_direction direction,
   return product;
 }
 
-/* Products with all Bs, which are small, and read where they lie. */
+/* Returns the GEMM with the B factors of all experts, which are small, and read in place. */
 static tri_grouped_matmul up_product(const tri_op_call *call, tri_direction direction) {
   const expert_factors *at = call->attributes;
   tri_matmul product = tri_weight_product(call, &at->up, direction, at->capacity);
@@ -59,7 +59,7 @@ static tri_grouped_matmul up_product(const tri_op_call *call, tri_direction dire
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Of u, and of du. */
+/* Returns the bytes of u, and also of du. */
 static size_t u_bytes(const tri_op_call *call) {
   const expert_factors *at = call->attributes;
   return tri_bytes_in_lines(tri_bytes_times((size_t)(at->capacity * at->down.out), tri_dtype_bytes(call->type)));
@@ -74,7 +74,7 @@ static tri_status want_up(const tri_op_call *call, const tri_device_description 
   return TRI_OK;
 }
 
-/* Of products and copies of weights, without u and du. */
+/* Raises *out to the memory of GEMMs and of copies of weights, without u and du. */
 static tri_status want_products(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const expert_factors *at = call->attributes;
   tri_matmul down = down_product(call, TRI_DIRECTION_FORWARD, false);
@@ -95,7 +95,8 @@ static tri_status want_products(const tri_op_call *call, const tri_device_descri
 static tri_status op_expert_factors_memory(const tri_op_call *call, const tri_device_description *device,
                                            tri_op_memory *out) {
   TRI_TRY(want_products(call, device, out));
-  if (call->training) out->workspace_bytes = tri_bytes_plus(out->workspace_bytes, u_bytes(call)); /* du, in front */
+  if (call->training)
+    out->workspace_bytes = tri_bytes_plus(out->workspace_bytes, u_bytes(call)); /* du, at the start of the workspace */
   return TRI_OK;
 }
 
@@ -146,7 +147,7 @@ static tri_status make_du(tri_run *run, const tri_op_call *call, const int32_t *
   return scale_rows(run, call, du);
 }
 
-/* `workspace`: du, then what products take. */
+/* Computes the gradient of x. `workspace`: du, then scratch for the GEMMs. */
 static tri_status pass_back(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *gradient_y,
                             void *gradient_x, bool accumulate, void *workspace) {
   const expert_factors *at = call->attributes;
@@ -202,7 +203,7 @@ static const int32_t *begins_of(const tri_run *run, const tri_op_call *call) {
   return tri_expert_table(run, call->inputs[TABLES], at->begins);
 }
 
-/* Where input and output, or their gradients, do not lie in the same memory. */
+/* Copies the input to the output, or their gradients, unless both share memory. */
 static tri_status pass_on(tri_run *run, const tri_op_call *call, const void *from, void *to) {
   const expert_factors *at = call->attributes;
   const int64_t width = at->up.out;
@@ -233,7 +234,7 @@ static tri_status op_expert_factors_backward_weight(tri_run *run, const tri_op_c
                        run->gradients[call->outputs[SUM]], run->workspace);
 }
 
-/* Two thin products of each expert in each direction; their size is what they read and write. */
+/* Each expert has two thin GEMMs in each direction; their cost is the memory traffic. */
 static void op_expert_factors_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const expert_factors *at = call->attributes;
   const double rows = at->expected, count = (double)at->count, of_each = rows / count;

@@ -1,8 +1,8 @@
 /* The calls of a layer of experts, in their order.
  *
- * Each rank routes rows of its own. Ranks that split a layer and all have the same rows take a slice each first, and
- * join their results at the end. What all tokens meet is a dense part like any other; it stands where rows are on their
- * way, so that both go on at once, unless it needs rows that were not sliced: then it comes first, since the gradient
+ * Each rank routes its own rows. Ranks that split a layer and all have the same rows first take a slice each, and
+ * gather their results at the end. The shared experts are an ordinary dense part; they are computed while rows are in
+ * transfer, so that both overlap, unless they need rows that were not sliced: then they come first, since the gradient
  * of a slice cannot be added to another. */
 #include "ops/expert_factors.h"
 #include "ops/experts_internal.h"
@@ -24,7 +24,7 @@ static tri_status append_shared(const building *b, int32_t x, int32_t *out) {
   return tri_op_linear_row(list, ffn, width, TRI_WEIGHT_OUT_IN, y, b->parameters->shared_down, -1, out);
 }
 
-/* From rows of this rank's own to what their experts make of them, and beside that what all tokens meet. */
+/* Appends the calls from this rank's own rows to the outputs of their experts, and the shared experts between them. */
 static tri_status append_experts(const building *b, int32_t x, int32_t *out, int32_t *shared) {
   const tri_expert_layer *layer = b->layer;
   tri_op_list *list = b->list;

@@ -1,3 +1,5 @@
+/* The rows of experts (experts_internal.h): the sizes that are known when a list is created, the windows of a pool and
+ * their tables, and the exchange of rows between ranks. */
 #include "base/count.h"
 #include "base/memory.h"
 #include "device/kernels.h"
@@ -13,7 +15,7 @@ static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
-/* Tokens of a micro-batch on this rank, and on that which has most. */
+/* Sets the tokens of a micro-batch on this rank, and on the rank with the most tokens. */
 static void find_rows(const tri_op_list *list, int64_t *own, int64_t *most) {
   const tri_op_context context = tri_op_list_context(list);
   int64_t first = 0, tokens = 0;
@@ -49,7 +51,7 @@ static double expected_rows(const tri_op_list *list, const tri_expert_rows *at) 
   return rows < (double)most ? rows : (double)most;
 }
 
-/* All ranks find the same. */
+/* Sets the capacity. The result is the same on all ranks. */
 static void find_capacity(const tri_op_list *list, int64_t most_rows, int64_t holders, tri_expert_rows *at) {
   const double room = list->shard.expert_capacity > 0 ? list->shard.expert_capacity : 1.5;
   const int64_t most_experts = divided_up(at->experts, holders), all = at->ranks * at->most_pairs;
@@ -99,7 +101,7 @@ tri_status tri_expert_rows_plan(tri_op_list *list, const tri_expert_layer *layer
   return TRI_OK;
 }
 
-/* ---- notes ------------------------------------------------------------------------------------------------------- */
+/* ---- host state -------------------------------------------------------------------------------------------------- */
 
 static void *take_host_state_part(char *base, size_t *end, int64_t count, size_t size) {
   void *at = base == NULL ? NULL : base + *end;
@@ -158,9 +160,9 @@ int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_stat
   return larger(1, divided_up(most, at->capacity));
 }
 
-/* A run of rows of a pool that lies in a window: of one expert and source. */
+/* The intersection of a window with consecutive rows of a pool, of one expert and source. */
 typedef struct stretch {
-  int64_t into, count; /* from the run's row `into` on; in the window from row `row` on */
+  int64_t into, count; /* rows [into, into + count) of the consecutive rows; they begin at row `row` of the window */
   int64_t row;
 } stretch;
 
@@ -169,7 +171,8 @@ static stretch within(int64_t first, int64_t rows, int64_t window_first, int64_t
   return (stretch){from - first, larger(0, to - from), from - window_first};
 }
 
-/* What this rank sends to a holder, and what each rank sends to it, if it is that of this rank. */
+/* Sets the rows that this rank sends to a holder in a window and, if the holder is this rank's, the rows that each rank
+ * sends to it. */
 static void window_of_holder(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window, int64_t holder,
                              int64_t *first_place, int64_t *sent, int64_t *received) {
   const int64_t first = window * at->capacity, end = first + at->capacity;
@@ -210,7 +213,7 @@ void tri_expert_window(const tri_expert_rows *at, const tri_expert_host_state *n
 void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window, int32_t *here,
                          int32_t *arrivals) {
   const int64_t first = window * at->capacity, end = first + at->capacity;
-  int64_t *next = n->received_elements; /* of each source, the number of its next arriving row */
+  int64_t *next = n->received_elements; /* number of the next arriving row of each source */
   int64_t row = 0;
   for (int64_t r = 0; r < at->ranks; r++) next[r] = n->received[r];
   for (int64_t i = 0; i < at->num_experts; i++) {
@@ -227,7 +230,8 @@ void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state 
 
 /* ---- travel ------------------------------------------------------------------------------------------------------ */
 
-/* What passes: rows that this rank has, on their way out or come back, and behind them those of a window. */
+/* Returns the bytes of the first part of the transfer buffer: rows that this rank sends or gets back. The rows of a
+ * window follow. */
 static size_t own_bytes(const tri_expert_rows *at, tri_dtype type) {
   size_t rows = (size_t)(at->most_pairs * at->tensor_ranks), element = tri_dtype_bytes(type);
   size_t numbers = tri_bytes_times(rows, tri_dtype_bytes(tri_dtype_wide(type)));
@@ -281,7 +285,7 @@ static void set_elements(const tri_travel *t) {
   }
 }
 
-/* Neighbours that begin where the one before ends are copied together. */
+/* Ranges of adjacent ranks that are contiguous in memory are copied together. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *t, const int32_t *map, const void *x,
                                  tri_transfer **out) {
   const tri_expert_host_state *n = t->host_state;
@@ -315,7 +319,7 @@ tri_status tri_expert_return_start(tri_run *run, const tri_travel *t, const void
                                   t->own, out);
 }
 
-/* What a holder's ranks return, one after the other. */
+/* Sums the rows that a holder's ranks return, in the order of the ranks. */
 static tri_status add_parts(tri_run *run, const tri_travel *t, int64_t p, void *places) {
   const tri_expert_host_state *n = t->host_state;
   const int64_t rows = n->sent[p + 1] - n->sent[p];
@@ -345,7 +349,7 @@ tri_status tri_expert_return(tri_run *run, const tri_travel *travel, const void 
   return tri_expert_return_end(run, travel, &transfer, places, out);
 }
 
-/* A holder's places lie side by side, and its rows in the window among them. */
+/* A holder's places are adjacent, and so are its rows of a window among them. */
 tri_status tri_expert_pairs_of_places(tri_run *run, const tri_travel *t, const int32_t *order, const void *places,
                                       void *pairs) {
   const tri_expert_host_state *n = t->host_state;
@@ -364,7 +368,7 @@ double tri_expert_rows_later_windows(const tri_expert_rows *at) {
 }
 
 tri_cost_exchange tri_expert_exchange(const tri_expert_rows *at, double rows, double bytes, double times) {
-  /* Of a window as much of what a rank has as of the pool. */
+  /* A window has the same fraction of a rank's rows as of the pool. */
   const double sent = tri_expert_rows_sent(at) * (at->expected > 0 ? rows / at->expected : 1);
   return (tri_cost_exchange){.collective = TRI_COLLECTIVE_ALL_TO_ALL,
                              .domain = TRI_DOMAIN_EXPERT,

@@ -1,9 +1,9 @@
-/* Products of the rows of experts, y = x W_e^T for the rows of each, and what stands between them: y = w silu(gate) up,
- * with the weight w that the router gave the row. So the weight meets the rows where they are narrow and kept anyway,
- * and its gradient is made where the expert is.
+/* GEMMs of the rows of experts, y = x W_e^T for the rows of each, and the activation between them: y = w silu(gate) up,
+ * with the weight w that the router gave the row. The weight is applied to rows that are narrow and kept anyway, and
+ * its gradient is computed on the expert's rank.
  *
- * `expert_tensor` ranks hold parts of each matrix: rows of gate and up, columns of down, whose products are then parts
- * of a sum (combine.c). */
+ * `expert_tensor` ranks have parts of each matrix: rows of gate and up, columns of down, whose products are then
+ * partial sums (combine.c). */
 #include "device/kernels.h"
 #include "ops/activation.h"
 #include "ops/experts_internal.h"
@@ -14,7 +14,7 @@ enum { X, TABLES, ROW_WEIGHTS };
 typedef struct experts {
   tri_weight weight;
   int64_t count, capacity, begins;
-  double expected; /* rows, as they are priced */
+  double expected; /* rows that the cost assumes */
 } experts;
 
 static const int32_t *begins_of(const tri_run *run, const tri_op_call *call) {
@@ -50,7 +50,7 @@ static tri_status op_experts_memory(const tri_op_call *call, const tri_device_de
   product = product_of(call, TRI_DIRECTION_BACKWARD);
   product.accumulate = call->accumulate[X];
   TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
-  if (product.accumulate) { /* of other windows, nothing is there */
+  if (product.accumulate) { /* the backward of later windows writes instead */
     product.accumulate = false;
     TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
   }
@@ -168,7 +168,7 @@ tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_
 /* ---- the activation ---------------------------------------------------------------------------------------------- */
 
 typedef struct weighted_gated {
-  int64_t width, capacity, end; /* where the tables say how many rows there are */
+  int64_t width, capacity, end; /* end: offset in the tables of the number of rows */
   double expected;
   tri_activation kind;
 } weighted_gated;

@@ -1,4 +1,5 @@
-/* A layer of experts: the feed-forward part of a layer, of whose experts each token uses a few (Shazeer et al. 2017).
+/* A layer of experts (mixture of experts): the feed-forward part of a layer, of whose experts each token uses a few
+ * (Shazeer et al. 2017).
  *
  * One function appends all of its calls:
  *
@@ -17,35 +18,35 @@
 
 typedef struct tri_expert_layer {
   tri_router router;
-  int64_t width;             /* of the residual stream */
-  int64_t ffn_size;          /* of an expert, over all expert tensor ranks */
-  int64_t shared_ffn_size;   /* of the shared experts, over all tensor ranks; 0: no shared experts */
-  tri_activation activation; /* of the gates of experts and shared experts */
+  int64_t width;             /* width of the residual stream */
+  int64_t ffn_size;          /* hidden width of an expert, all expert tensor ranks */
+  int64_t shared_ffn_size;   /* hidden width of the shared experts, all tensor ranks; 0: no shared experts */
+  tri_activation activation; /* activation of the gates of experts and shared experts */
   tri_balance_experts balance;
   double balance_rate;
-  double z_loss; /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: no such loss */
+  double z_loss; /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: no z-loss */
 } tri_expert_layer;
 
-/* Numbers of parameters; -1: no such parameter. Matrices are [out, in]. */
+/* Parameters' numbers in the list; -1: absent. Matrices are [out, in]. */
 typedef struct tri_expert_parameters {
   int32_t router;      /* [experts, width] */
   int32_t router_bias; /* [experts] */
-  int32_t gate_up;     /* stack: of each expert gate [ffn_size, width], then up of the same shape */
-  int32_t down;        /* stack: of each expert [width, ffn_size] */
+  int32_t gate_up;     /* stack; for each expert: gate [ffn_size, width], then up of the same shape */
+  int32_t down;        /* stack; for each expert: [width, ffn_size] */
   int32_t shared_gate; /* [shared_ffn_size, width]; up of the same shape follows it in memory (joined) */
   int32_t shared_down; /* [width, shared_ffn_size] */
 } tri_expert_parameters;
 
-/* Appends the layer. Input: x[R, width], after the norm; output: the value that is added to the residual stream. */
+/* Appends the layer. Input: x[R, width], after the norm; output: the value to add to the residual stream. */
 tri_status tri_op_expert_layer(tri_op_list *list, const tri_expert_layer *layer,
                                const tri_expert_parameters *parameters, int32_t x, int32_t *out);
 
-/* The load of experts that a list is priced for; all 0 for a list without experts. */
+/* The load of experts that is assumed for a list's cost; all 0 for a list without experts. */
 typedef struct tri_expert_load {
-  double rows;          /* of a micro-batch, on the rank whose experts have most */
-  int64_t room, rounds; /* capacity in rows, and the number of rounds that `rows` take */
-  double times; /* `rows` as a multiple of those under perfect balance; less than the requested imbalance if that
-                   is impossible, since a token uses an expert only once */
+  double rows;          /* rows of a micro-batch on the rank with the most loaded experts */
+  int64_t room, rounds; /* capacity in rows; number of rounds that `rows` take */
+  double times; /* `rows` as a multiple of the rows under perfect balance; less than the requested imbalance if that is
+                   impossible, since a token uses an expert only once */
 } tri_expert_load;
 
 tri_expert_load tri_op_expert_load(const tri_op_list *list);

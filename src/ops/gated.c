@@ -1,5 +1,5 @@
-/* Gated activations (Shazeer 2020): y = act(gate) * up, with gate and up side by side in each row of x. SwiGLU is that
- * of SiLU, GeGLU of GELU, ReGLU of ReLU. */
+/* Gated activations (Shazeer 2020): y = act(gate) * up, with gate and up adjacent in each row of x. SwiGLU uses SiLU,
+ * GeGLU GELU, ReGLU ReLU. */
 #include "device/kernels.h"
 #include "ops/activation.h"
 #include "ops/ops.h"
@@ -41,7 +41,7 @@ static void op_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out)
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 3.0, 5.0, 0);
 }
 
-/* All are bound by memory, and priced as SwiGLU was measured. */
+/* All are bound by memory bandwidth; their cost is the measured cost of SwiGLU. */
 #define OPERATION(VALUE, name_, hf_names, operation, gated, ...)                                                       \
   {.name = gated,                                                                                                      \
    .work = "swiglu",                                                                                                   \

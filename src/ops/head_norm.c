@@ -1,8 +1,9 @@
-/* RMS norm of queries and keys before they rotate: y = x rstd (weight + offset) over pieces of each row of q, k and v,
- * which are the heads (Dehghani et al. 2023, section 2.1, with RMS norm; Qwen 3), or all of q and all of k (OLMoE).
- * Values stay as they are.
+/* RMS norm of queries and keys before rotary embedding: y = x rstd (weight + offset) over groups of each row of q, k
+ * and v. A group is a head (Dehghani et al. 2023, section 2.1, with RMS norm; Qwen 3), or all of q and all of k
+ * (OLMoE). Values are copied unchanged.
  *
- * The weights of heads are of all heads alike: where ranks have some heads each, each has a part of their gradient. */
+ * All heads share their weights: if the heads are split over ranks, each rank has a partial sum of the weights'
+ * gradient. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
@@ -13,10 +14,10 @@ typedef struct head_norm {
   bool whole;
 } head_norm;
 
-/* q or k in a row. */
+/* The columns of q or k in a row. */
 typedef struct stretch {
   int64_t first, groups, width;
-  int parameter, rstd; /* of the call: number of its parameter and of its output */
+  int parameter, rstd; /* the call's parameter index and output index */
 } stretch;
 
 static int64_t row_width(const head_norm *at) {
@@ -60,7 +61,7 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call, const stret
                     .offset = at->rms.offset};
 }
 
-/* The element of a matrix where a stretch of its first row begins. */
+/* Returns the address of element `first` of the first row. */
 static void *at_stretch(const tri_op_call *call, const void *matrix, int64_t first) {
   return (char *)matrix + (size_t)first * tri_dtype_bytes(call->type);
 }

@@ -1,5 +1,5 @@
-/* y[R, widths together] = the columns of each input, side by side: what parts of a product are that have been made one
- * by one. The gradient of each is its columns of that of y. */
+/* y[R, sum of widths]: concatenates the columns of the inputs, which are parts of a GEMM that were computed one by one.
+ * The gradient of each input is its columns of y's gradient. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

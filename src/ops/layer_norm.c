@@ -1,5 +1,5 @@
 /* Layer norm (Ba et al. 2016) over each row: y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(variance + eps); the
- * bias may be none. Mean and rstd of each row are kept for the backward passes. */
+ * bias is optional. Mean and rstd of each row are kept for the backward passes. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
@@ -57,7 +57,7 @@ static tri_status op_layer_norm_backward_weight(tri_run *run, const tri_op_call 
 static void op_layer_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const layer_norm *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
-  double forward = call->sum >= 0 ? 1.0 : 2.0; /* the sum before it reads what it reads */
+  double forward = call->sum >= 0 ? 1.0 : 2.0; /* the preceding sum's cost includes the read */
   *out = (tri_cost){
       .elements = elements,
       .vector_flops = elements * 8.0,

@@ -3,12 +3,12 @@
  *   dx = dy W^T        dW = x^T dy        dbias = column sums of dy
  *
  * Several adjacent parameters may form one W (q, k and v of attention, gate and up of SwiGLU): their gradients are
- * adjacent too, and only the first carries the mark `gradient_written`. Where some of them are trained and others not,
- * those that are neighbours are products of their own, whose results are joined.
+ * adjacent too, and only the first has the flag `gradient_written`. If only some of them are trained, each range of
+ * adjacent ones is a GEMM of its own, and the results are joined.
  *
- * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank makes its columns
- * of y; or by rows (linear_row), and every rank's y is one part of a sum. Then one rank adds the bias, whose gradient
- * is the same on all. */
+ * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank computes its
+ * columns of y; or by rows (linear_row), and every rank's y is a partial sum. Then one rank adds the bias, whose
+ * gradient is the same on all. */
 #include "device/kernels.h"
 #include "ops/lora.h"
 #include "ops/magnitude.h"
@@ -17,7 +17,7 @@
 typedef struct linear {
   tri_weight weight;
   bool adds_bias;
-  bool bias_elsewhere; /* another call makes the bias's gradient */
+  bool bias_elsewhere; /* another call computes the bias's gradient */
 } linear;
 
 static bool has_bias(const tri_op_call *call) {
@@ -100,7 +100,7 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
 static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const linear *at = call->attributes;
   double rows = (double)call->rows, in = (double)at->weight.in, width = (double)at->weight.out;
-  const bool alone = pass == TRI_PASS_BACKWARD_WEIGHT && tri_op_is_frozen(call, 0); /* the bias */
+  const bool alone = pass == TRI_PASS_BACKWARD_WEIGHT && tri_op_is_frozen(call, 0); /* only the bias is trained */
   bool in_out = at->weight.order == TRI_WEIGHT_IN_OUT,
        biased = pass == TRI_PASS_BACKWARD_WEIGHT && call->parameters[1] >= 0 && !tri_op_is_frozen(call, 1);
   double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -108,7 +108,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
     *out = (tri_cost){.elements = rows * width, .bytes = rows * width * narrow};
     return;
   }
-  /* x W, dy W^T and x^T dy are products of the same size */
+  /* x W, dy W^T and x^T dy are GEMMs of the same size. */
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,
       .form = tri_weight_form(pass, at->weight.order),
@@ -138,7 +138,7 @@ static const tri_op op_linear = {
     .cost = op_linear_cost,
 };
 
-/* The product alone. */
+/* Appends the GEMM without factors or magnitudes. */
 static tri_status append_product(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
                                  int32_t *out) {
   const void *at = NULL;
@@ -153,8 +153,8 @@ static tri_status append_product(tri_op_list *list, const linear *attributes, in
   return TRI_OK;
 }
 
-/* With magnitudes; and with dropout, x' being x with dropped elements: what x has beside x' goes through the matrix,
- * and x' through the matrix with factors and magnitudes (magnitude.c). */
+/* Appends the GEMM of a matrix with magnitudes. With dropout, let x' be x with dropped elements: x - x' is multiplied
+ * by the matrix alone, and x' by the matrix with factors and magnitudes (magnitude.c). */
 static tri_status append_with_magnitudes(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight,
                                          int32_t bias, int32_t *out) {
   linear at = *attributes;
@@ -173,7 +173,8 @@ static tri_status append_with_magnitudes(tri_op_list *list, const linear *attrib
   return drops ? tri_op_add(list, rest, *out, out) : TRI_OK;
 }
 
-/* Of matrices that are one: with what they have beside them. */
+/* Appends the product with matrices that are adjacent in memory (such as q, k and v), with their LoRA and DoRA
+ * factors. */
 static tri_status append_one(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
                              int32_t *out) {
   int32_t y = -1;
@@ -182,8 +183,9 @@ static tri_status append_one(tri_op_list *list, const linear *attributes, int32_
   return tri_op_lora(list, attributes->weight.in, weight, x, y, out);
 }
 
-/* How many matrices from number `first` of those at `weight` on are one, and so are their biases: where some are
- * trained and others not, they are not neighbours in memory (model/trainable.c). *width: of their outputs. */
+/* Returns the number of matrices, from number `first` of those at `weight` on, that are adjacent in memory, and so are
+ * their biases: if some are trained and others not, they are not adjacent (model/trainable.c). *width: the sum of their
+ * outputs. */
 static int64_t count_joined(const tri_op_list *list, int32_t weight, int32_t bias, int64_t first, int64_t most,
                             int64_t *width) {
   const tri_op_parameter *weights = list->parameters + weight, *biases = bias < 0 ? NULL : list->parameters + bias;

@@ -96,7 +96,7 @@ tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter 
   return TRI_OK;
 }
 
-/* How a call's parameters are kept, and which are not trained. */
+/* Sets the storage of a call's parameters, and which of them are frozen. */
 static void look_up_parameters(const tri_op_list *list, tri_op_call *call) {
   for (int i = 0; i < TRI_OP_PARAMETERS && list->parameters != NULL; i++) {
     if (call->parameters[i] < 0) continue;
@@ -119,7 +119,7 @@ size_t tri_shape_bytes(const tri_shape *shape) {
   return tri_bytes_times(tri_bytes_times((size_t)shape->rows, (size_t)shape->width), tri_dtype_bytes(shape->type));
 }
 
-/* Kernels multiply the same numbers once more: what is too large to count ends here. */
+/* Refuses sizes whose bytes cannot be counted, because kernels multiply the same numbers. */
 static tri_status check_size(const tri_shape *shape) {
   if (tri_shape_bytes(shape) < TRI_BYTES_MOST) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY,
@@ -132,7 +132,7 @@ static tri_status check_size(const tri_shape *shape) {
 
 void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens) {
   tri_op_windows *w = &list->windows;
-  if (tokens == 0 || tokens >= positions) return; /* no query sees that far */
+  if (tokens == 0 || tokens >= positions) return; /* the window covers every sequence */
   for (int64_t i = 0; i < w->count; i++) {
     if (w->tokens[i] == tokens) return;
   }
@@ -151,7 +151,7 @@ bool tri_op_list_is_windowed(const tri_op_list *list) { return list->windows.tok
 
 double tri_op_window_fraction(double area, int64_t sequence, int64_t window) {
   const double tokens = (double)sequence, seen = (double)window;
-  const double length = area * (tokens + 1) - 1; /* of documents that fill the sequence and leave that area */
+  const double length = area * (tokens + 1) - 1; /* length of documents that fill the sequence and leave that area */
   if (window == 0 || seen >= length) return area;
   return (seen * (seen + 1) / 2 + (length - seen) * seen) / length * 2 / (tokens + 1);
 }
@@ -197,7 +197,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   return TRI_OK;
 }
 
-/* Which slots are read again by a backward pass, and who reads each last going forward. */
+/* Finds the slots that a backward pass reads, and the last call that reads each slot in the forward. */
 static void find_readers(tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -214,8 +214,8 @@ static void find_readers(tri_op_list *list) {
   }
 }
 
-/* An output lies over its input where the operation allows it, no call reads the input later and no backward needs it.
- */
+/* Places an output over its input if the operation allows it, no later call reads the input and no backward needs
+ * it. */
 static void place_outputs(tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -227,7 +227,7 @@ static void place_outputs(tri_op_list *list) {
   }
 }
 
-/* A norm right behind a residual sum. */
+/* Finds norms that directly follow a residual sum. */
 static void find_sums(tri_op_list *list) {
   for (int64_t c = 1; c < list->num_calls; c++) {
     tri_op_call *call = &list->calls[c];
@@ -251,8 +251,8 @@ static bool has_trained_inputs(const tri_op_list *list, const tri_op_call *call)
   return false;
 }
 
-/* Of the experts of a layer, from the router on: their passes back belong together (exchanges that one call begins and
- * another ends), so each is made if any is. */
+/* Returns whether a call belongs to the experts of a layer, from the router on. The backwards of these calls depend on
+ * each other (one call begins an exchange and another ends it), so all run if any does. */
 static bool is_of_experts(const tri_op_call *call) { return call->expert || call->op->routes || call->op->of_experts; }
 
 static void join_experts(tri_op_list *list) {
@@ -267,15 +267,16 @@ static void join_experts(tri_op_list *list) {
   }
 }
 
-/* Walks forward: where a backward pass has anything to do. Gradients end at the first call with a parameter that is
- * trained: what its inputs depend on is frozen. */
+/* Finds the calls whose backward has anything to compute, walking forward. Gradients end at the first call with a
+ * trained parameter: everything before it is frozen. */
 static void find_trained(tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     tri_op_call *call = &list->calls[c];
     const bool first = call->inputs[0] < 0 && call->op->passes_messages;
     call->passes_back = first ? !list->below_is_frozen : has_trained_inputs(list, call);
     call->backward = call->passes_back || has_trained_parameters(call);
-    call->passes_back = call->passes_back || (call->op->makes_loss && call->backward); /* that makes all gradients */
+    call->passes_back = call->passes_back ||
+                        (call->op->makes_loss && call->backward); /* the loss computes all gradients in its forward */
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
       if (call->outputs[i] >= 0) list->slots[call->outputs[i]].trained = call->backward;
     }
@@ -283,8 +284,8 @@ static void find_trained(tri_op_list *list) {
   join_experts(list);
 }
 
-/* Walks backward: an input has a gradient if its call leads to the loss and passes one back; the second call to give it
- * one adds. */
+/* Finds the slots with a gradient, walking backward: an input has one if its call leads to the loss and passes a
+ * gradient back; the second call that writes it adds. */
 static tri_status find_gradients(tri_op_list *list) {
   for (int64_t c = list->num_calls - 1; c >= 0; c--) {
     tri_op_call *call = &list->calls[c];

@@ -1,16 +1,16 @@
-/* y[R, out] += scale x[R, in] A^T B^T, with A[rank, in] and B[out, rank]: what LoRA (Hu et al. 2021) adds to a product
- * whose matrix is not trained. Of several matrices that are one in a product each may have factors of its own: their As
- * lie side by side and are one product, u = scale x A^T; each B adds to its own columns of y. Each pair has its rank,
- * which are columns of u, and its scale.
+/* y[R, out] += scale x[R, in] A^T B^T, with A[rank, in] and B[out, rank]: the addition of LoRA (Hu et al. 2021) to the
+ * product of a frozen matrix. If several matrices share a GEMM, each may have factors of its own: their A factors are
+ * adjacent and one GEMM, u = scale x A^T; each B adds to its own columns of y. Each pair has its own rank, a range of
+ * columns of u, and its own scale.
  *
  *   du = dy B        dx += scale du A        dB = dy^T u        dA = scale du^T x
  *
- * Under tensor parallelism the factors are split as the matrix is. Where that is split by columns (its outputs), B is,
- * and every rank has all of A, whose gradients are parts of a sum; where it is split by rows, A is, u is a part of a
- * sum, and so is all that comes of it: the sum behind the product makes it whole.
+ * Under tensor parallelism the factors are split as the matrix is. If the matrix is split by columns (its outputs), so
+ * is B, and every rank has all of A, whose gradients are partial sums; if it is split by rows, so is A, and u and
+ * everything computed from it are partial sums: the reduction after the GEMM completes them.
  *
- * What factors began as, where that is subtracted (model/trainable.h), is a pair of frozen ones with the opposite
- * scale, whose input has no dropout: a call by itself, without gradients of its own. */
+ * The initial factors, if they are subtracted (model/trainable.h), are a frozen pair with the opposite scale, whose
+ * input has no dropout: a separate call, without gradients of its own. */
 #include "ops/lora.h"
 
 #include "base/count.h"
@@ -33,12 +33,12 @@ static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inpu
   return TRI_OK;
 }
 
-/* The matrix B of a target. */
+/* Returns the matrix B of a target. */
 static tri_weight up_of(const factors *at, int64_t target) {
   return (tri_weight){at->rank[target], at->width[target], TRI_WEIGHT_OUT_IN};
 }
 
-/* Products with a B, which is small, and read where it lies. */
+/* Returns the GEMM with a B, which is small, and read in place. */
 static tri_matmul up_product(const tri_op_call *call, int64_t target, tri_direction direction, int64_t rows) {
   const factors *at = call->attributes;
   const tri_weight up = up_of(at, target);
@@ -74,7 +74,8 @@ static size_t u_bytes(const tri_op_call *call, int64_t rows) {
   return tri_bytes_in_lines((size_t)(rows * at->down.out) * tri_dtype_bytes(call->type));
 }
 
-/* Columns of u beside the first pair's that have another scale, one pair after the other, each closely. */
+/* Returns the bytes of a scratch copy of the columns of u of one pair whose scale differs from the first pair's: the
+ * maximum over such pairs. */
 static size_t other_bytes(const tri_op_call *call, int64_t rows) {
   const factors *at = call->attributes;
   int64_t most = 0;
@@ -107,7 +108,7 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
     down.accumulate = direction == TRI_DIRECTION_BACKWARD && call->accumulate[X];
     TRI_TRY(tri_weight_memory(call, device, &down, (tri_direction)direction, out));
   }
-  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) { /* gradients of A take du, too */
+  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) { /* gradients of A use du, too */
     for (int64_t t = 0; t < at->count; t++) {
       const tri_matmul up = up_product(call, t, (tri_direction)direction, call->rows);
       TRI_TRY(want(device, &up, out));
@@ -118,7 +119,7 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
     TRI_TRY(want_gradient(device, tri_weight_gradient(call, &at->down, call->rows), out));
     for (int64_t t = 0; t < at->count; t++) TRI_TRY(want_gradient(device, up_gradient(call, t, call->rows), out));
   }
-  out->workspace_bytes += u_bytes(call, call->rows); /* du, in front */
+  out->workspace_bytes += u_bytes(call, call->rows); /* du, at the start of the workspace */
   return TRI_OK;
 }
 
@@ -141,14 +142,15 @@ static tri_run_parameter *b_of(const tri_run *run, const tri_op_call *call, int6
   return &run->parameters[call->parameters[B] + target];
 }
 
-/* Where input and output, or their gradients, do not lie in the same memory. */
+/* Copies the input to the output, or their gradients, unless both share memory. */
 static tri_status pass_on(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to) {
   const factors *at = call->attributes;
   if (from != to) TRI_KERNEL_CALL(run->queue, convert, rows * at->out, call->type, from, call->type, to);
   return TRI_OK;
 }
 
-/* u or du in place; those columns whose scale is not the first one's by way of `behind`. */
+/* Multiplies u or du by the scale in place; columns whose scale differs from the first pair's use the scratch memory
+ * `behind`. */
 static tri_status scale_columns(tri_run *run, const tri_op_call *call, int64_t rows, void *u, void *behind) {
   const factors *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale[0], u, u);
@@ -182,8 +184,8 @@ static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-/* du, times the scale, in front of the workspace, where backward_input may have left it; what is behind it is for the
- * products. */
+/* Computes du, times the scale, at the start of the workspace, unless backward_input has left it there. *behind:
+ * scratch for the GEMMs. */
 static tri_status make_du(tri_run *run, const tri_op_call *call, void **du, void **behind) {
   const factors *at = call->attributes;
   const int64_t rows = tri_run_rows(run, call);
@@ -228,7 +230,7 @@ static tri_status op_factors_backward_weight(tri_run *run, const tri_op_call *ca
   return TRI_OK;
 }
 
-/* Two thin products in each direction; their size is what they read and write. */
+/* Two thin GEMMs in each direction; their cost is the memory traffic. */
 static void op_factors_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const factors *at = call->attributes;
   const double rows = (double)call->rows, in = (double)at->down.in, ranks = (double)at->down.out;
@@ -265,7 +267,7 @@ static const tri_op op_factors = {
     .cost = op_factors_cost,
 };
 
-/* What factors began as: nothing is kept for gradients of it. */
+/* The initial factors, which are subtracted: no activations are kept, as they have no gradients. */
 static const tri_op op_first_factors = {
     .name = "first factors",
     .in_place = true,
@@ -292,7 +294,7 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
     const tri_op_parameter *matrix = &list->parameters[i];
     const int32_t *pair = pair_of(matrix, firsts);
     const bool shared = at.count > 0 && pair[A] == pair_of(matrix - 1, firsts)[A];
-    if (pair[A] >= 0 && shared) { /* one matrix, in parts */
+    if (pair[A] >= 0 && shared) { /* several parts of one matrix */
       at.width[at.count - 1] += matrix->out;
     } else if (pair[A] >= 0) {
       assert(at.count < TRI_FACTORS_MOST);
@@ -312,7 +314,7 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
   return at;
 }
 
-/* `x`: with its elements dropped. */
+/* Appends the factors' call on x, which already has dropout. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
   const void *kept = NULL;

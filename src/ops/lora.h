@@ -1,37 +1,37 @@
-/* LoRA: low-rank factors beside a frozen matrix. */
+/* LoRA: low-rank factors added to a frozen matrix. */
 #ifndef TRI_OPS_LORA_H
 #define TRI_OPS_LORA_H
 
 #include "ops/ops.h"
 #include "ops/weight.h"
 
-enum { TRI_FACTORS_MOST = 3 }; /* matrices in a product */
+enum { TRI_FACTORS_MOST = 3 }; /* maximum number of matrices in one GEMM */
 
-/* The factors of the matrices that are one in a product. */
+/* The factors of the matrices that share one GEMM. */
 typedef struct tri_factors {
-  tri_weight down; /* all As */
+  tri_weight down; /* the A factors of all matrices, one after the other */
   int64_t count;
-  int64_t rank[TRI_FACTORS_MOST], begin[TRI_FACTORS_MOST];  /* columns of u, of each pair */
-  int64_t first[TRI_FACTORS_MOST], width[TRI_FACTORS_MOST]; /* columns of y, of each B */
-  int64_t out;                                              /* of y */
+  int64_t rank[TRI_FACTORS_MOST], begin[TRI_FACTORS_MOST];  /* range of columns of u, for each pair */
+  int64_t first[TRI_FACTORS_MOST], width[TRI_FACTORS_MOST]; /* range of columns of y, for each B */
+  int64_t out;                                              /* columns of y */
   double scale[TRI_FACTORS_MOST];
 } tri_factors;
 
-/* Of the matrices that are one with `weight`, of `in` inputs on this rank, or with `firsts` what those began as, to be
- * subtracted; count 0: none has any. *a and *b: numbers of the first A and B. */
+/* Returns the factors of the matrices that share the GEMM of `weight`, which has `in` inputs on this rank; with
+ * `firsts`, the factors' initial values, which are subtracted. count 0: no matrix has factors. *a and *b: numbers of
+ * the first A and B. */
 tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t *a, int32_t *b);
 
-/* x with elements dropped as the adapter says, for factors beside a matrix that has some; else x itself. */
+/* Appends the adapter's dropout on x if a matrix of `weight` has factors; else *out is x itself. */
 tri_status tri_op_factor_dropout(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t *out);
 
-/* Adds the product of x[R, in] and a matrix's factors, if it has any, to the matrix's product y. `weight` is that
- * matrix, or the first of several joined ones. No other call may read y. tri_op_lora drops elements of x where the
- * adapter has dropout, and tri_op_lora_dropped is given such an x. */
+/* Appends the sum of y, a matrix's product with x[R, in], and the product of its factors, if it has any. `weight` is
+ * that matrix, or the first of several joined ones. No other call may read y. tri_op_lora applies the adapter's dropout
+ * to x; the x of tri_op_lora_dropped already has it. */
 tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 
-/* The same of a table of tokens, for the rows x of it that the run's ids name. vocab_size is that of the whole model.
- */
+/* The same for the embedding table, for its rows x that the run's ids select. vocab_size is that of the whole model. */
 tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t token, int32_t x,
                                  int32_t *out);
 

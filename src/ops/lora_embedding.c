@@ -1,12 +1,11 @@
-/* y[R, C] += scale A[:, ids]^T B^T, with A[rank, vocabulary] and B[C, rank]: LoRA factors beside a table of tokens.
- * That is a product with rows of zeros that have a 1 at their id, so A's is a look-up, and there is no dropout (as in
- * PEFT).
+/* y[R, C] += scale A[:, ids]^T B^T, with A[rank, vocabulary] and B[C, rank]: LoRA factors of an embedding table. The
+ * product with A is a look-up, as the input would be one-hot rows, and there is no dropout (as in PEFT).
  *
- * A lies as it is on disk, and what a token looks up is a column of it. So A is transposed in the workspace, and the
- * kernels of embeddings work on that as on a table of `rank` columns; its gradient goes the same way back.
+ * A is stored in the order of the checkpoint, and a token looks up a column of it. So A is transposed in the workspace,
+ * and the kernels of embeddings work on that as on a table of `rank` columns; its gradient is transposed back.
  *
- * Under tensor parallelism A is split as the vocabulary is: u has zeros for ids of others' slices, the sums that follow
- * are parts of those behind the embedding, and B's gradients are parts of a sum. */
+ * Under tensor parallelism A is split as the vocabulary is: u has zeros for ids of other slices, y is a partial sum
+ * that is reduced together with the embedding's rows, and B's gradients are partial sums. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/lora.h"
@@ -14,8 +13,8 @@
 
 #include <string.h>
 
-enum { A = 0 }; /* parameters, beside TRI_UP_B */
-enum { SUM };   /* outputs, beside TRI_UP_U; input 0 is y */
+enum { A = 0 }; /* parameters, in addition to TRI_UP_B */
+enum { SUM };   /* outputs, in addition to TRI_UP_U; input 0 is y */
 
 typedef struct lora_embedding {
   tri_lora_up up;
@@ -41,7 +40,7 @@ static size_t wide_bytes(const tri_op_call *call, int64_t count) {
   return tri_bytes_in_lines(tri_bytes_times((size_t)count, tri_dtype_bytes(tri_dtype_wide(call->type))));
 }
 
-/* A or its gradient, transposed. */
+/* Returns the bytes of A or its gradient, transposed. */
 static size_t table_bytes(const tri_op_call *call) {
   const lora_embedding *at = call->attributes;
   return wide_bytes(call, at->ids * at->up.b.in);
@@ -52,8 +51,8 @@ static size_t du_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines((size_t)(call->rows * at->up.b.in) * tri_dtype_bytes(call->type));
 }
 
-/* Forward the table, or a product's; backward du, and behind it a product's, or the table's gradient and a row of A's.
- */
+/* Sets the workspace. Forward: the table, or scratch of a GEMM. Backward: du, followed by scratch of a GEMM, or by the
+ * table's gradient and a row of A's. */
 static tri_status op_lora_embedding_memory(const tri_op_call *call, const tri_device_description *device,
                                            tri_op_memory *out) {
   const lora_embedding *at = call->attributes;
@@ -66,12 +65,12 @@ static tri_status op_lora_embedding_memory(const tri_op_call *call, const tri_de
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Of a matrix [rows, columns] and its transpose, both wide. */
+/* Returns the address of an element of a matrix in the wide type. */
 static char *element_of(const tri_op_call *call, const void *matrix, int64_t element) {
   return (char *)(uintptr_t)matrix + (size_t)element * tri_dtype_bytes(tri_dtype_wide(call->type));
 }
 
-/* Column k of the table is row k of A. */
+/* Copies row k of A to column k of the table, or back. */
 static tri_status copy_column(tri_run *run, const tri_op_call *call, bool to_table, const void *from, void *to) {
   const lora_embedding *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
@@ -111,7 +110,8 @@ static tri_status op_lora_embedding_backward_input(tri_run *run, const tri_op_ca
   return pass_on(run, call, run->gradients[call->outputs[SUM]], run->gradients[call->inputs[0]]);
 }
 
-/* From a table's gradient; `row` is scratch for a row of A's, where there is one to add to. */
+/* Writes or adds the table's gradient to A's gradient; `row` is scratch for a row of A's, used if the gradient
+ * accumulates. */
 static tri_status put_a(tri_run *run, const tri_op_call *call, const void *table, void *row) {
   const lora_embedding *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
@@ -138,7 +138,7 @@ static tri_status op_lora_embedding_backward_weight(tri_run *run, const tri_op_c
   return put_a(run, call, behind, (char *)behind + table_bytes(call));
 }
 
-/* A thin product forward, two backward, and A, which is read and written, or its gradient, cleared too. */
+/* A thin GEMM forward, two backward; and A, which is read and written, or its gradient, which is cleared too. */
 static void op_lora_embedding_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const lora_embedding *at = call->attributes;
   const double rows = (double)call->rows, rank = (double)at->up.b.in, width = (double)at->up.b.out;

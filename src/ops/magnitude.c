@@ -1,15 +1,15 @@
-/* DoRA (Liu et al. 2024): of y = x V^T, with V = W + scale B A, column c becomes m[c] / |V[c]| times as long, where
- * V[c] is row c of V and m is trained. The norm counts as a constant in the backward (section 4.3 there), as in PEFT:
+/* DoRA (Liu et al. 2024): y = x V^T, with V = W + scale B A; column c of y is multiplied by m[c] / |V[c]|, where V[c]
+ * is row c of V and m is trained. The norm counts as a constant in the backward (section 4.3 there), as in PEFT:
  *
  *   y'[c] = f[c] (y[c] - bias[c]) + bias[c],  f = m / |V|
  *   dy = f dy'        dm = sum over the rows of dy' (y - bias), divided by |V|        dbias = column sums of dy'
  *
- * Norms are made again whenever weights have changed: W is widened some rows at a time, the factors' product is added
- * to it, and squares are summed. Where inputs are split over tensor ranks (A is, then), so are these sums. Under ZeRO 3
- * weights are gathered for each use, and norms are made with each forward.
+ * Norms are recomputed whenever weights have changed: W is widened some rows at a time, the factors' product is added
+ * to it, and squares are summed. If inputs are split over tensor ranks (then A is, too), these sums are reduced. Under
+ * ZeRO 3 weights are gathered for each use, and norms are computed in each forward.
  *
  * With dropout, PEFT multiplies W by x with dropped elements, too: y' = x W^T + bias + (f - 1) xd W^T + f scale xd A^T
- * B^T. That is (x - xd) W^T + bias, to which f times the product of V and xd is added. */
+ * B^T. That equals (x - xd) W^T + bias, plus f times the product of V and xd. */
 #include "ops/magnitude.h"
 
 #include "base/count.h"
@@ -19,13 +19,13 @@
 enum { Y };                  /* inputs */
 enum { W, BIAS, A, B, M };   /* parameters: the first of each */
 enum { SQUARES };            /* buffers */
-enum { ELEMENTS = 1 << 19 }; /* of W that are widened at a time, about */
+enum { ELEMENTS = 1 << 19 }; /* elements of W that are widened at a time, approximately */
 
 typedef struct magnitudes {
   tri_factors factors;
   tri_weight weight;
   bool adds_bias, alone;
-  bool sums; /* norms are sums over tensor ranks */
+  bool sums; /* the squares are reduced over tensor ranks */
 } magnitudes;
 
 static tri_dtype wide_of(const tri_op_call *call) { return tri_dtype_wide(call->type); }
@@ -51,7 +51,7 @@ static bool is_in_out(const magnitudes *at) {
   return false;
 }
 
-/* Rows of the matrix as it is stored. */
+/* Return the rows and columns of the matrix as it is stored. */
 static int64_t stored_rows(const magnitudes *at) { return is_in_out(at) ? at->weight.in : at->weight.out; }
 static int64_t stored_columns(const magnitudes *at) { return is_in_out(at) ? at->weight.out : at->weight.in; }
 
@@ -60,8 +60,8 @@ static int64_t rows_at_once(const magnitudes *at) {
   return rows < 1 ? 1 : rows < all ? rows : all;
 }
 
-/* Adds factors' product to `rows` rows of the matrix as it is stored, of a target: b[rows, rank] a[rank, in], or
- * a[rank, rows]^T b[out, rank]^T. */
+/* Returns the GEMM that adds the factors' product to `rows` rows of a target's matrix as it is stored: b[rows, rank]
+ * a[rank, in], or a[rank, rows]^T b[out, rank]^T. */
 static tri_matmul addition(const tri_op_call *call, int64_t target, int64_t rows) {
   const magnitudes *at = call->attributes;
   const tri_dtype wide = wide_of(call);
@@ -82,7 +82,8 @@ static tri_matmul addition(const tri_op_call *call, int64_t target, int64_t rows
                       .accumulate = true};
 }
 
-/* Scratch memory: rows of the matrix; B times the scale; sums of squares of some rows; what products want. */
+/* Offsets in the scratch memory, which begins with rows of the matrix: B times the scale; sums of squares of some rows;
+ * scratch of GEMMs. */
 typedef struct scratch {
   size_t scaled, sums, products;
 } scratch;
@@ -115,8 +116,8 @@ static tri_status op_magnitude_memory(const tri_op_call *call, const tri_device_
   return TRI_OK;
 }
 
-/* Of rows [first, first + rows) of the stored matrix: of outputs, whose squares are made; or of inputs, which are added
- * to those. `b`: of these outputs, or of all. */
+/* Computes the squares of rows [first, first + rows) of the stored matrix. If rows are outputs, `squares` is written;
+ * if rows are inputs, it accumulates. `b`: B of these outputs, or of all. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target, int64_t first, int64_t rows,
                            const void *a, const void *b, void *squares) {
   const magnitudes *at = call->attributes;
@@ -158,7 +159,7 @@ static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t tar
   return TRI_OK;
 }
 
-/* Of columns that have no magnitudes there are no squares: these are unused. */
+/* Computes the sums of squares. Those of columns without magnitudes are unused. */
 static tri_status make_squares(tri_run *run, const tri_op_call *call) {
   const magnitudes *at = call->attributes;
   char *squares = run->buffers[call->index * TRI_OP_BUFFERS + SQUARES];
@@ -173,7 +174,7 @@ static tri_status op_magnitude_prepare(tri_run *run, const tri_op_call *call) {
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* What a pass gives the kernels of a target's columns. */
+/* Arguments of the kernels on a target's columns. */
 typedef struct target {
   int64_t first, width;
   const void *magnitudes, *squares, *bias;
@@ -196,7 +197,7 @@ static target target_of(tri_run *run, const tri_op_call *call, int64_t number) {
   };
 }
 
-/* Columns without magnitudes are passed on. */
+/* Copies the columns without magnitudes. */
 static tri_status pass_on(tri_run *run, const tri_op_call *call, const void *from, void *to) {
   const magnitudes *at = call->attributes;
   int64_t own = 0;
@@ -235,7 +236,7 @@ static tri_status op_magnitude_backward_input(tri_run *run, const tri_op_call *c
   return multiply(run, call, false, run->gradients[call->outputs[0]], run->gradients[call->inputs[Y]]);
 }
 
-/* All of the bias's gradient, of columns without magnitudes too: the product leaves it to this call. */
+/* Computes the whole gradient of the bias, for columns without magnitudes too: the GEMM's call does not. */
 static tri_status add_to_bias(tri_run *run, const tri_op_call *call, const void *dy) {
   const magnitudes *at = call->attributes;
   if (call->parameters[BIAS] < 0 || tri_op_is_frozen(call, BIAS)) return TRI_OK;
@@ -259,7 +260,7 @@ static tri_status op_magnitude_backward_weight(tri_run *run, const tri_op_call *
   return add_to_bias(run, call, dy);
 }
 
-/* Norms pass over W and the factors' product. */
+/* Adds the cost of norms, which pass over W and the factors' product. */
 static void add_norms(const tri_op_call *call, tri_cost *out) {
   const magnitudes *at = call->attributes;
   const double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(wide_of(call));
@@ -270,7 +271,7 @@ static void add_norms(const tri_op_call *call, tri_cost *out) {
   }
 }
 
-/* Each array is passed over once; and where weights are gathered for each use, norms are made with each forward. */
+/* Each array is read or written once; and if weights are gathered for each use, norms are computed in each forward. */
 static void op_magnitude_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const magnitudes *at = call->attributes;
   const double elements = (double)call->rows * (double)at->weight.out;
@@ -305,7 +306,7 @@ bool tri_op_has_magnitudes(const tri_op_list *list, int32_t weight) {
   return false;
 }
 
-/* Of the first matrix that has some: the others' lie behind it. */
+/* Returns the magnitude of the first matrix that has one; the magnitudes of the others follow it. */
 static int32_t first_magnitude(const tri_op_list *list, int32_t weight) {
   int32_t i = weight;
   while (list->parameters[i].magnitude < 0) i++;
@@ -337,7 +338,7 @@ tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t
   return TRI_OK;
 }
 
-/* ---- what dropout leaves ----------------------------------------------------------------------------------------- */
+/* ---- x without the dropped elements ------------------------------------------------------------------------------ */
 
 enum { X, DROPPED };
 
@@ -365,7 +366,7 @@ static tri_status op_left_forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-/* What is added to the gradient of `dropped` is made here. */
+/* The workspace has the values that are added to the gradient of `dropped`. */
 static tri_status op_left_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   (void)device;
   const int64_t width = *(const int64_t *)call->attributes;

@@ -1,19 +1,19 @@
-/* What passes between the ranks of a domain within a layer: one operation, and a row for each use of it.
+/* Collectives between the ranks of a domain within a layer: one operation, and a table row for each use of it.
  *
- * A row says which collective makes the output of the input, and which one makes the input's gradient of the output's.
- * The two are each other's transpose. Where every rank has the same rows, what some compute of parts of a matrix is
- * added up once, going one way ("f" and "g" of Megatron-LM, Shoeybi et al. 2019, figure 3):
+ * A row names the collective that computes the output from the input, and the one that computes the input's gradient
+ * from the output's. The two are each other's transpose. If every rank has the same rows, partial results of split
+ * matrices are summed in one of the two directions ("f" and "g" of Megatron-LM, Shoeybi et al. 2019, figure 3):
  *
  *   nothing         y = x                                  all_reduce      dx = sum of the ranks' dy
  *   all_reduce      y = sum of the ranks' x                nothing         dx = dy
  *
- * Where each rank has a slice of the rows (sequence parallelism, Korthikanti et al. 2022), they are gathered and added
- * with a slice left to each:
+ * If each rank has a slice of the rows (sequence parallelism, Korthikanti et al. 2022), rows are gathered, and sums are
+ * scattered:
  *
  *   all_gather      y = all rows, of the ranks' slices     reduce_scatter  dx = this rank's slice of the sum of dy
  *   reduce_scatter  y = this rank's slice of the sum of x  all_gather      dx = all rows, of the slices of dy
  *
- * Where every rank has the same rows and each is to work on a slice of them, nothing is added:
+ * If every rank has the same rows and each takes a slice of them, nothing is summed:
  *
  *   nothing         y = this rank's slice of x             all_gather      dx = all rows, of the slices of dy
  *   all_gather      y = all rows, of the ranks' slices     nothing         dx = this rank's slice of dy */
@@ -25,17 +25,17 @@ struct tri_mesh_collective {
   tri_op op;
   tri_domain domain;
   tri_collective forward, backward;
-  bool cuts; /* where nothing passes, one side is a slice of the other */
+  bool cuts; /* the direction without communication takes a slice */
 };
 
 typedef struct mesh_collective {
   const tri_mesh_collective *row;
   int64_t width, all_rows;
-  int64_t first_row, rows; /* this rank's slice */
-  const int64_t *begins; /* [ranks + 1]: where each rank's slice begins, in elements; NULL where rows are not sliced */
+  int64_t first_row, rows; /* rows of this rank's slice */
+  const int64_t *begins;   /* [ranks + 1]: first element of each rank's slice; NULL if rows are not sliced */
 } mesh_collective;
 
-/* Whether what the forward leaves are slices, where `before` says it of what it takes. */
+/* Returns whether the forward's output is a slice; `before`: whether its input is. */
 static bool leaves_slices(const tri_mesh_collective *row, bool before) {
   if (row->cuts && row->forward == TRI_COLLECTIVE_NONE) return true;
   switch (row->forward) {
@@ -78,7 +78,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
   return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
 }
 
-/* `from` as it is, or added to what is there. */
+/* Copies `from`, or adds it to `to`. */
 static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to, bool adds) {
   const mesh_collective *at = call->attributes;
   if (!adds) return copy(run, call, rows, from, to);
@@ -86,8 +86,8 @@ static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, con
   return TRI_OK;
 }
 
-/* `from` is not read afterwards if it is all rows: they are added up where they lie, also where the result is to be
- * added to something. */
+/* Runs a collective. A `from` with all rows is not read afterwards, so it is reduced in place, even if the result is to
+ * be added to `to`. */
 static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to,
                        bool adds) {
   const mesh_collective *at = call->attributes;
@@ -95,7 +95,7 @@ static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective col
   tri_domain domain = at->row->domain;
   switch (collective) {
     case TRI_COLLECTIVE_ALL_TO_ALL:
-    case TRI_COLLECTIVE_PASS: break; /* no row has any */
+    case TRI_COLLECTIVE_PASS: break; /* not in the table */
     case TRI_COLLECTIVE_NONE:
       if (at->row->cuts) return leave(run, call, at->rows, slice_of(call, from), to, adds);
       return leave(run, call, rows, from, to, adds);
@@ -137,7 +137,8 @@ static void op_mesh_collective_cost(const tri_op_call *call, tri_pass pass, tri_
   out->exchanges[0] = (tri_cost_exchange){.collective = collective, .domain = at->row->domain, .bytes = bytes};
 }
 
-/* Where one way is nothing, both ways may lie over each other. `cheap`: nothing passes when it is made again. */
+/* A row without communication in one direction may run in place in both. `cheap`: its forward needs no communication
+ * when it is recomputed. */
 #define FUNCTIONS                                                                                                      \
   .shape = op_mesh_collective_shape, .forward = op_mesh_collective_forward,                                            \
   .backward_input = op_mesh_collective_backward_input, .cost = op_mesh_collective_cost

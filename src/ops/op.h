@@ -1,12 +1,12 @@
-/* Operations as they are described: with no device, no rank and no memory at hand. What they run on is run.h.
+/* Operations as descriptions, without a device, a rank or memory. run.h has what they need to run.
  *
- * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file that holds
- * everything the system knows about it: how shapes follow, what memory it wants, how it runs forward and backward, and
- * what it costs. The engine runs it, the memory plan lays it out and the simulator prices it through this one table.
+ * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file with everything
+ * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and what it
+ * costs. The engine, the memory plan and the simulator all use this one table.
  *
  * A slot is a matrix [rows, width]: rows are the tokens of a micro-batch on this rank. The gradient of a slot is read
- * only by the call that produced it, and written by the calls that consume it: the first of them in
- * backward order writes, the others add (`accumulate`). */
+ * only by the call that produced it, and written by the calls that consume it: the first of them in backward order
+ * writes, the others add (`accumulate`). */
 #ifndef TRI_OPS_OP_H
 #define TRI_OPS_OP_H
 
@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most that a call has of each. */
+/* Maximum numbers in a call. */
 enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 5, TRI_OP_BUFFERS = 2 };
 
 /* The type in which the values of a parameter are stored: WIDE is the type of master weights (fp32, or fp64 on
@@ -27,12 +27,12 @@ enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 5, TRI_OP_BUFF
 #define TRI_STORED(X)                                                                                                  \
   X(WIDE, wide)                                                                                                        \
   X(NARROW, narrow) /* in the activations' type */                                                                     \
-  X(NF4, nf4)       /* in 4 bits (device/nf4.h), and in the activations' type before each product (weight.c) */
+  X(NF4, nf4)       /* in 4 bits (device/nf4.h), dequantised to the activations' type before each GEMM (weight.c) */
 #define TRI_STORED_VALUE(VALUE, name) TRI_STORED_##VALUE,
 typedef enum tri_stored { TRI_STORED(TRI_STORED_VALUE) } tri_stored;
 enum { TRI_NUM_STORED = TRI_STORED_NF4 + 1 };
 
-/* The type that products read of a parameter stored like this, beside activations of a type. */
+/* Returns the type in which GEMMs read a parameter of that storage, with activations of that type. */
 static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE: return tri_dtype_wide(activations);
@@ -42,7 +42,7 @@ static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations
   return activations;
 }
 
-/* Bytes of one unit of an array of such parameters: an element, or a byte for NF4. */
+/* Returns the bytes of one unit of an array of such parameters: an element, or a byte for NF4. */
 static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -52,8 +52,8 @@ static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) 
   return 1;
 }
 
-/* The type of the numbers as which a stretch of such an array passes between ranks, and how many of the array's
- * elements (in 4 bits bytes) are one. */
+/* Returns the type in which ranges of such an array are exchanged between ranks, and how many units of the array
+ * (tri_stored_bytes) make up one element of it. */
 static inline tri_dtype tri_stored_gathered(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -79,7 +79,7 @@ typedef enum tri_pass {
 } tri_pass;
 enum { TRI_NUM_PASSES = 3 };
 
-/* One of three values, by the pass. */
+/* Returns one of three values, by the pass. */
 static inline double tri_pass_choose(tri_pass pass, double forward, double backward_input, double backward_weight) {
   switch (pass) {
     case TRI_PASS_FORWARD: return forward;
@@ -99,10 +99,10 @@ typedef struct tri_shape {
   tri_dtype type;
 } tri_shape;
 
-/* Memory that a call needs beside its slots. */
+/* Memory that a call needs in addition to its slots. */
 typedef struct tri_op_memory {
-  size_t workspace_bytes;              /* scratch, during one pass of the call */
-  size_t buffer_bytes[TRI_OP_BUFFERS]; /* kept from one `prepare` to the next: packed weights */
+  size_t workspace_bytes;              /* scratch, used during one pass of the call */
+  size_t buffer_bytes[TRI_OP_BUFFERS]; /* kept between two calls of `prepare`: packed weights */
 } tri_op_memory;
 
 typedef enum tri_collective {
@@ -111,22 +111,22 @@ typedef enum tri_collective {
   TRI_COLLECTIVE_ALL_GATHER,
   TRI_COLLECTIVE_REDUCE_SCATTER,
   TRI_COLLECTIVE_ALL_TO_ALL,
-  TRI_COLLECTIVE_PASS, /* each rank sends its block to the next one in a ring */
+  TRI_COLLECTIVE_PASS, /* each rank sends its block to the next rank of a ring */
 } tri_collective;
 
 /* Communication in one pass of a call. */
 typedef struct tri_cost_exchange {
-  tri_collective collective; /* or none */
+  tri_collective collective; /* TRI_COLLECTIVE_NONE: no communication */
   tri_domain domain;         /* the ranks that take part */
-  double bytes;              /* of the whole buffer, all ranks' parts together; for an all-to-all what one rank has for
-                                all ranks, for a ring pass the largest block */
-  double times;              /* how many of these one after the other; 0 means 1 */
-  double overlapped;         /* how many of `times` overlap with this call's computation */
+  double bytes;      /* bytes of the whole buffer, the parts of all ranks; all-to-all: bytes that one rank sends to all
+                        ranks; ring pass: bytes of the largest block */
+  double times;      /* number of these collectives, one after the other; 0 means 1 */
+  double overlapped; /* how many of `times` overlap with this call's computation */
 } tri_cost_exchange;
 enum { TRI_COST_EXCHANGES = 3 };
 
-/* The form of a product a b: plain (NN), b transposed (NT: a b^T), or a transposed (TN: a^T b, the gradient of a
- * weight), which the first micro-batch of a step writes (GRADIENT) and the others add to (ADDED). */
+/* The form of a GEMM a b: plain (NN), b transposed (NT: a b^T), or a transposed (TN: a^T b, the gradient of a weight),
+ * which the first micro-batch of a step writes (GRADIENT) and the others add to (ADDED). */
 typedef enum tri_product_form {
   TRI_PRODUCT_PLAIN,
   TRI_PRODUCT_TRANSPOSED,
@@ -137,65 +137,64 @@ enum { TRI_NUM_PRODUCT_FORMS = 4 };
 
 /* The cost of one pass of a call. */
 typedef struct tri_cost {
-  double flops;        /* multiplications and additions of matrix products */
+  double flops;        /* multiplications and additions of GEMMs */
   double vector_flops; /* element-wise arithmetic, done by vector units and bound by memory bandwidth */
-  double capped;       /* the part of vector_flops for soft caps of scores, which tables of measurements do not have */
-  double bytes;        /* read and written, each tensor once */
-  double copied;       /* bytes read and written by copies and sums before and after that */
-  double spread;       /* the part of `copied` that each further tensor rank of an expert adds; collectives among these
-                          ranks do without it */
-  double rows, inner, columns; /* the product [rows, inner] x [inner, columns] that flops are of; 0: there is none */
-  double products;             /* how many of that size at the same time */
+  double capped;       /* part of vector_flops for soft caps of scores, which tables of measurements do not contain */
+  double bytes;        /* bytes read and written, each tensor once */
+  double copied;       /* bytes read and written by copies and sums before and after the computation */
+  double spread; /* part of `copied` that each further tensor rank of an expert adds; collectives among these ranks do
+                    without it */
+  double rows, inner, columns; /* shape of the GEMM of `flops`: [rows, inner] x [inner, columns]; 0: no GEMM */
+  double products;             /* number of GEMMs of that shape at the same time */
   tri_product_form form;
-  bool unpacked;   /* the product's b is a weight that is not packed ahead */
-  double elements; /* of element-wise work, as tables of measurements count them (work.h) */
-  double scores;   /* attention: pairs of positions, times heads; the product above is then that of q and k */
+  bool unpacked;   /* the GEMM's b is a weight that is not packed ahead */
+  double elements; /* number of elements of element-wise work, as tables of measurements count them (work.h) */
+  double scores;   /* attention: pairs of positions, times heads; the shape above is then that of q and k */
   tri_cost_exchange exchanges[TRI_COST_EXCHANGES];
 } tri_cost;
 
 /* One differentiable operation. */
 struct tri_op {
   const char *name;
-  const char *work;          /* what its elements are measured as (work.h); NULL: its own name */
+  const char *work;          /* name of its element-wise work in measurements (work.h); NULL: its own name */
   unsigned keeps_inputs;     /* bit i: a backward pass reads input i */
   unsigned keeps_outputs;    /* bit j: a backward pass reads output j */
-  unsigned only_for_weights; /* bit i: input i is read for the gradients of parameters alone */
+  unsigned only_for_weights; /* bit i: input i is read only for the gradients of parameters */
   bool in_place;             /* forward may write output 0 over input 0 */
   bool backward_in_place;    /* backward_input may write the gradient of input 0 over that of output 0 */
-  bool passes_gradient;      /* each input's gradient is that of output 0: no work where they share memory */
-  bool passes_messages;      /* its rows come from another stage, or go to one */
+  bool passes_gradient;      /* each input's gradient is that of output 0: no work if they share memory */
+  bool passes_messages;      /* receives its rows from another stage, or sends them to one */
   unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i */
-  unsigned no_gradients;     /* bit i: input i has no gradient: it is not a value of the model */
+  unsigned no_gradients;     /* bit i: input i has no gradient, because it is not a value of the model */
   bool of_experts;           /* its output has rows of experts */
-  bool gathers_sequence;     /* its output is the tensor ranks' slices of rows, gathered */
+  bool gathers_sequence;     /* its output is the gathered slices of the tensor ranks */
   bool routes;               /* counts the rows of each expert in a step */
   bool makes_loss;           /* writes the loss of the micro-batch */
-  bool cheap;                /* its output takes more memory than time: recompute it */
-  bool sums;                 /* output 0 is input 0 + input 1, and nothing else */
+  bool cheap;                /* its output takes much memory and little time to compute: worth a recompute */
+  bool sums;                 /* output 0 is just input 0 + input 1 */
   bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0 */
   bool takes_sum;            /* forward can compute its input 0 if that is a sum: tri_op_call.sum */
-  bool awaits;               /* waits for a transfer that the call which makes input 0 has started: exchange 0 of its
-                                forward overlaps the calls between them, and so does exchange 0 of that call's
-                                backward_input */
+  bool awaits; /* waits for a transfer that the call which produces input 0 has started: exchange 0 of its forward
+                  overlaps the calls between them, and so does exchange 0 of that call's backward_input */
 
-  /* Local shapes of the outputs from those of the inputs. */
+  /* Computes the local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                       tri_shape outputs[TRI_OP_OUTPUTS]);
-  /* NULL: it needs none. */
+  /* Computes the memory that a call needs. NULL: none. */
   tri_status (*memory)(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out);
-  /* Bytes of the transfer buffer, through which rows go to other ranks during one of its passes; other ranks of the
-   * node may read it in place. NULL: none. */
+  /* Returns the bytes of the transfer buffer, through which rows go to other ranks during one of its passes; other
+   * ranks of the node may read it in place. NULL: none. */
   size_t (*transfer)(const tri_op_call *call);
-  /* Bytes of host memory that the call keeps for a micro-batch from its forward to its last backward: counts that the
-   * device has sent, and transfers under way. NULL: none. */
+  /* Returns the bytes of host memory that the call keeps for a micro-batch from its forward to its last backward:
+   * counts that the device has sent, and transfers in progress. NULL: none. */
   size_t (*host_state)(const tri_op_call *call);
-  /* The parameters have new values: updates `buffers`; may use the workspace of its forward. NULL: nothing to do. */
+  /* Updates `buffers` after the parameters have changed; may use the workspace of its forward. NULL: nothing to do. */
   tri_status (*prepare)(tri_run *run, const tri_op_call *call);
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
   tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be NULL */
   tri_status (*backward_weight)(tri_run *run, const tri_op_call *call); /* gradient of the parameters; may be NULL */
   void (*cost)(const tri_op_call *call, tri_pass pass, tri_cost *out);
-  /* Adds what `prepare` computes once a step beside packing `buffers`. NULL: nothing. */
+  /* Adds the cost of `prepare`, once a step, without packing `buffers`. NULL: nothing. */
   void (*prepare_cost)(const tri_op_call *call, tri_cost *out);
 };
 
@@ -203,30 +202,30 @@ struct tri_op {
 struct tri_op_call {
   const tri_op *op;
   const void *attributes; /* the operation's own struct (ops.h), owned by the list */
-  int32_t index;          /* in the list */
-  int32_t layer;          /* of the model; -1 before the first, num_layers behind the last */
+  int32_t index;          /* index in the list */
+  int32_t layer;          /* layer of the model; -1 before the first, num_layers after the last */
   int32_t inputs[TRI_OP_INPUTS], outputs[TRI_OP_OUTPUTS];
-  int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several that lie side by side */
+  int32_t parameters[TRI_OP_PARAMETERS]; /* index of a parameter, or of the first of several adjacent ones */
   unsigned frozen;                       /* bit i: parameter i is not trained, so it needs no gradient */
-  tri_stored stored;                     /* how parameter 0 is stored */
+  tri_stored stored;                     /* storage of parameter 0 */
   int32_t constant;
-  int32_t window;            /* index of the list's sliding window, and so of its attention slices */
-  int32_t sum;               /* index of the call right before it, if its forward computes that sum too, in one pass
-                                over memory; or -1 */
-  int64_t rows, sequence;    /* tokens of a micro-batch, positions of a sequence: the most, which is planned for */
-  int64_t first_row;         /* if `sliced`: the first row of the micro-batch that this rank has */
-  int64_t most_slices;       /* of attention in a list: planned for */
-  double attention_fraction; /* of the causal score matrix that masks leave, on average; 1: all of it */
-  tri_dtype type;            /* of activations */
+  int32_t window; /* index of the list's sliding window, and so of its attention slices */
+  int32_t sum; /* index of the previous call if its sum is computed in this call's forward, in one pass over memory; or
+                  -1 */
+  int64_t rows, sequence;    /* tokens of a micro-batch, positions of a sequence: the planned maximum */
+  int64_t first_row;         /* if `sliced`: the first row of the micro-batch on this rank */
+  int64_t most_slices;       /* maximum length of a list of attention slices */
+  double attention_fraction; /* fraction of the causal score matrix that masks leave, on average; 1: all of it */
+  tri_dtype type;            /* type of activations */
   bool sliced;               /* sequence parallelism: `rows` are this rank's slice of the micro-batch's */
   bool training;             /* a backward pass follows */
-  bool backward;             /* its outputs depend on parameters that are trained: a backward pass comes to it */
-  bool passes_back;          /* the gradient of an input is needed: backward_input runs, if there is one */
-  bool generating;           /* after prefill come steps of one position for each sequence */
-  bool expert;               /* works on rows of experts: it is behind `route` in its layer */
+  bool backward;             /* its outputs depend on trained parameters, so its backward runs */
+  bool passes_back;          /* the gradient of an input is needed: backward_input runs, if the operation has one */
+  bool generating;           /* the prefill is followed by steps of one position for each sequence */
+  bool expert;               /* works on rows of experts: it comes after `route` in its layer */
   bool weights_gathered;     /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
-  bool recomputable;         /* in a layer whose forward may run again before its backward */
-  bool recompute;            /* its forward does run again (recompute.h) */
+  bool recomputable;         /* in a layer whose forward may be recomputed before its backward */
+  bool recompute;            /* its forward is recomputed (recompute.h) */
   bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient: add to it */
 };
 
@@ -234,15 +233,15 @@ static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {
   return (call->frozen >> parameter & 1u) != 0;
 }
 
-/* Whether backward_input has anything to compute. */
+/* Returns whether backward_input has anything to compute. */
 static inline bool tri_op_has_inputs(const tri_op_call *call) {
   return call->op->backward_input != NULL && call->passes_back;
 }
 
-/* Directions of a product that the call makes: forward, and backward of the inputs. */
+/* Returns the number of directions of the call's GEMM: forward, and backward of the inputs. */
 static inline int tri_op_directions(const tri_op_call *call) { return tri_op_has_inputs(call) ? 2 : 1; }
 
-/* Whether backward_weight has anything to compute. */
+/* Returns whether backward_weight has anything to compute. */
 static inline bool tri_op_has_weights(const tri_op_call *call) {
   if (call->op->backward_weight == NULL || !call->backward) return false;
   bool any = false, all_frozen = true;
@@ -254,7 +253,7 @@ static inline bool tri_op_has_weights(const tri_op_call *call) {
   return !any || !all_frozen;
 }
 
-/* Whether a backward pass reads an input, or an output. */
+/* Return whether a backward pass reads an output, or an input. */
 static inline bool tri_op_keeps_output(const tri_op_call *call, int output) {
   return call->backward && (call->op->keeps_outputs >> output & 1u) != 0;
 }
@@ -264,7 +263,7 @@ static inline bool tri_op_keeps_input(const tri_op_call *call, int input) {
   return (kept >> input & 1u) != 0;
 }
 
-/* The cost of a pass; nothing if its result is not needed. */
+/* Computes the cost of a pass; 0 if its result is not needed. */
 static inline void tri_op_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT && !tri_op_has_weights(call)) return;

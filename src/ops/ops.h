@@ -15,18 +15,19 @@ typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weigh
  *
  * Widths given to operations are those of this rank. With one tensor rank, enter and leave append nothing. */
 
-/* This rank's part of `length` elements that are split over the tensor ranks: its length; its first element and length.
- */
+/* Return this rank's part of `length` elements that are split over the tensor ranks: its length; its first element and
+ * length. */
 int64_t tri_op_share(const tri_op_list *list, int64_t length);
 void tri_op_share_of(const tri_op_list *list, int64_t length, int64_t *first, int64_t *count);
 
-/* Before products whose columns are split over the tensor ranks: gathers the rows if sequence parallelism slices them;
- * the backward sums the ranks' gradients. */
+/* Appends the collective before GEMMs whose columns are split over the tensor ranks: gathers the rows if sequence
+ * parallelism slices them; the backward sums the ranks' gradients. */
 tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
-/* After products whose rows are split: sums the ranks' partial results, and slices them with sequence_parallel. */
+/* Appends the collective after GEMMs whose rows are split: sums the ranks' partial results; with sequence_parallel each
+ * rank gets its slice of the sums. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* The collectives that these append: rows of a table (mesh_collectives.c). */
+/* The collectives that these functions append: rows of a table (mesh_collectives.c). */
 typedef struct tri_mesh_collective tri_mesh_collective;
 extern const tri_mesh_collective tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
     tri_take_slice, tri_join_slices;
@@ -34,9 +35,9 @@ tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
 
-/* The first call of every stage but the first: reads the rows that the stage before has sent. */
+/* Appends the first call of every stage but the first: reads the rows that the previous stage has sent. */
 tri_status tri_op_stage_input(tri_op_list *list, int64_t width, int32_t *out);
-/* The last call of every stage but the last: its rows are sent to the next stage. */
+/* Appends the last call of every stage but the last: its rows are sent to the next stage. */
 tri_status tri_op_stage_output(tri_op_list *list, int32_t x);
 
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t we
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
-/* The same with W split by rows over the tensor ranks: the ranks' results are terms of a sum, which is not made. */
+/* The same with W split by rows over the tensor ranks: the ranks' results are partial sums, which are not reduced. */
 tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                               int32_t weight, int32_t bias, int32_t *out);
 
@@ -73,21 +74,21 @@ typedef struct tri_heads {
   int64_t heads, kv_heads, head_dim;
 } tri_heads;
 
-/* This rank's heads of those of a model. */
+/* Returns this rank's heads of a model. */
 tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
-/* RMS norm of q and k in qkv[R, (H + 2G) D]: of each head by itself with weights [D]; or, `whole`, of all of q with
+/* RMS norm of q and k in qkv[R, (H + 2G) D]: of each head separately with weights [D]; or, `whole`, of all of q with
  * weights [H D] and all of k with [G D]. */
 tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, bool whole, int32_t qkv, int32_t q_weight,
                             int32_t k_weight, int32_t *out);
 
-/* Gathers qkv of all of the model's heads on every tensor rank; and back to this rank's heads. Calls between the two do
- * the same on all tensor ranks. */
+/* `join` gathers qkv of all of the model's heads on every tensor rank; `part` takes this rank's heads from it. Calls
+ * between the two do the same on all tensor ranks. */
 tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 
 /* The table of a rotary embedding (Su et al. 2021) for `positions` positions. The first `prefill_tokens` of a sequence
- * are processed at once, those after them one by one. Of each head the first rotary_dim elements are rotated, with the
+ * are processed at once, later ones one by one. The first rotary_dim elements of each head are rotated, with the
  * frequencies of heads of that size, and the others are not (GPT-NeoX, Phi); 0: all of head_dim. */
 typedef struct tri_rope_table {
   int64_t positions, prefill_tokens, head_dim, rotary_dim;
@@ -121,14 +122,14 @@ tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *ou
 /* x + branch; other calls may read x, but not `branch`. */
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);
 
-/* The columns of slots side by side: of `count`, from 1 to TRI_OP_INPUTS. */
+/* Appends the concatenation of `count` slots, 1 to TRI_OP_INPUTS, along their columns. */
 tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t parts[], int32_t *out);
 
 /* `site`, below 2^16, is a different number for each dropout of a model; those of LoRA factors are from
  * TRI_FACTOR_SITES on. Probability 0 appends nothing. */
 enum { TRI_FACTOR_SITES = 1 << 15 };
 tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out);
-/* The same if x is the columns from `first` on of rows of row_elements, which are split over ranks: drops the same
+/* The same for x that has columns `first` and up of rows of row_elements, which are split over ranks: drops the same
  * elements as on one rank. */
 tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t site, int64_t row_elements,
                                   int64_t first, int32_t x, int32_t *out);
@@ -142,13 +143,12 @@ typedef struct tri_logits {
 static inline tri_logits tri_logits_plain(void) { return (tri_logits){1, 0, -1}; }
 
 /* Output projection with weight[V, C] and cross entropy with the run's labels, in chunks of rows: the end of a list.
- * vocab_size is that of the whole model. `preference`: a loss of completions, beside which labels may have a weight in
- * the cross entropy (device/completions.h); NULL: the cross entropy alone. */
+ * vocab_size is that of the whole model. `preference`: a loss on completions; labels may have a weight in an additional
+ * cross entropy (device/completions.h); NULL: the cross entropy alone. */
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits,
                                 const tri_preference_settings *preference, int32_t hidden, int32_t weight);
 
-/* logits[L, V] (wide) of the rows run->logit_rows, list->logit_rows of them at most: the end of a list for generating.
- */
+/* logits[L, V] (wide) of the rows run->logit_rows, at most list->logit_rows: the end of a list for generation. */
 tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
                              int32_t weight, int32_t *out);
 

@@ -1,6 +1,6 @@
 #include "ops/recompute.h"
 
-/* What stands before and behind a layer (stage_input, stage_output) may carry its number, and does not run again. */
+/* The calls before and after a layer (stage_input, stage_output) may have its number, and are not recomputed. */
 static bool same_layer(const tri_op_call *a, const tri_op_call *b) {
   return a->layer == b->layer && a->recomputable == b->recomputable;
 }
@@ -13,7 +13,7 @@ tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call) {
   return range;
 }
 
-/* Whether some call outside the range makes a slot in this memory, or reads one going forward. */
+/* Returns whether some call outside the range writes a slot in this memory, or reads one in the forward. */
 static bool leaves(const tri_op_list *list, int32_t root, tri_call_range range) {
   for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
     const tri_slot *slot = &list->slots[s];
@@ -36,7 +36,7 @@ bool tri_op_list_keeps(const tri_op_list *list, int32_t root) {
   return false;
 }
 
-/* Whether all that uses the memory is made by calls that work on rows of experts. */
+/* Returns whether all slots in the memory are outputs of calls that work on rows of experts. */
 static bool all_experts(const tri_op_list *list, int32_t root) {
   for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
     if (!list->calls[list->slots[s].producer].op->of_experts) return false;
@@ -74,7 +74,8 @@ static void throw_away(tri_op_list *list, tri_call_range range, const tri_recomp
   }
 }
 
-/* From the end of the layer to its beginning: whatever makes a slot again needs its inputs, kept or made again too. */
+/* Walks from the end of the layer to its beginning: a call that recomputes a slot needs its inputs, either kept or
+ * recomputed too. */
 static void find_calls_once(tri_op_list *list, tri_call_range range) {
   for (int32_t c = range.end - 1; c >= range.first; c--) {
     tri_op_call *call = &list->calls[c];
@@ -89,7 +90,7 @@ static void find_calls_once(tri_op_list *list, tri_call_range range) {
       if (inside && !tri_op_list_keeps(list, root->memory_of)) root->recomputed = true;
       if (!inside) root->kept = true;
     }
-    /* Its other outputs are written again too, and must not be written where something else lies. */
+    /* The call writes its other outputs again too, and they must not overwrite other slots. */
     for (int i = 0; i < TRI_OP_OUTPUTS && call->recompute; i++) {
       if (call->outputs[i] >= 0) list->slots[list->slots[call->outputs[i]].memory_of].recomputed = true;
     }
@@ -102,8 +103,9 @@ static int64_t num_again(const tri_op_list *list, tri_call_range range) {
   return count;
 }
 
-/* A call that runs again for one of its outputs writes the others too; what a later call has made in the memory of one
- * of these (a dropout of a norm, in place) has to be made again then, and so on. */
+/* Repeats find_calls_once until nothing changes. A call that is recomputed for one of its outputs writes the others
+ * too; a later output in the memory of one of these (a dropout of a norm, in place) then has to be recomputed, and so
+ * on. */
 static void find_calls(tri_op_list *list, tri_call_range range) {
   int64_t before = -1;
   while (num_again(list, range) != before) {
@@ -122,8 +124,8 @@ static void find_in_layers(tri_op_list *list, const tri_recompute_choice *choice
   }
 }
 
-/* The slot that lies in a slot's memory when a call runs again: the last one that was written there going forward, or,
- * where the memory is made again, the last one that was written since. -1: none. */
+/* Returns the slot that occupies a slot's memory when a call is recomputed: the last slot written there in the forward
+ * or, if the memory is recomputed, the last one written since. -1: no slot. */
 static int32_t content_at(const tri_op_list *list, const tri_op_call *reader, int32_t slot) {
   const int32_t root = list->slots[slot].memory_of;
   int32_t content = -1;
@@ -143,13 +145,13 @@ static tri_status say_lost(const tri_op_list *list, int32_t slot, const char *wh
                            producer->op->name, producer->layer, what);
 }
 
-/* Whether something else lies in the memory of an input of a call that runs again by then. */
+/* Returns whether the memory of an input of a recomputed call has been overwritten by then. */
 static bool is_overwritten(const tri_op_list *list, const tri_op_call *call, int input) {
   const int32_t slot = call->inputs[input];
   return call->recompute && slot >= 0 && content_at(list, call, slot) != slot;
 }
 
-/* Nothing may lie over what was pinned before. */
+/* Fails if a pinned slot is overwritten. */
 static tri_status check_pinned(const tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -161,8 +163,8 @@ static tri_status check_pinned(const tri_op_list *list) {
   return TRI_OK;
 }
 
-/* Pins each input of a call that runs again in whose memory something else lies by then; several calls may read it.
- * Answers whether there was one. */
+/* Pins each input of a recomputed call whose memory would have been overwritten by then; several calls may read it.
+ * Returns whether there was one. */
 static bool pin_overwritten(tri_op_list *list) {
   bool found = false;
   for (int64_t c = 0; c < list->num_calls; c++) {
@@ -174,7 +176,7 @@ static bool pin_overwritten(tri_op_list *list) {
   return found;
 }
 
-/* What is made again lives only while its layer's backward runs. */
+/* Checks that recomputed slots are used only while their layer's backward runs. */
 static tri_status check_lives(const tri_op_list *list) {
   for (int32_t s = 0; s < list->num_slots; s++) {
     if (list->slots[s].memory_of != s || !list->slots[s].recomputed) continue;

@@ -1,8 +1,8 @@
-/* Recompute: activations that are dropped after the forward and computed again before the backward that reads them
- * (Chen et al. 2016; selective: Korthikanti et al. 2022).
+/* Recompute: activations that are dropped after the forward and recomputed before the backward that reads them (Chen et
+ * al. 2016; selective: Korthikanti et al. 2022).
  *
- * It is decided here, by marks on the list: which slots are not kept, and which calls run again. These run again layer
- * by layer, just before the layer's backward. The memory plan and the executor read the marks. */
+ * This file decides it by marks on the list: which slots are not kept, and which calls are recomputed. They are
+ * recomputed layer by layer, just before the layer's backward. The memory plan and the executor read the marks. */
 #ifndef TRI_OPS_RECOMPUTE_H
 #define TRI_OPS_RECOMPUTE_H
 
@@ -10,17 +10,17 @@
 
 typedef enum tri_recompute {
   TRI_RECOMPUTE_NONE,
-  TRI_RECOMPUTE_SELECTIVE, /* outputs of norms and activation functions: large, and cheap to compute again */
-  TRI_RECOMPUTE_EXPERTS,   /* inputs and outputs of experts: larger than others by the experts of a token */
-  TRI_RECOMPUTE_FULL,      /* everything in a layer but its input */
+  TRI_RECOMPUTE_SELECTIVE, /* outputs of norms and activation functions: large, and cheap to recompute */
+  TRI_RECOMPUTE_EXPERTS,   /* inputs and outputs of experts: larger than others by the number of experts per token */
+  TRI_RECOMPUTE_FULL,      /* everything in a layer except its input */
 } tri_recompute;
 
-/* What is dropped. */
+/* The activations to drop. */
 typedef struct tri_recompute_choice {
   tri_recompute what;
-  int64_t every; /* TRI_RECOMPUTE_FULL: of the layers whose number is a multiple of it */
-  bool gathered; /* in all layers also what sequence parallelism gathers from tensor ranks, which is gathered again
-                    (Korthikanti et al. 2022, section 4.2.2) */
+  int64_t every; /* TRI_RECOMPUTE_FULL: only in layers whose number is a multiple of it */
+  bool gathered; /* in all layers, also drop rows gathered from the tensor ranks by sequence parallelism, and gather
+                    them again (Korthikanti et al. 2022, section 4.2.2) */
 } tri_recompute_choice;
 
 /* Calls [first, end) of a layer. */
@@ -28,15 +28,16 @@ typedef struct tri_call_range {
   int32_t first, end;
 } tri_call_range;
 
-/* Marks a finished list. Calls that run again must find the same values in their inputs as in the forward: outputs that
- * would overwrite such an input get their own memory (tri_op_list_place). TRI_INTERNAL if an input would still hold
- * other values. */
+/* Marks a finished list. Recomputed calls must find the same values in their inputs as in the forward: outputs that
+ * would overwrite such an input get their own memory (tri_op_list_place). TRI_INTERNAL if an input would still have
+ * been overwritten. */
 tri_status tri_op_list_recompute(tri_op_list *list, const tri_recompute_choice *choice);
 
-/* The calls that belong to the same layer as `call`. */
+/* Returns the calls that belong to the same layer as `call`. */
 tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call);
 
-/* Whether a backward reads the memory of a slot, `root` the first in it, under any name. */
+/* Returns whether a backward reads the memory of slot `root`, the first slot in that memory, through any of the slots
+ * that share it. */
 bool tri_op_list_keeps(const tri_op_list *list, int32_t root);
 
 #endif

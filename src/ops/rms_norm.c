@@ -53,7 +53,7 @@ static tri_status op_rms_norm_backward_weight(tri_run *run, const tri_op_call *c
 static void op_rms_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const rms_norm *at = call->attributes;
   double elements = (double)call->rows * (double)at->width;
-  double forward = call->sum >= 0 ? 1.0 : 2.0; /* the sum before it reads what it reads */
+  double forward = call->sum >= 0 ? 1.0 : 2.0; /* the preceding sum's cost includes the read */
   *out = (tri_cost){
       .elements = elements,
       .vector_flops = elements * 5.0,

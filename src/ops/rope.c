@@ -1,14 +1,15 @@
 /* Rotary position embedding (Su et al. 2021), in the half-split pairing of Llama: components d and d + D/2 of each q
- * and k head rotate by position * theta^(-2d/D), or by as much as rope_scaling.h says. The backward rotates back by the
+ * and k head rotate by position * theta^(-2d/D), or by the angle of rope_scaling.h. The backward rotates back by the
  * same angle.
  *
- * Where that depends on the length of the sequence, rows of the table below `prefill_tokens` are rotated as in a
- * sequence of that length: all of them in training. What is generated behind a prompt is rotated as in a sequence that
- * ends with it, and keys stay in the cache as they were rotated. That is what transformers does.
+ * If the angle depends on the length of the sequence, rows of the table below `prefill_tokens` are rotated as in a
+ * sequence of that length: all of them in training. A token that is generated after a prompt is rotated as in a
+ * sequence that ends with it, and keys stay in the cache as they were rotated. transformers does the same.
  *
- * Which list longrope takes is decided once for a table, by all the positions that it has: in generation those of the
- * prompt and of what is to be written, so that queries and keys are always rotated alike. transformers takes the other
- * list at the token that passes the original length, and reads the text so far again (Phi-3) or does not. */
+ * The list of longrope is chosen once for a table, by the number of its positions: in generation those of the prompt
+ * and of the tokens to generate, so that queries and keys are always rotated consistently. transformers switches to the
+ * other list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does
+ * not. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
@@ -25,7 +26,7 @@ typedef struct rope_constant {
   tri_dtype type;
 } rope_constant;
 
-/* Elements of a head that rotate. */
+/* Returns the number of elements of a head that rotate. */
 static int64_t rotated_elements(const tri_rope_table *table) {
   return table->rotary_dim == 0 ? table->head_dim : table->rotary_dim;
 }
@@ -36,7 +37,7 @@ static double frequency(const tri_rope_table *table, int64_t position, int64_t p
   return tri_rope_frequency(&table->scaling, table->theta, rotated_elements(table), length, pair);
 }
 
-/* Cosines [positions, D/2], then sines. */
+/* Writes the table: cosines [positions, D/2], then sines. */
 static void op_rope_fill(const void *attributes, void *host) {
   const rope_constant *at = attributes;
   int64_t half = rotated_elements(&at->table) / 2;
@@ -84,7 +85,7 @@ static tri_status op_rope_shape(const tri_op_call *call, const tri_shape inputs[
 
 static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
 
-/* The memory plan lays output over input; where it could not, the rows are copied first. */
+/* Rotates in place, which the memory plan does where it can; else the rows are copied first. */
 static tri_status rotate(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
   const rope *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);

@@ -1,24 +1,24 @@
-/* Plain frequencies are theta^(-2d/D) for pair d of a head of D components (Su et al. 2021). Each kind of stretching is
- * as transformers has it (modeling_rope_utils), so that a model computes here what it does there.
+/* Plain frequencies are theta^(-2d/D) for pair d of a head of D components (Su et al. 2021). Each kind of scaling
+ * follows transformers (modeling_rope_utils), so that a model gives the same results in both.
  *
  * Llama 3.1: wavelengths beyond original / low_freq_factor are multiplied by `factor`, those below original /
- * high_freq_factor are left alone, and between them the two are mixed linearly in the frequency.
+ * high_freq_factor are unchanged, and between them the two are interpolated linearly in the frequency.
  *
  * Linear (Chen et al. 2023, "position interpolation"): every frequency is divided by `factor`.
  *
  * Dynamic ("NTK-aware", bloc97 and emozilla 2023): theta grows such that the slowest pair rotates as much in `length`
- * tokens as it would with all positions stretched by factor length / original - (factor - 1), and the fastest as ever.
- * Up to the original length nothing changes.
+ * tokens as it would with all positions divided by factor length / original - (factor - 1), and the fastest pair is
+ * unchanged. Up to the original length nothing changes.
  *
- * YaRN (Peng et al. 2023, section 3.2): a pair that rotates beta_fast times or more within the original length is left
- * alone, one that rotates beta_slow times or fewer is divided by `factor`, and between them the two are mixed linearly
- * in the number of the pair (the paper's "ramp", which transformers has over pairs, not over rotates). Attention's
- * scores are scaled by the square of 0.1 ln(factor) + 1 (section 3.4), here by scaling queries and keys as they are
- * rotated.
+ * YaRN (Peng et al. 2023, section 3.2): a pair that rotates beta_fast times or more within the original length is
+ * unchanged, one that rotates beta_slow times or fewer is divided by `factor`, and between them the two are
+ * interpolated linearly in the number of the pair (the paper's "ramp", which transformers computes over pairs, not over
+ * rotations). Attention's scores are scaled by the square of 0.1 ln(factor) + 1 (section 3.4), here by scaling queries
+ * and keys as they are rotated.
  *
- * LongRoPE (Ding et al. 2024, as Phi-3 has it): every frequency is divided by a number of its own, found by a search,
- * of one list for sequences up to the original length and of another beyond. Queries and keys are scaled by
- * sqrt(1 + ln(factor) / ln(original)). */
+ * LongRoPE (Ding et al. 2024, as in Phi-3): every frequency is divided by its own number, found by a search, from one
+ * list for sequences up to the original length and from another beyond. Queries and keys are scaled by sqrt(1 +
+ * ln(factor) / ln(original)). */
 #include "ops/rope_scaling.h"
 
 #include <math.h>
@@ -89,7 +89,7 @@ static double dynamic_theta(const tri_rope_scaling *s, double theta, double widt
   return theta * pow(s->factor * (double)length / original - (s->factor - 1.0), width / (width - 2.0));
 }
 
-/* The pair, as a real number, that rotates that many times within the original length. */
+/* Returns the pair, as a real number, that rotates `times` times within the original length. */
 static double pair_that_turns(const tri_rope_scaling *s, double theta, double width, double times) {
   return width * log((double)s->original_max_sequence / (times * 2.0 * pi)) / (2.0 * log(theta));
 }
@@ -102,7 +102,7 @@ static double yarn_frequency(const tri_rope_scaling *s, double theta, double wid
     high = ceil(high);
   }
   low = fmax(low, 0.0);
-  high = fmin(high, width - 1.0); /* of components, not of pairs: as transformers has it */
+  high = fmin(high, width - 1.0); /* the bound is in components, not pairs, as in transformers */
   if (low == high) high += 0.001;
   double stretched = fmin(fmax(((double)pair - low) / (high - low), 0.0), 1.0);
   return plain / s->factor * stretched + plain * (1.0 - stretched);

@@ -13,12 +13,12 @@ typedef enum tri_rope_type {
   TRI_ROPE_LONG,    /* LongRoPE: each frequency is divided by its own number, from two lists; scaled as YaRN */
 } tri_rope_type;
 
-/* Their names in transformers, which are also those of the run file. */
+/* The types' names in transformers, which the run file uses too. */
 #define TRI_ROPE_TYPES(X)                                                                                              \
   X("llama3", TRI_ROPE_LLAMA3)                                                                                         \
   X("linear", TRI_ROPE_LINEAR) X("dynamic", TRI_ROPE_DYNAMIC) X("yarn", TRI_ROPE_YARN) X("longrope", TRI_ROPE_LONG)
 
-enum { TRI_ROPE_MOST_PAIRS = 128 }; /* most numbers of a list of longrope */
+enum { TRI_ROPE_MOST_PAIRS = 128 }; /* maximum length of a list of longrope */
 
 /* Comments name the types that use a member; other types ignore it. */
 typedef struct tri_rope_scaling {
@@ -37,26 +37,26 @@ typedef struct tri_rope_scaling {
   bool truncate;                 /* these two bounds are rounded to whole pairs */
 } tri_rope_scaling;
 
-/* The scaling of a model for which none is given. */
+/* Returns the scaling of a model whose config has none. */
 tri_rope_scaling tri_rope_scaling_none(void);
 
-/* Whether it changes nothing: llama3 and linear with factor 1. */
+/* Returns whether the scaling has no effect: llama3 and linear with factor 1. */
 bool tri_rope_is_plain(const tri_rope_scaling *scaling);
 bool tri_rope_scalings_equal(const tri_rope_scaling *a, const tri_rope_scaling *b);
 
-/* Whether texts after prompts of `prompt` and of `other` tokens can be generated in one batch, with the same table: the
- * frequencies of `dynamic` depend on the length of the prompt if that is above original_max_sequence. */
+/* Returns whether generation after prompts of `prompt` and of `other` tokens can share one batch, and so one table: the
+ * frequencies of `dynamic` depend on the length of a prompt above original_max_sequence. */
 bool tri_rope_can_share(const tri_rope_scaling *scaling, int64_t prompt, int64_t other);
 
-/* The number of entries of a list of longrope. */
+/* Returns the number of entries of a list of longrope. */
 int64_t tri_rope_count(const double factors[TRI_ROPE_MOST_PAIRS]);
 
-/* The angle by which pair `pair` of components, 0 .. head_dim / 2 - 1, rotates from one position to the next, in a
- * sequence of `length` tokens (used by `dynamic` and `longrope`). */
+/* Returns the angle by which pair `pair` of components, 0 .. head_dim / 2 - 1, rotates from one position to the next,
+ * in a sequence of `length` tokens (used by `dynamic` and `longrope`). */
 double tri_rope_frequency(const tri_rope_scaling *scaling, double theta, int64_t head_dim, int64_t length,
                           int64_t pair);
 
-/* The factor of cosines and sines; scores are multiplied by its square. */
+/* Returns the factor of cosines and sines; scores are multiplied by its square. */
 double tri_rope_attention_factor(const tri_rope_scaling *scaling);
 
 #endif

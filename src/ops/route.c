@@ -1,10 +1,9 @@
-/* The router of a layer of experts: logits = x W^T, and of each token the experts that it goes to and their weights
- * (base/router.h). Gradients come back through the weights of the chosen alone, and from the losses that depend on the
- * logits. Rows of padding (base/label.h) are not tokens: they go nowhere, are in no count and in
- * no loss, and have no gradient.
+/* The router of a layer of experts: logits = x W^T, and for each token its experts and their weights (base/router.h).
+ * Gradients come only through the weights of the chosen experts, and from the losses that depend on the logits. Rows of
+ * padding (base/label.h) are not tokens: they have no expert and no gradient, and do not enter any count or loss.
  *
- * Each rank routes rows of its own. What a loss says of a sequence is added up over the ranks that have tokens of it,
- * so that it does not depend on who has them; one of them counts it. */
+ * Each rank routes its own rows. Statistics of a sequence for the loss are reduced over the ranks that have tokens of
+ * it, so that the loss does not depend on the split; one of these ranks counts it. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/experts_internal.h"
@@ -15,11 +14,11 @@ enum { EXPERTS, WEIGHTS, LOGITS, BALANCE };
 typedef struct route {
   tri_weight weight;
   tri_router router;
-  double balance; /* coefficient of the sequences' loss; 0: none */
+  double balance; /* coefficient of the loss per sequence; 0: no such loss */
   double z;
-  int64_t sequences, sequence_rows; /* of a micro-batch; rows of a sequence on ranks that do not slice them */
-  bool counts;                      /* this rank counts its sequences' loss */
-  int32_t number;                   /* among the routers of the list */
+  int64_t sequences, sequence_rows; /* sequences of a micro-batch; rows of a sequence on ranks that do not slice them */
+  bool counts;                      /* this rank adds its sequences' loss */
+  int32_t number;                   /* number among the routers of the list */
 } route;
 
 static bool is_balanced(const tri_op_call *call) { return call->outputs[BALANCE] >= 0; }
@@ -48,8 +47,8 @@ static size_t loads_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines(loads * tri_dtype_bytes(tri_dtype_wide(call->type)));
 }
 
-/* The workspace: in the forward the loads and a loss that is not counted; in the backward the gradient of the logits,
- * wide and as the products read it. Behind it that of the products. */
+/* The workspace: in the forward the loads and a loss that is discarded; in the backward the gradient of the logits, in
+ * the wide type and in the GEMMs' type. The scratch of the GEMMs follows. */
 static size_t forward_bytes(const tri_op_call *call) { return loads_bytes(call) + tri_bytes_in_lines(sizeof(double)); }
 
 static bool is_narrow(const tri_op_call *call) { return call->type != tri_dtype_wide(call->type); }
@@ -99,7 +98,7 @@ static tri_status op_route_prepare(tri_run *run, const tri_op_call *call) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Balance and its loss, of whole sequences. */
+/* Computes the balance and its loss, for whole sequences. */
 static tri_status balance(tri_run *run, const tri_op_call *call, bool adds) {
   const route *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
@@ -147,7 +146,7 @@ static tri_status op_route_forward(tri_run *run, const tri_op_call *call) {
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* The gradient of the logits as the products read it. */
+/* Computes the gradient of the logits in the type that the GEMMs read. */
 static tri_status logits_gradient(tri_run *run, const tri_op_call *call, const void **out) {
   const route *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);

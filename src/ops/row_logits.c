@@ -1,10 +1,10 @@
-/* The logits of some rows, for generation: out[L,V] = h[logit_rows] W^T, or what a bias, a scale and a cap make of that
- * (tri_logits). */
+/* The logits of some rows, for generation: out[L,V] = h[logit_rows] W^T, with a bias, a scale and a soft cap if the
+ * model has them (tri_logits). */
 #include "device/kernels.h"
 #include "ops/weight.h"
 
 typedef struct row_logits {
-  tri_weight weight; /* stored [V, C] */
+  tri_weight weight; /* stored as [V, C] */
   tri_logit_form form;
   int64_t most_rows;
 } row_logits;
@@ -14,11 +14,11 @@ static tri_matmul product_of(const tri_op_call *call, int64_t rows) {
   tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
   product.c_type = tri_dtype_wide(call->type);
   product.bias = call->parameters[1] >= 0;
-  product.b_unpacked = true; /* rows of it may be those of tokens */
+  product.b_unpacked = true; /* its rows may also be those of the embedding */
   return product;
 }
 
-/* The logits, and the rows that they are made from, side by side. */
+/* Sets the outputs: the logits, and a copy of the rows that they are computed from. */
 static tri_status op_row_logits_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                       tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)inputs;

@@ -1,5 +1,5 @@
-/* What operations run on: a queue of a device, memory, and the other ranks behind a table. Only what runs includes it;
- * plans and prices are made from op.h. */
+/* The context in which operations run: a device queue, memory, and a table of collectives. Only code that runs
+ * operations includes it; plans and costs need only op.h. */
 #ifndef TRI_OPS_RUN_H
 #define TRI_OPS_RUN_H
 
@@ -11,78 +11,79 @@
 #include "mesh/domain.h"
 #include "ops/op.h"
 
-typedef struct tri_ranks tri_ranks; /* of the table's implementation: the engine's are in engine/collectives.h */
+typedef struct tri_ranks tri_ranks; /* defined by the table's implementation; the engine's is engine/collectives.h */
 
-typedef struct tri_transfer tri_transfer; /* a transfer under way; the implementation's, too */
+typedef struct tri_transfer tri_transfer; /* a transfer in progress; also defined by the implementation */
 
-/* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this one's `domain`, and
- * returns at once if this rank is alone in it. Values are device memory: work that was queued before is done first, and
- * work that is queued later sees the result. Parts and sums have the same bits as in comm/comm.h. */
+/* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this rank's `domain`,
+ * and returns at once if that domain has only one rank. Values are in device memory: the functions are ordered with the
+ * work in the queue before and after them. Parts and sums have the same bits as in comm/comm.h. */
 typedef struct tri_collectives {
-  /* values[count] becomes the sum, or the largest, of the ranks'. */
+  /* Replaces values[count] by the sum, or the maximum, over the ranks. */
   tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
   tri_status (*all_maximum)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
-  /* begins[ranks + 1], in elements: every part r becomes that of rank r; or this rank's part the sum, the others
-   * undefined. */
+  /* begins[ranks + 1], in elements: every part r is copied from rank r; or this rank's part becomes the sum, and the
+   * other parts are undefined. */
   tri_status (*all_gather)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
                            void *values);
   tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
                                void *values);
-  /* Part s of `from` goes to the domain's rank s, and part r of `to` comes from rank r, each by begins of its own; they
-   * do not overlap, and lie in the transfer buffer. */
+  /* Sends part s of `from` to the domain's rank s, and receives part r of `to` from rank r, each with its own begins.
+   * The two buffers do not overlap, and are in the transfer buffer. */
   tri_status (*all_to_all)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
                            const void *from, const int64_t *to_begins, void *to);
-  /* In the background, COLLECTIVE too: `send` goes to the domain's rank `to`, and `receive` comes from its rank `from`,
-   * as in a ring. Both lie in the transfer buffer and belong to the transfer until it is waited for, which is LOCAL;
-   * NULL is a transfer that is done. Several may be under way. */
+  /* In the background, COLLECTIVE too: sends `send` to the domain's rank `to`, and receives `receive` from its rank
+   * `from`, as in a ring. Both are in the transfer buffer and belong to the transfer until pass_wait, which is LOCAL;
+   * NULL is a completed transfer. Several may be in progress. */
   tri_status (*pass_start)(const tri_ranks *ranks, tri_domain domain, int to, size_t send_bytes, const void *send,
                            int from, size_t receive_bytes, void *receive, tri_transfer **out);
   tri_status (*pass_wait)(const tri_ranks *ranks, tri_transfer **transfer);
-  /* An all_to_all in the background, waited for with pass_wait; the begins must stay valid until then. */
+  /* Starts an all_to_all in the background; pass_wait completes it. The begins must stay valid until then. */
   tri_status (*all_to_all_start)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
                                  const void *from, const int64_t *to_begins, void *to, tri_transfer **out);
-  /* all[ranks * bytes], in host memory, gets every rank's `bytes` bytes of device memory. The host waits for them. */
+  /* Gathers every rank's `bytes` bytes of device memory in all[ranks * bytes], in host memory. The host waits for
+   * them. */
   tri_status (*tell_all)(const tri_ranks *ranks, tri_domain domain, size_t bytes, const void *values, void *all);
 } tri_collectives;
 
-/* The copy of a parameter, or of several adjacent ones, that products read: the same numbers in the activations' type.
- * An update that writes the parameter may write the copy too, and count that in `written`; the rest is packed before
- * the next forward (weight.c). */
+/* The copy of a parameter, or of several adjacent ones, that GEMMs read: the same numbers in the activations' type. An
+ * update that writes the parameter may write the copy too, and then adds to `written`; the rest is packed before the
+ * next forward (weight.c). */
 typedef struct tri_run_copy {
-  void *values;    /* NULL: there is no copy */
+  void *values;    /* NULL: no copy */
   int64_t count;   /* elements, from the parameter's first one on */
   int64_t written; /* elements written since the last `prepare`, with the parameter's present values */
 } tri_run_copy;
 
-/* A parameter in device memory and its gradient, both in the wide type; one that is not trained in its stored type. */
+/* A parameter in device memory and its gradient, both in the wide type; a frozen parameter has its stored type. */
 typedef struct tri_run_parameter {
   void *value;
   void *gradient;
-  int64_t matrices;      /* of a parameter in 4 bits: how many matrices one after the other */
-  tri_nf4_cut cut;       /* and what of each is here */
-  bool gradient_written; /* in this step: the first backward writes, the others add */
-  bool packed;           /* `value` is packed where it lies (weight.c), since its values were written */
+  int64_t matrices;      /* parameter in 4 bits: number of matrices, stored one after the other */
+  tri_nf4_cut cut;       /* parameter in 4 bits: the part of each matrix on this rank */
+  bool gradient_written; /* set by the first backward of a step, which writes; the others add */
+  bool packed;           /* `value` has been packed in place (weight.c) since its values were written */
   tri_run_copy *copy;    /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
 
-/* Keys and values of earlier positions, for generation, in pages of TRI_PAGE_ROWS positions: of one layer the keys of
- * all pages, then the values. A run has any rows of any sequences, those of one side by side. */
+/* Keys and values of earlier positions, for generation, in pages of TRI_PAGE_ROWS positions: for each layer the keys of
+ * all pages, then the values. A run may have any rows of any sequences; the rows of one sequence are adjacent. */
 typedef struct tri_kv_cache {
   void **layers;       /* [num_layers] */
-  int64_t pages;       /* of a layer */
-  int64_t table_pages; /* of run->pages */
-  int64_t most_rows;   /* of a sequence in this run */
-  int64_t positions;   /* of the run's sequences, those before its rows and its rows: at most */
-  int64_t logit_rows;  /* of run->logit_rows */
+  int64_t pages;       /* pages of a layer */
+  int64_t table_pages; /* length of run->pages */
+  int64_t most_rows;   /* maximum rows of a sequence in this run */
+  int64_t positions;   /* maximum positions of the run's sequences, including its rows */
+  int64_t logit_rows;  /* length of run->logit_rows */
 } tri_kv_cache;
 
-/* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
- * at hand. */
+/* State that an operation may access while it runs, set by the engine; slots and gradients are those of the current
+ * micro-batch. */
 struct tri_run {
-  tri_queue *queue; /* for kernels; all pointers below are device memory unless they say otherwise */
+  tri_queue *queue; /* queue for kernels; all pointers below are device memory unless their comments say otherwise */
   const tri_op_call
-      *sum;           /* the sum that this call has to compute itself (tri_op_call.sum); NULL: its inputs are there */
-  void *const *slots; /* [slot]; NULL if a slot has no memory in this program */
+      *sum; /* call whose sum this call has to compute itself (tri_op_call.sum); NULL: its inputs are computed */
+  void *const *slots;      /* [slot]; NULL if a slot has no memory in this program */
   void *const *gradients;  /* [slot] */
   void *const *buffers;    /* [call * TRI_OP_BUFFERS + i] */
   void *const *constants;  /* [constant] */
@@ -91,47 +92,48 @@ struct tri_run {
   void *workspace;
   void *transfer; /* transfer buffer, which other ranks may read (tri_op.transfer) */
   bool training;
-  bool without_factors; /* LoRA factors add nothing: products are those of the base */
-  bool recompute;       /* a forward runs again before its backward: sums over micro-batches must not be added twice */
-  bool after_inputs;    /* in backward_weight: backward_input of the call was just before it, in the same workspace */
-  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation 1 and the number of rows */
+  bool without_factors; /* LoRA factors are left out: results are those of the base model */
+  bool recompute;       /* the forward is a recompute: it must not add to sums over micro-batches a second time */
+  bool after_inputs;    /* in backward_weight: backward_input of the same call ran just before, in the same workspace */
+  int64_t batch, sequence; /* current micro-batch: as planned; in generation 1 and the number of rows */
   const tri_collectives *collectives;
-  const tri_ranks *ranks;        /* for collectives */
-  const void *received;          /* stage_input's rows, from the stage before                */
-  void *to_send;                 /* stage_output's rows, for the next stage                  */
-  const void *received_gradient; /* of stage_output's rows                                   */
-  void *gradient_to_send;        /* of stage_input's rows                                    */
+  const tri_ranks *ranks;        /* ranks for collectives */
+  const void *received;          /* rows for stage_input, from the previous stage */
+  void *to_send;                 /* rows of stage_output, for the next stage */
+  const void *received_gradient; /* gradient of stage_output's rows */
+  void *gradient_to_send;        /* gradient of stage_input's rows */
 #define TRI_RUN_COLUMN_(NAME, TYPE, ...) const TYPE *NAME;
-  TRI_SAMPLE_COLUMNS(TRI_RUN_COLUMN_) /* each [batch, sequence]: this rank's tokens, or of whole sequences; NULL where
-                                         the objective does not have it */
-  TRI_CUT_COLUMNS(TRI_RUN_COLUMN_)    /* NULL where they are not needed: global_rows where this rank has all rows */
+  TRI_SAMPLE_COLUMNS(TRI_RUN_COLUMN_) /* each [batch, sequence]: this rank's tokens, or those of whole sequences; NULL
+                                         if the objective does not have the column */
+  TRI_CUT_COLUMNS(TRI_RUN_COLUMN_)    /* NULL if not needed: global_rows is NULL if this rank has all rows */
 #undef TRI_RUN_COLUMN_
   const int64_t *send_begins, *receive_begins; /* engine/batch.h */
   int64_t *begins;                             /* scratch: [2, ranks of the outer domain + 1] */
   const tri_attention_slice
-      *slices;                   /* which queries attend to which keys; keys are rows of the cache if there is one */
-  const int64_t *slice_begins;   /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending;
-                                    no query is in two slices of a list. All begins are host memory */
-  const tri_step_values *values; /* of the step at hand; NULL without training */
-  int64_t sample;                /* number of the first sequence in the step, of all ranks' */
-  double *log_probs;             /* [batch, sequence]: receives those of this rank's labels, 0 where none counts; NULL:
-                                    not asked for */
-  double *loss_sum;              /* receives the sum of labels' losses times their weights; NULL: no list has a loss */
-  double *router_loss; /* receives what a router adds to the loss, and is 0 outside of it; NULL: not asked for */
-  tri_exact_sum *router_losses; /* receives it, router by router: the sum of any layers is that of all, to the bit */
-  int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert so far, then bad rows; NULL too */
-  int64_t *expert_rounds; /* [routers of the list], host memory: the most rounds of a micro-batch; NULL too */
+      *slices;                   /* which queries attend to which keys; keys are rows of the cache if the run has one */
+  const int64_t *slice_begins;   /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending; no
+                                    query is in two slices of a list. All begins are host memory */
+  const tri_step_values *values; /* values of the current step; NULL without training */
+  int64_t sample;                /* number of the first sequence in the step, over all ranks */
+  double *log_probs;   /* [batch, sequence]: receives the log-probabilities of this rank's labels, 0 for labels that do
+                          not count; NULL: not requested */
+  double *loss_sum;    /* receives the sum of labels' losses times their weights; NULL: no list has a loss */
+  double *router_loss; /* receives a router's addition to the loss, 0 outside of a router; NULL: not requested */
+  tri_exact_sum *router_losses; /* receives the same as an exact sum over routers, so that layers can be summed in any
+                                   grouping with the same bits */
+  int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert, then bad rows; may be NULL */
+  int64_t *expert_rounds; /* [routers of the list], host memory: maximum rounds of a micro-batch; may be NULL */
   tri_kv_cache *cache;    /* NULL in training */
 };
 
-/* Rows that a call works on: the planned number, or in generation those of the positions at hand. */
+/* Returns the rows that a call works on: the planned number, or in generation the rows of the current run. */
 static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
   return run->cache == NULL ? call->rows : run->batch * run->sequence;
 }
 
-/* What a call reads as its input 0 and, where the sum is left to it, adds to that and stores: norms. */
+/* Input 0 of a call. A norm may have to compute it first, as the sum of x and branch, which it stores in `sum`. */
 typedef struct tri_run_input {
-  const void *x, *branch; /* branch and sum: NULL where x is there */
+  const void *x, *branch; /* branch and sum: NULL if x is already the input */
   void *sum;
 } tri_run_input;
 

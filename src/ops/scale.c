@@ -25,8 +25,8 @@ static tri_status op_scale_forward(tri_run *run, const tri_op_call *call) {
   return multiply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
-/* The gradient of the output may be that of a sum, which others still read: where the input's is added to, what is
- * added is made in the workspace. */
+/* If the input's gradient accumulates, the scaled gradient goes to the workspace first, because the output's gradient
+ * may still be read by another operation. */
 static tri_status op_scale_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const scale *at = call->attributes;
   (void)device;

@@ -1,6 +1,5 @@
-/* The rows that the stage before has made, taken out of the stage buffer in which they came; their gradient is put into
- * the stage buffer in which it goes back. Sending and receiving are instructions of the step program, not of the list.
- */
+/* Copies the rows from the previous stage out of the stage buffer that received them, and their gradient into the stage
+ * buffer that sends it back. Sending and receiving are instructions of the step program, not of the list. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

@@ -1,4 +1,4 @@
-/* Rows for the next stage, put into the stage buffer in which they go; their gradient comes in another. */
+/* Copies the rows for the next stage into the stage buffer that sends them; their gradient arrives in another. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

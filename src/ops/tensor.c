@@ -1,5 +1,5 @@
-/* Where what passes between ranks (mesh_collectives.c) stands: the layers' code says where tensor parallelism begins
- * and ends, and a list for one rank of one has none of them. */
+/* The positions of collectives (mesh_collectives.c) under tensor parallelism: the layers' code marks where it begins
+ * and ends, and a list for one tensor rank has no collectives. */
 #include "mesh/parts.h"
 #include "ops/ops.h"
 

@@ -1,12 +1,12 @@
-/* All heads of queries, keys and values on every rank of a layer, for what takes them together (norms over the whole
- * width), and back to each rank's own.
+/* Gathers all heads of queries, keys and values on every rank of a layer, for operations on the whole width (norms),
+ * and takes each rank's own heads from the result.
  *
- * joined   y = all heads, each from the rank that has it           dx = this rank's of dy
- * parted   y = this rank's of x                                    dx = all heads' dy
+ * joined   y = all heads, each from the rank that has it           dx = this rank's heads of dy
+ * parted   y = this rank's heads of x                              dx = all heads of dy
  *
- * What stands between the two is computed by all ranks alike. Where several ranks hold copies of a head of keys, the
- * first of them gives it, and gets its gradient whole; the others get none, so that their sum is right. Ranks put their
- * own between zeros and these are added up, which no bit of a sum is lost by. */
+ * All ranks compute the calls between the two redundantly. If several ranks have copies of a head of keys, the first of
+ * them provides it, and receives its whole gradient; the others receive zero, so that the sum of their gradients is
+ * right. Ranks put their own heads between zeros and these are summed, which is exact. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
@@ -14,7 +14,7 @@
 typedef struct tensor_heads {
   bool joins;
   tri_heads all, own;
-  int64_t first_head, first_kv_head; /* of this rank's */
+  int64_t first_head, first_kv_head; /* first heads of this rank */
   bool gives_kv;                     /* no rank before this one has the same heads of keys */
 } tensor_heads;
 
@@ -27,7 +27,8 @@ static tri_status op_tensor_heads_shape(const tri_op_call *call, const tri_shape
   return TRI_OK;
 }
 
-/* Queries, keys or values of this rank, of which there are `heads`: between a row of its own and one of all. */
+/* Copies `heads` heads of queries, keys or values of this rank between a row of its own heads and a row of all
+ * heads. */
 static tri_status move_heads(tri_run *run, const tri_op_call *call, bool to_all, int64_t heads, int64_t own_head,
                              int64_t head, const void *from, void *to) {
   const tensor_heads *at = call->attributes;

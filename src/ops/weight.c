@@ -68,8 +68,8 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
   };
 }
 
-/* Whether a weight of a list that generates is packed where it lies: nothing else reads it, nothing changes it, and its
- * packed form takes as many bytes. */
+/* Sets *out to whether a weight of a generating list is packed in place: no other call reads it, it does not change,
+ * and its packed form has the same size. */
 static tri_status packs_in_place(const tri_op_call *call, const tri_device_description *device,
                                  const tri_matmul *product, bool *out) {
   size_t bytes = 0;
@@ -81,8 +81,8 @@ static tri_status packs_in_place(const tri_op_call *call, const tri_device_descr
   return TRI_OK;
 }
 
-/* Whether the device wants the weight packed for this product. Where it does not, the product reads the parameter
- * itself, in the type that it is kept in. *packed_bytes: of a buffer for it, 0 where it is packed in place. */
+/* Decides whether the weight is packed for this GEMM. If not, the GEMM reads the parameter itself, in its stored type.
+ * *packed_bytes: bytes of a buffer for it, 0 if it is packed in place. */
 static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                               tri_matmul *out, size_t *packed_bytes) {
   const bool stays = product->b_unpacked || tri_op_is_frozen(call, 0);
@@ -108,7 +108,8 @@ double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements
   return tri_pass_choose(pass, 1, 1, 0) * elements * (kept + narrow);
 }
 
-/* Scratch memory in front of a product's own, for all of its matrix in the activations' type. */
+/* Returns the bytes of scratch memory, before the GEMM's own, for all of its dequantised matrix in the activations'
+ * type. */
 static size_t whole_bytes(const tri_op_call *call, const tri_matmul *product, int64_t matrices) {
   switch (call->stored) {
     case TRI_STORED_WIDE:
@@ -119,7 +120,7 @@ static size_t whole_bytes(const tri_op_call *call, const tri_matmul *product, in
   return tri_bytes_in_lines(tri_bytes_times(elements, tri_dtype_bytes(call->type)));
 }
 
-/* Of the parameters that are one in the product. */
+/* Dequantises the parameters that share the GEMM into one matrix. */
 static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elements, char *to) {
   const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   for (int64_t done = 0; done < elements; parameter++) {
@@ -135,7 +136,7 @@ static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elem
   return TRI_OK;
 }
 
-/* A product's matrix if it is not packed, and the scratch memory that is left. */
+/* Sets *b to a GEMM's matrix if it is not packed, and *workspace to the remaining scratch memory. */
 static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                              const void **b, void **workspace) {
   const size_t whole = whole_bytes(call, product, matrices);
@@ -147,7 +148,7 @@ static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_ma
   return TRI_OK;
 }
 
-/* Of one parameter in 4 bits, elements [first, first + count) of its cut. */
+/* Dequantises elements [first, first + count) of the part of one 4-bit parameter on this rank. */
 static tri_status widen_codes(tri_run *run, const tri_op_call *call, const tri_run_parameter *parameter, int64_t first,
                               int64_t count, void *to) {
   TRI_KERNEL_CALL(run->queue, dequantise_nf4, tri_dtype_wide(call->type), &parameter->cut, first, count,
@@ -181,7 +182,7 @@ tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first
 
 /* ---- one matrix -------------------------------------------------------------------------------------------------- */
 
-/* Whose buffer holds what this direction reads, where it reads a packed one. */
+/* Returns the direction whose buffer holds the packed weight for `direction`. */
 static tri_direction holder(const tri_device_description *device, tri_direction direction) {
   return device->packs_plain ? TRI_DIRECTION_FORWARD : direction;
 }
@@ -202,8 +203,8 @@ static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_directio
   return run->buffers[call->index * TRI_OP_BUFFERS + (int)holder(&run->queue->device->description, direction)];
 }
 
-/* Whether the buffer is the parameter's copy and has been written whole with it. Of several calls that read the same
- * parameter from buffers of their own, that of the first is the copy; the others pack. */
+/* Returns whether the buffer is the parameter's copy and an update has written all of it. If several calls read the
+ * same parameter from buffers of their own, the first call's buffer is the copy; the others pack. */
 static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                             void *buffer) {
   tri_run_copy *copy = run->parameters[call->parameters[0]].copy;
@@ -224,7 +225,7 @@ static tri_status pack_in_place(tri_run *run, const tri_op_call *call, const tri
   return TRI_OK;
 }
 
-/* One matrix, or several that lie one behind the other. */
+/* Packs one matrix, or several adjacent ones. */
 static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                           tri_direction direction) {
   tri_matmul chosen;
@@ -273,7 +274,7 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
 
 /* ---- in groups --------------------------------------------------------------------------------------------------- */
 
-/* Rows of an expert may be many or few: as in training. */
+/* Returns the GEMM without the flag for generation: the rows of an expert may be many or few, as in training. */
 static tri_matmul of_groups(const tri_matmul *product) {
   tri_matmul out = *product;
   out.generating = false;

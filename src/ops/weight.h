@@ -1,12 +1,12 @@
-/* A weight matrix as products read it; shared by `linear`, `cross_entropy` and `row_logits`.
+/* A weight matrix as GEMMs read it; shared by `linear`, `cross_entropy` and `row_logits`.
  *
- * The parameter itself is dense and wide. For products a device may need it packed in its own layout, and bf16
- * activations need it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
- * step. If the packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward
- * reads them as [in, out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter
- * is read in place, in the type that it is stored in: a copy would need as much memory as freezing saves. One in 4 bits
- * is dequantised before each product to scratch memory, together with the matrices that are joined to it (QLoRA,
- * Dettmers et al. 2023). */
+ * The parameter itself is dense and wide. For GEMMs a device may need it packed in its own layout, and bf16 activations
+ * need it in bf16; both are done once after each update (`prepare`) and used by every micro-batch of a step. If the
+ * packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward reads them as
+ * [in, out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read in
+ * place, in its stored type: a copy would need as much memory as freezing saves. A parameter in 4 bits is dequantised
+ * before each GEMM to scratch memory, together with the matrices that are joined to it (QLoRA, Dettmers et al.
+ * 2023). */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -20,27 +20,26 @@ typedef struct tri_weight {
   tri_weight_order order;
 } tri_weight;
 
-/* The product x W (forward, [rows,in] -> [rows,out]) or dy W^T (backward), dense and in the call's activation type; the
- * caller may change lda, ldb, ldc, c_type, bias and accumulate. */
+/* Returns the GEMM x W (forward, [rows,in] -> [rows,out]) or dy W^T (backward), dense and in the call's activation
+ * type; the caller may change lda, ldb, ldc, c_type, bias and accumulate. */
 tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight, tri_direction direction, int64_t rows);
 
-/* The gradient of the weight from x[rows,in] and dy[rows,out], written in the weight's own order. */
+/* Returns the GEMM of the weight's gradient from x[rows,in] and dy[rows,out], written in the weight's own order. */
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows);
 
-/* The form of the products of a pass: a weight of [in, out] is transposed in the backward, one of [out, in] in the
- * forward.
- */
+/* Returns the form of the GEMM of a pass: a weight of [in, out] is transposed in the backward, one of [out, in] in the
+ * forward. */
 tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
 
-/* Bytes read and written by dequantising a weight of `elements` before one of its products; 0 if it is not in 4 bits.
- */
+/* Returns the bytes read and written by dequantising a weight of `elements` before one of its GEMMs; 0 if it is not in
+ * 4 bits. */
 double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements);
 
-/* Elements [first, first + count) of the matrix that parameter 0 and those that are joined to it are, in the wide type:
- * queued. None of them may be packed in place. */
+/* Queues the conversion to the wide type of elements [first, first + count) of the matrix that parameter 0 and the
+ * parameters joined to it make up. None of them may be packed in place. */
 tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first, int64_t count, void *to);
 
-/* Adds to *out the memory that the product (with its largest number of rows) needs in this direction. */
+/* Adds to *out the memory that the GEMM (with its maximum number of rows) needs in this direction. */
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                              tri_direction direction, tri_op_memory *out);
 
@@ -49,19 +48,19 @@ tri_status tri_weight_memory(const tri_op_call *call, const tri_device_descripti
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                               tri_direction direction);
 
-/* Runs the product with the prepared weight; `product` may have fewer rows than planned. */
+/* Runs the GEMM with the prepared weight; `product` may have fewer rows than planned. */
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace);
 
-/* Runs the gradient product, which writes to or adds to the parameter's gradient; does nothing if it is frozen. */
+/* Runs the gradient's GEMM, which writes or adds to the parameter's gradient; does nothing if it is frozen. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
 
-/* ---- stacks of matrices, of experts ------------------------------------------------------------------------------
+/* ---- stacks of experts' matrices ------------------------------------------------------------------------------
  *
  * The same for rows in groups, each with its own matrix. The parameter has `matrices` matrices of [out, in]; `begins`
- * has the first row of each group (device/description.h). m of the product (k of a gradient) is the most rows of all
- * groups together. */
+ * has the first row of each group (device/description.h). m of the GEMM (k of a gradient) is the maximum number of rows
+ * of all groups together. */
 tri_status tri_weights_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                               int64_t matrices, tri_direction direction, tri_op_memory *out);
 tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,

@@ -1,5 +1,5 @@
-/* Element-wise work, by the names under which it is measured and priced: that of operations, and other work of a step.
- */
+/* Element-wise work under the names by which it is measured and priced: work of operations, and other work of a
+ * step. */
 #ifndef TRI_OPS_WORK_H
 #define TRI_OPS_WORK_H
 
@@ -10,13 +10,13 @@
   X("gelu", TRI_WORK_GELU)                                                                                             \
   X("swiglu", TRI_WORK_SWIGLU)                                                                                         \
   X("weighted_swiglu", TRI_WORK_WEIGHTED_SWIGLU)                                                                       \
-  X("route", TRI_WORK_ROUTE)       /* all but the product; elements: tokens * experts */                               \
-  X("dispatch", TRI_WORK_DISPATCH) /* sorting rows by experts; elements: pairs of a token and an expert */             \
+  X("route", TRI_WORK_ROUTE)       /* all but the GEMM; elements: tokens * experts */                                  \
+  X("dispatch", TRI_WORK_DISPATCH) /* sorting rows by expert; elements: pairs of a token and an expert */              \
   X("combine", TRI_WORK_COMBINE)   /* the sum of a token's rows; elements: those of the rows */                        \
   X("embedding", TRI_WORK_EMBEDDING)                                                                                   \
   X("rope", TRI_WORK_ROPE)                                                                                             \
   X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \
-  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all but the product; elements: logits */                               \
+  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all but the GEMM; elements: logits */                                  \
   X("copy", TRI_WORK_COPY)                                                                                             \
   X("add_to", TRI_WORK_ADD_TO) /* sum of two gradients of tied embeddings, in place */                                 \
   X("zero", TRI_WORK_ZERO)                                                                                             \

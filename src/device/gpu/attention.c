@@ -1,4 +1,4 @@
-/* Attention by kernels of our own: kernels/attention.c. */
+/* Attention by this program's own kernels: kernels/attention.c. */
 #include "device/gpu/internal.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@ _Static_assert(sizeof(attention_slice) == sizeof(tri_attention_slice) &&
                    offsetof(attention_slice, to) == offsetof(tri_attention_slice, to),
                "kernels read the list as it is");
 
-/* Two forms of each kernel: heads that fit into a row of the tiles, and such as take a longer one. */
+/* Two forms of each kernel: for heads that fit into a row of the tiles, and for longer ones. */
 typedef struct form {
   tri_gpu_kernel forward, queries, keys;
   int64_t row_bytes;
@@ -23,13 +23,13 @@ static form form_of(const tri_attention *call) {
                 TRI_GPU_KERNEL_attention_keys_wide, ATTENTION_WIDE};
 }
 
-/* Chunks of a head that a tile holds at a time. */
+/* Returns the number of chunks of a head; a tile holds one chunk at a time. */
 static int64_t chunks_of(const tri_attention *call, const form *f) {
   const int64_t width = f->row_bytes / (int64_t)tri_dtype_bytes(call->type);
   return (call->head_dim + width - 1) / width;
 }
 
-/* fragment.h: tiles of 16 x 16 elements, their rows 16 bytes further apart. */
+/* Returns the shared memory for tiles of 16 x 16 elements, with rows padded by 16 bytes (fragment.h). */
 static size_t scratch_bytes(const tri_queue *queue, tri_dtype type) {
   const tri_gpu *gpu = queue->device->state;
   if (type == TRI_BF16 && gpu->facts.warp == 32) return 0;
@@ -53,7 +53,7 @@ static tri_status check(const tri_attention *call) {
 static attention_arguments arguments_of(const tri_attention *c, const tri_attention_slice *slices, const void *q,
                                         const void *k, const void *v) {
   const bool nothing =
-      c->num_slices == 0 || c->key_rows == 0 || c->query_rows == 0; /* an array of nothing is not an address */
+      c->num_slices == 0 || c->key_rows == 0 || c->query_rows == 0; /* empty arrays may have invalid addresses */
   return (attention_arguments){.slices = nothing ? NULL : (const attention_slice *)(const void *)slices,
                                .q = nothing ? NULL : q,
                                .k = nothing ? NULL : k,
@@ -102,7 +102,8 @@ static tri_status gpu_attention_forward(tri_queue *queue, const tri_attention *c
   return launch_forward(queue, call, &arguments);
 }
 
-/* ---- pages: rows one behind the other, of all heads each --------------------------------------------------------- */
+/* ---- pages: consecutive rows of all heads
+ * ---------------------------------------------------------------------------- */
 
 static tri_status gpu_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows, const void *k,
                                   const void *v, void *keys, void *values) {
@@ -135,7 +136,7 @@ static tri_status gpu_attention_pages(tri_queue *queue, const tri_attention *cal
   return launch_forward(queue, &dense, &arguments);
 }
 
-/* D of kernels/attention_backward.h: a number for each row of a head, first in the workspace. */
+/* Computes D of kernels/attention_backward.h, a number for each row of a head, at the start of the workspace. */
 static tri_status make_row_sums(tri_queue *queue, const tri_attention *c, const void *out, const void *gradient_out,
                                 void *sums) {
   TRI_GPU_LAUNCH(

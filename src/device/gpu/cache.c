@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static const size_t most_bytes = (size_t)1 << 28; /* of a file; a module has some hundred KiB */
+static const size_t most_bytes = (size_t)1 << 28; /* maximum size of a file; a module has some hundred KiB */
 
-/* A file begins with this; then come its name and the image. `sum` is of both. */
+/* The beginning of a file; the name and the image follow. `sum` is the checksum of both. */
 typedef struct header {
   char magic[8];
   uint64_t name_bytes, image_bytes, sum_low, sum_high;
@@ -26,7 +26,7 @@ static const char magic[8] = "tri-gpu";
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Whether the bytes are a whole file of this name; then its image. */
+/* Returns whether the bytes are a complete file of this name, and sets the position of its image. */
 static bool check(const char *data, size_t bytes, const char *name, size_t *image, size_t *image_bytes) {
   header h;
   const size_t name_bytes = strlen(name);
@@ -43,7 +43,8 @@ static bool check(const char *data, size_t bytes, const char *name, size_t *imag
   return sum.low64 == h.sum_low && sum.high64 == h.sum_high;
 }
 
-/* Only what is a file: a pipe would be waited for. Nor one that would fill the memory. */
+/* Returns whether the path is a regular file of acceptable size. Reading a pipe would block, and a huge file would fill
+ * the memory. */
 static bool is_file(const char *path) {
   struct stat facts;
   return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) && (uint64_t)facts.st_size <= most_bytes;
@@ -58,14 +59,14 @@ bool tri_gpu_cache_read(const char *folder, const char *name, void **out, size_t
     tri_free(data);
     return false;
   }
-  memmove(data, data + image, *bytes); /* so that the image is aligned, and released as a whole */
+  memmove(data, data + image, *bytes); /* moved to the start, so that the image is aligned and released as a whole */
   *out = data;
   return true;
 }
 
 static int newer_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
 
-/* For glob: what it takes as wildcards stands for itself in a folder's name. */
+/* Builds a pattern for glob; wildcard characters in the folder's name are escaped. */
 static bool make_pattern(const char *folder, const char *beginning, const char *rest, char out[2 * TRI_PATH_BYTES]) {
   size_t used = 0;
   for (const char *at = folder; *at != '\0'; at++) {
@@ -119,7 +120,8 @@ static bool put_file(int file, const char *name, const void *image, size_t bytes
   return put_all(file, &h, sizeof h) && put_all(file, name, h.name_bytes) && put_all(file, image, bytes);
 }
 
-/* Under a name that no other process has, then renamed. It is not flushed to disk: the checksum finds out. */
+/* Writes to a temporary file of a unique name, then renames it. The file is not flushed to disk: the checksum detects a
+ * torn one. */
 tri_status tri_gpu_cache_write(const char *folder, const char *name, const void *image, size_t bytes) {
   char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_create(folder));

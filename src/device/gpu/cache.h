@@ -1,5 +1,5 @@
-/* A folder of compiled kernels. A file of it is put there whole or not at all, says what it is and carries a checksum,
- * so that ranks need not agree on who writes, and what a crash or somebody else has left there is found out. */
+/* A folder of compiled kernels. A file is created atomically, contains its own name and a checksum. So ranks need not
+ * agree on which of them writes, and damage by a crash or by another program is detected. */
 #ifndef TRI_DEVICE_GPU_CACHE_H
 #define TRI_DEVICE_GPU_CACHE_H
 
@@ -7,11 +7,11 @@
 
 enum { TRI_GPU_CACHE_NAME_BYTES = 224 };
 
-/* *out is released with tri_free. False where there is no such file, or it is not what it should be. */
+/* Reads a file; release *out with tri_free. Returns false if the file does not exist or is not valid. */
 bool tri_gpu_cache_read(const char *folder, const char *name, void **out, size_t *bytes);
-/* The same of the file whose name begins so; of several the one that sorts last by versions. */
+/* The same for a file whose name has this beginning; if several match, for the one that sorts last by version. */
 bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, size_t *bytes);
-/* Makes the folder where it is missing. What is there under this name is replaced. */
+/* Writes a file, creates the folder if it is missing, and replaces an existing file of this name. */
 tri_status tri_gpu_cache_write(const char *folder, const char *name, const void *image, size_t bytes);
 
 #endif

@@ -1,14 +1,14 @@
-/* The calls of a vendor's run-time library that are used here: what CUDA's driver and HIP have in common, in words of
- * our own. Where their prototypes differ, these are HIP's, and cuda_driver.c turns them into CUDA's
+/* The calls of a vendor's run-time library that this program uses: the common part of CUDA's driver and HIP, declared
+ * here. If their prototypes differ, these are HIP's, and cuda_driver.c converts them to CUDA's
  * (tests/gpu/prototypes_cuda.c and prototypes_hip.c compare both with the vendors' headers). cuda_calls.h and
- * hip_calls.h have what only one of the two has. */
+ * hip_calls.h have the calls that exist in only one of them. */
 #ifndef TRI_DEVICE_GPU_CALLS_H
 #define TRI_DEVICE_GPU_CALLS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef unsigned tri_gpu_enum; /* one of theirs: to a C compiler an unsigned number, where no value is below 0 */
+typedef unsigned tri_gpu_enum; /* an enum of theirs: an unsigned number to a C compiler, if no value is below 0 */
 
 /* The vendor's own objects. */
 typedef struct tri_gpu_stream_object *tri_gpu_stream_handle;
@@ -18,7 +18,7 @@ typedef struct tri_gpu_function_object *tri_gpu_function_handle;
 typedef struct tri_gpu_graph_object *tri_gpu_graph_handle;
 typedef struct tri_gpu_graph_run_object *tri_gpu_graph_run_handle;
 
-/* Every function returns one of these numbers, 0 for success, or another that the vendor's header lists. */
+/* Every function returns one of these numbers, 0 for success, or another error that the vendor's header lists. */
 enum {
   TRI_GPU_OUT_OF_MEMORY = 2,
   TRI_GPU_NO_DEVICE = 100,
@@ -35,7 +35,7 @@ enum {
   TRI_GPU_HOST_PORTABLE = 1
 };
 
-/* Where a copy goes from and to. HIP's numbers: CUDA's driver sees it by the addresses. */
+/* The direction of a copy. The numbers are HIP's; CUDA's driver finds the direction from the addresses. */
 enum {
   TRI_GPU_COPY_HOST_TO_HOST = 0,
   TRI_GPU_COPY_HOST_TO_DEVICE = 1,
@@ -44,7 +44,7 @@ enum {
 };
 
 typedef struct tri_gpu_calls {
-  tri_gpu_enum (*version)(int *out); /* of CUDA: 13000; of HIP: 50221153 for 5.2.21153 */
+  tri_gpu_enum (*version)(int *out); /* CUDA: 13000; HIP: 50221153 for 5.2.21153 */
   tri_gpu_enum (*device_count)(int *out);
   tri_gpu_enum (*device_name)(char *out, int bytes, int device);
   tri_gpu_enum (*device_attribute)(int *out, tri_gpu_enum attribute, int device);
@@ -76,7 +76,7 @@ typedef struct tri_gpu_calls {
   tri_gpu_enum (*graph_launch)(tri_gpu_graph_run_handle graph, tri_gpu_stream_handle stream);
   tri_gpu_enum (*graph_run_destroy)(tri_gpu_graph_run_handle graph);
   tri_gpu_enum (*graph_destroy)(tri_gpu_graph_handle graph);
-  /* What CUDA's driver takes otherwise: cuda_driver.c turns these calls into its own. */
+  /* CUDA's driver has other prototypes for the following calls; cuda_driver.c converts them. */
   const char *(*error_name)(tri_gpu_enum error);
   const char *(*error_text)(tri_gpu_enum error);
   tri_gpu_enum (*memory_create)(void **out, size_t bytes);
@@ -88,8 +88,8 @@ typedef struct tri_gpu_calls {
   tri_gpu_enum (*fill)(void *to, int value, size_t bytes, tri_gpu_stream_handle stream);
 } tri_gpu_calls;
 
-/* C(FIELD, CUDA, HIP) for each whose prototype is the same in both: the libraries' own names. The number at the end of
- * a name of CUDA's says which prototype it is. */
+/* C(FIELD, CUDA, HIP) for each call with the same prototype in both, with the names in the libraries. The number at the
+ * end of a name of CUDA's is the prototype's version. */
 #define TRI_GPU_CALLS_ALIKE(C)                                                                                         \
   C(version, cuDriverGetVersion, hipRuntimeGetVersion)                                                                 \
   C(device_count, cuDeviceGetCount, hipGetDeviceCount)                                                                 \
@@ -120,7 +120,7 @@ typedef struct tri_gpu_calls {
   C(graph_launch, cuGraphLaunch, hipGraphLaunch)                                                                       \
   C(graph_run_destroy, cuGraphExecDestroy, hipGraphExecDestroy)                                                        \
   C(graph_destroy, cuGraphDestroy, hipGraphDestroy)
-/* And for each that CUDA's driver has with a prototype of its own (tri_cuda_calls). */
+/* The same for calls that have another prototype in CUDA's driver (tri_cuda_calls). */
 #define TRI_GPU_CALLS_ADAPTED(C)                                                                                       \
   C(error_name, cuGetErrorName, hipGetErrorName)                                                                       \
   C(error_text, cuGetErrorString, hipGetErrorString)                                                                   \
@@ -132,7 +132,7 @@ typedef struct tri_gpu_calls {
   C(fill, cuMemsetD8Async, hipMemsetAsync)
 #define TRI_GPU_CALLS(C) TRI_GPU_CALLS_ALIKE(C) TRI_GPU_CALLS_ADAPTED(C)
 
-/* What a message calls each. */
+/* Names of the calls for messages. */
 typedef struct tri_gpu_call_names {
 #define TRI_GPU_CALL_NAME_(field, cuda, hip) const char *field;
   TRI_GPU_CALLS(TRI_GPU_CALL_NAME_)

@@ -6,7 +6,8 @@
 
 const tri_gpu_runtime *const tri_gpu_runtimes[] = {&tri_gpu_cuda, &tri_gpu_hip, NULL};
 
-/* ---- what there is ----------------------------------------------------------------------------------------------- */
+/* ---- the existing GPUs
+ * ------------------------------------------------------------------------------------------------ */
 
 static int count_of(const tri_gpu_runtime *runtime, const char **why) {
   int count = 0;
@@ -30,16 +31,17 @@ tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char 
   return TRI_OK;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+/* ---- the request
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef struct wish {
-  int number; /* -1: in turn */
-  int count;  /* GPUs to pretend; 0: those that exist */
+  int number; /* GPU number; -1: round robin by rank */
+  int count;  /* number of GPUs to pretend; 0: the existing ones */
 } wish;
 
-enum { MOST = 4096 }; /* GPUs */
+enum { MOST = 4096 }; /* upper bound of GPU numbers */
 
-/* A whole number from `least` on that is all of the text. */
+/* Parses the text as an integer of at least `least`; false if it is not one. */
 static bool read_number(const char *text, size_t length, int least, int *out) {
   char *end = NULL;
   if (length == 0 || text[0] < '0' || text[0] > '9') return false;
@@ -49,7 +51,7 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
   return true;
 }
 
-/* One word; what is not known here is the runtime's. */
+/* Reads one word; unknown words are options of the runtime. */
 static tri_status read_word(const char *kind, const char *word, size_t length, wish *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;
@@ -105,7 +107,7 @@ static tri_status none(const char *kind, const char *why) {
                   kind, why[0] == '\0' ? "" : ": ", why);
 }
 
-/* Numbers go on from runtime to runtime. */
+/* Finds the runtime of a GPU number. GPUs are numbered consecutively over all runtimes. */
 static void find_runtime(const tri_gpu_runtime *const *runtimes, int count, int number, tri_gpu_choice *out) {
   out->number = out->ordinal = number;
   for (; *runtimes != NULL; runtimes++) {

@@ -16,10 +16,10 @@ typedef struct reader {
 
 typedef enum kind { KIND_MAP, KIND_ARRAY, KIND_TEXT, KIND_NUMBER, KIND_OTHER } kind;
 
-/* A map or an array is followed by its elements, which are values too. */
+/* The elements of a map or an array follow it, and are values too. */
 typedef struct value {
   kind kind;
-  uint64_t number;  /* itself, or how many: elements, pairs, bytes of a text */
+  uint64_t number;  /* the number itself; or the count of elements, pairs, or bytes of a text */
   const char *text; /* in the reader's bytes */
 } value;
 
@@ -31,7 +31,7 @@ static bool take_big_endian(reader *r, size_t bytes, uint64_t *out) {
   return true;
 }
 
-/* `number` bytes, of a text or of something unused here. */
+/* Reads `number` bytes, of a text or of a value that is skipped. */
 static bool take_bytes(reader *r, value *out) {
   if ((uint64_t)(r->end - r->at) < out->number) return false;
   out->text = (const char *)r->at;
@@ -44,7 +44,7 @@ static bool take_sized(reader *r, kind what, size_t size_bytes, value *out) {
   return take_big_endian(r, size_bytes, &out->number) && (what != KIND_TEXT || take_bytes(r, out));
 }
 
-/* Of what has a fixed number of bytes behind its tag. */
+/* Reads a value that has a fixed number of bytes after its tag. */
 static bool take_fixed(reader *r, size_t bytes, value *out) {
   out->kind = KIND_OTHER;
   out->number = bytes;
@@ -53,7 +53,7 @@ static bool take_fixed(reader *r, size_t bytes, value *out) {
 
 static bool take_tagged(reader *r, unsigned tag, value *out) {
   if (tag >= 0xcc && tag <= 0xcf) return take_sized(r, KIND_NUMBER, (size_t)1 << (tag - 0xcc), out);
-  if (tag >= 0xd0 && tag <= 0xd3) return take_fixed(r, (size_t)1 << (tag - 0xd0), out); /* signed: never asked for */
+  if (tag >= 0xd0 && tag <= 0xd3) return take_fixed(r, (size_t)1 << (tag - 0xd0), out); /* signed: not used here */
   if (tag >= 0xd9 && tag <= 0xdb) return take_sized(r, KIND_TEXT, (size_t)1 << (tag - 0xd9), out);
   if (tag == 0xdc || tag == 0xdd) return take_sized(r, KIND_ARRAY, tag == 0xdc ? 2 : 4, out);
   if (tag == 0xde || tag == 0xdf) return take_sized(r, KIND_MAP, tag == 0xde ? 2 : 4, out);
@@ -77,7 +77,7 @@ static bool take_value(reader *r, value *out) {
   return true;
 }
 
-/* How many values follow this one as its own. */
+/* Returns the number of values that are contained in this one and follow it. */
 static uint64_t num_within(const value *v) {
   switch (v->kind) {
     case KIND_ARRAY: return v->number;
@@ -89,8 +89,7 @@ static uint64_t num_within(const value *v) {
   return 0;
 }
 
-/* The next value with all that is in it. An element has a byte at least, so that no count is believed that cannot be.
- */
+/* Skips the next value with all values in it. An element has at least one byte, which bounds a false count. */
 static bool skip(reader *r) {
   value v;
   for (uint64_t pending = 1; pending > 0; pending--) {
@@ -104,7 +103,8 @@ static bool is_text(const value *v, const char *text) {
   return v->kind == KIND_TEXT && v->number == strlen(text) && memcmp(v->text, text, v->number) == 0;
 }
 
-/* ---- what the note says ------------------------------------------------------------------------------------------ */
+/* ---- the note
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void set_number(tri_gpu_code_kernel *kernel, const value *key, uint64_t number) {
   const int count = number > INT32_MAX ? INT32_MAX : (int)number;
@@ -165,7 +165,8 @@ static tri_status read_metadata(reader r, tri_gpu_code_kernel **out, int *count)
   return damaged();
 }
 
-/* ---- where it is in the file ------------------------------------------------------------------------------------- */
+/* ---- the position of the note in the file
+ * ----------------------------------------------------------------------------- */
 
 enum { NOTE_OF_METADATA = 32 /* NT_AMDGPU_METADATA */ };
 

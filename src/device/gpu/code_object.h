@@ -1,4 +1,4 @@
-/* What AMD's compilers write about kernels into the ELF file that they make (a "code object"): a note with a map in
+/* Reads the description of kernels in the ELF files of AMD's compilers ("code objects"): a note with a map in
  * MessagePack. LLVM's "User Guide for AMDGPU Backend", section "Code Object V3 Metadata", names its entries, which
  * later versions have kept. */
 #ifndef TRI_DEVICE_GPU_CODE_OBJECT_H
@@ -9,17 +9,17 @@
 #include <stddef.h>
 
 typedef struct tri_gpu_code_kernel {
-  char name[64]; /* longer ones are cut */
-  int registers; /* vector registers of 32 bits a thread, accumulators included */
+  char name[64]; /* truncated to this length */
+  int registers; /* vector registers of 32 bits per thread, accumulators included */
   int scalar_registers;
-  int warp, block_threads; /* at most */
+  int warp, block_threads; /* threads of a wavefront; maximum threads of a block */
   size_t shared_bytes;     /* declared by the kernel */
-  size_t private_bytes;    /* of a thread: spilled registers and arrays that do not fit into any */
+  size_t private_bytes;    /* per thread: spilled registers, and arrays that do not fit into registers */
   size_t argument_bytes;
 } tri_gpu_code_kernel;
 
-/* Fills *out with the kernels of a code object, in its order: an array that is released with tri_free. Any bytes may be
- * given: TRI_BAD_FILE if they are not a code object. */
+/* Sets *out to the kernels of a code object, in its order; release the array with tri_free. Any bytes may be given:
+ * TRI_BAD_FILE if they are not a code object. */
 tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_kernel **out, int *count);
 
 #endif

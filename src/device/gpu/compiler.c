@@ -51,8 +51,8 @@ static size_t common_prefix(const char *a, const char *b) {
   return length;
 }
 
-/* Of the listed chips that begin as `chip` does for longest, the nearest: sm_120a for sm_12, and not sm_75, which is as
- * near. NULL if none is meant. Cuts `chips` into words. */
+/* Returns the nearest of the listed chips with the longest common prefix with `chip`: sm_120a for sm_12, and not sm_75,
+ * although that may be as near by tri_nearest_word. NULL if no chip is similar. Splits `chips` into words in place. */
 static const char *nearest_chip(const char *chip, char *chips) {
   enum { MOST = 1024 };
   const char *alike[MOST];
@@ -67,7 +67,7 @@ static const char *nearest_chip(const char *chip, char *chips) {
   return tri_nearest_word(chip, alike, count);
 }
 
-/* What compilers here know: in words, and as a list. */
+/* The chips that the available compilers support: as text, and as a list. */
 typedef struct known {
   char words[8192], chips[4096];
 } known;
@@ -81,7 +81,8 @@ static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
   return TRI_OK;
 }
 
-/* Of the one for names of this kind alone, if there is one: then it must be here. */
+/* Lists the chips of the compiler for names of this kind, which must be available; or, if the kind is unknown, of all
+ * available compilers. */
 static tri_status look_for_known(const char *chip, known *out) {
   const tri_gpu_compiler *only = tri_gpu_compiler_for(chip);
   out->words[0] = out->chips[0] = '\0';

@@ -1,5 +1,5 @@
-/* A vendor's run-time compiler: a table with two fillings, nvrtc.c and hiprtc.c (what they share: rtc.c). It needs no
- * driver and no GPU, so that kernels can be compiled for any chip anywhere. */
+/* A vendor's run-time compiler: a table with two implementations, nvrtc.c and hiprtc.c (the common part: rtc.c). It
+ * needs neither a driver nor a GPU, so that kernels can be compiled for any chip anywhere. */
 #ifndef TRI_DEVICE_GPU_COMPILER_H
 #define TRI_DEVICE_GPU_COMPILER_H
 
@@ -8,61 +8,65 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A file of source that is part of this program. */
+/* A source file that is embedded in this program. */
 typedef struct tri_gpu_source {
-  const char *name; /* as an include says it: "device/gpu/kernels/norm.c" */
+  const char *name; /* path as in an include: "device/gpu/kernels/norm.c" */
   const char *text;
 } tri_gpu_source;
 
-/* All of them, in a fixed order; a NULL name ends the list. */
+/* All sources, in a fixed order; a NULL name ends the list. */
 extern const tri_gpu_source tri_gpu_sources[];
 
 typedef struct tri_gpu_compilation {
   const char *source;       /* name of the file to compile; it may include all others */
   const char *architecture; /* "sm_90a", "gfx90a" */
   int type_bits;            /* TRI_GPU_TYPE: 64, 32 or 16 */
-  /* The log ends with a line for each kernel, in the order of the compiler's output:
-   * "kernel NAME: R registers, S bytes of shared memory, P bytes spilled", R of 32 bits a thread (AMD: vector
-   * registers, accumulators included), S declared by the kernel, P of a thread's own memory (a stack's included). No
-   * such lines where the output is text that the driver compiles. */
+  /* If set, the log ends with a line for each kernel, in the order of the compiler's output: "kernel NAME: R registers,
+   * S bytes of shared memory, P bytes spilled". R: registers of 32 bits per thread (AMD: vector registers, accumulators
+   * included); S: declared by the kernel; P: private memory of a thread (including a stack). No such lines if the
+   * output is text that the driver compiles. */
   bool show_resources;
 } tri_gpu_compilation;
 
 typedef struct tri_gpu_compiler {
   const char *name;    /* "NVRTC", "hipRTC" */
-  const char *options; /* what all compilations have in common: options, headers of its own. Goes into cache keys */
-  /* Whether it compiles for this architecture's name at all ("sm_..." or "gfx..."). */
+  const char *options; /* options and built-in headers of all compilations; a part of every cache key */
+  /* Returns whether it supports this kind of architecture name ("sm_..." or "gfx..."). */
   bool (*takes)(const char *architecture);
-  /* Opens the library once; fails, saying where it was looked for and how to get it, where it cannot be had. */
+  /* Opens the library once. If it is not available, the error message says where it was looked for and how to get
+   * it. */
   tri_status (*open)(void);
-  /* After open: its version, a part of every cache key, and the file it was found in; live as long as the program. */
+  /* After open: return its version, a part of every cache key, and the path of the opened file. Both strings are valid
+   * until the program ends. */
   const char *(*version)(void);
   const char *(*path)(void);
-  /* After open: the chips that it makes code for, by the names that runtimes give their GPUs, a blank between two. */
+  /* After open: returns the chips that it generates code for, by the names that runtimes give their GPUs, separated by
+   * blanks. */
   const char *(*chips)(void);
-  /* *out is an image for the runtime's module_load, *log what the compiler said ("" if nothing); both are the caller's,
-   * tri_free. A failure's message holds the beginning of the log. Where the compiler does not know the architecture, it
-   * compiles for the nearest older one that the chip's driver can still take, or fails saying what it knows. */
+  /* Compiles. *out is an image for the runtime's module_load, *log the compiler's output ("" if none); the caller
+   * releases both with tri_free. An error message contains the beginning of the log. If the compiler does not know the
+   * architecture, it compiles for the nearest older one that the chip's driver can still load, or fails and lists what
+   * it supports. */
   tri_status (*compile)(const tri_gpu_compilation *what, void **out, size_t *bytes, char **log);
 } tri_gpu_compiler;
 
 extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
 
-/* The one for an architecture; NULL for "" and for what no compiler supports. */
+/* Returns the compiler for an architecture; NULL for "" and for one that no compiler supports. */
 const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
 
-/* Whether `chip` is the name of a chip that a compiler here makes code for. If not, TRI_UNSUPPORTED says which there
- * are and which was probably meant, or where the compiler was looked for. */
+/* Checks that `chip` is the name of a chip that an available compiler generates code for. If not, the TRI_UNSUPPORTED
+ * message lists the supported chips and the nearest name, or says where the compiler was looked for. */
 tri_status tri_gpu_chip_check(const char *chip);
-/* Whether it stands in a list as tri_gpu_compiler.chips gives one. */
+/* Returns whether `chip` is in a list as returned by tri_gpu_compiler.chips. */
 bool tri_gpu_chip_is_listed(const char *chips, const char *chip);
 
 /* ---- for compilers ----------------------------------------------------------------------------------------------- */
 
 enum { TRI_GPU_MOST_TEXTS = 128 };
 
-/* What is compiled, and all other texts of this program as its headers, beside a <stdint.h>: there is none of the C
- * library's where a program compiles as it runs. */
+/* The source to compile, and all other sources of this program as its headers, and a <stdint.h>: the C library's is not
+ * available at run time. */
 typedef struct tri_gpu_texts {
   const char *own;
   int count;

@@ -1,5 +1,5 @@
 /* NVIDIA's cuBLASLt, versions 12 and 13. Numbers and sizes are those of cublasLt.h 13.1 and library_types.h;
- * tests/gpu/prototypes_cublaslt.c compares. */
+ * tests/gpu/prototypes_cublaslt.c compares them with the headers. */
 #include "device/gpu/cublaslt.h"
 
 #include "device/gpu/lt.h"
@@ -36,7 +36,7 @@ static tri_status cublaslt_version(const tri_gpu_lt_calls *calls, const void *ha
   return TRI_OK;
 }
 
-/* bf16 products are added up in fp32, as fp32 ones are, which are rounded to TF32 only where the run says so. */
+/* bf16 GEMMs accumulate in fp32, as fp32 GEMMs do; fp32 operands are rounded to TF32 only if the run allows it. */
 static int cublaslt_compute_type(const tri_gpu_product *product) {
   switch (product->in) {
     case TRI_FP64: return TRI_CUBLAS_COMPUTE_64F;
@@ -47,8 +47,8 @@ static int cublaslt_compute_type(const tri_gpu_product *product) {
   return TRI_CUBLAS_COMPUTE_32F;
 }
 
-/* Partial sums are kept in the type that products are added up in: never in c or its type, whose rounding would make a
- * bf16 result one of several. */
+/* Partial sums are kept in the type in which GEMMs accumulate: never in c or its type, because then a bf16 result would
+ * be rounded more than once. */
 static const tri_gpu_lt lt = {
     .is = &tri_gpu_cublaslt,
     .file = &file,

@@ -1,4 +1,4 @@
-/* Numbers and structs of cuBLASLt that this program uses: for cublaslt.c and for the tests of it. */
+/* Numbers and structs of cuBLASLt that this program uses: for cublaslt.c and its tests. */
 #ifndef TRI_DEVICE_GPU_CUBLASLT_H
 #define TRI_DEVICE_GPU_CUBLASLT_H
 

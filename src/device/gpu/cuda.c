@@ -1,5 +1,6 @@
-/* What NVIDIA's GPUs have of their own (vendor.h). A process has the GPU's primary context, which it shares with other
- * libraries in it (an MPI that knows GPUs, cuBLASLt); each call makes it the calling thread's. */
+/* The part of the runtime that is specific to NVIDIA's GPUs (vendor.h). A process has the GPU's primary context, which
+ * it shares with other libraries in the process (a device-aware MPI, cuBLASLt); each call makes it the calling
+ * thread's. */
 #include "device/gpu/cuda_driver.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ static tri_status cuda_find(tri_gpu_context *context) {
   return error == 0 ? TRI_OK : tri_gpu_call_failed(context, "cuDeviceGet", error);
 }
 
-/* The context is what takes memory of the GPU first. */
+/* Creates the context, which is the first allocation on the GPU. */
 static tri_status cuda_begin(tri_gpu_context *context) {
   const tri_gpu_enum error = own_calls(context)->context_retain(&context->own, context->device);
   if (error == TRI_GPU_OUT_OF_MEMORY) return tri_gpu_full_at_first(context);
@@ -32,7 +33,7 @@ static void cuda_end(tri_gpu_context *context) {
   (void)own_calls(context)->context_release(context->device);
 }
 
-/* From 9.0 on each chip has instructions of its own, which code for it alone (`a`) may use. */
+/* From 9.0 on each chip has instructions that only code compiled for exactly this chip (`a`) may use. */
 static tri_status cuda_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   const int major = tri_gpu_attribute(context, TRI_CUDA_CAPABILITY_MAJOR);
   const int minor = tri_gpu_attribute(context, TRI_CUDA_CAPABILITY_MINOR);
@@ -42,7 +43,7 @@ static tri_status cuda_architecture(tri_gpu_context *context, char *out, size_t 
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* What the driver does not take was made by a compiler that it does not go with. */
+/* Reports that the driver rejects an image: the compiler's version does not match the driver's. */
 static tri_status image_refused(const tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error,
                                 const char *said) {
   const char *name = context->calls->error_name(error);
@@ -75,7 +76,7 @@ static tri_status cuda_module_load(tri_gpu_context *context, const tri_gpu_image
   }
 }
 
-/* All of it now: the driver would otherwise load it in the first launch, which may be one that is recorded. */
+/* Loads the kernel now: the driver would otherwise load it at the first launch, which may be recorded into a graph. */
 static tri_status cuda_function_load(tri_gpu_context *context, tri_gpu_function_handle function) {
   const tri_cuda_calls *calls = own_calls(context);
   if (calls->function_load == NULL) return TRI_OK;
@@ -95,7 +96,7 @@ static tri_status raise_shared(tri_gpu_context *context, tri_gpu_function *funct
   return TRI_OK;
 }
 
-/* A kernel has to be told that it may take more than 48 KiB, its declared memory counted. */
+/* Sets the kernel's attribute that allows more than 48 KiB of shared memory, including its declared memory. */
 static tri_status allow_shared(tri_gpu_context *context, const tri_gpu_launch_call *call) {
   if (call->shared_bytes == 0) return TRI_OK;
   pthread_mutex_lock(&call->function->module->lock);

@@ -1,5 +1,5 @@
-/* The functions and numbers that NVIDIA's driver alone has (calls.h has the others): what cuda.h of a CUDA toolkit
- * says, in words of our own. */
+/* The functions and numbers that only NVIDIA's driver has (calls.h has the common ones), as in cuda.h of a CUDA
+ * toolkit, declared here. */
 #ifndef TRI_DEVICE_GPU_CUDA_CALLS_H
 #define TRI_DEVICE_GPU_CUDA_CALLS_H
 
@@ -9,7 +9,7 @@ typedef int tri_cuda_device;
 typedef unsigned long long tri_cuda_address;
 typedef struct tri_cuda_context_object *tri_cuda_context;
 
-/* What functions return, beside what calls.h has. */
+/* Return values, in addition to those in calls.h. */
 enum {
   TRI_CUDA_STUB_LIBRARY = 34,
   TRI_CUDA_DEVICE_UNAVAILABLE = 46,
@@ -40,7 +40,7 @@ enum {
   TRI_CUDA_UNKNOWN = 999
 };
 
-/* What a device is asked. */
+/* Device attributes. */
 enum {
   TRI_CUDA_BLOCK_THREADS = 1,
   TRI_CUDA_WARP = 10,
@@ -65,7 +65,7 @@ enum {
   TRI_CUDA_LAUNCH_BUFFER_BYTES = 2
 };
 
-/* A copy of rows: of one side, `memory` says which of `host` and `device` it is. */
+/* One side of a copy of rows; `memory` says whether `host` or `device` is its address. */
 typedef struct tri_cuda_copy_side {
   size_t x_bytes, y;
   tri_gpu_enum memory;
@@ -80,7 +80,7 @@ typedef struct tri_cuda_copy {
   size_t width_bytes, height;
 } tri_cuda_copy;
 
-/* What only this driver has, or has with a prototype of its own. */
+/* Functions that only this driver has, or has with a prototype of its own. */
 typedef struct tri_cuda_calls {
   tri_gpu_enum (*init)(unsigned flags);
   tri_gpu_enum (*error_name)(tri_gpu_enum error, const char **out);
@@ -98,10 +98,10 @@ typedef struct tri_cuda_calls {
   tri_gpu_enum (*module_load)(tri_gpu_module_handle *out, const void *image, unsigned num_options,
                               tri_gpu_enum *options, void **values);
   tri_gpu_enum (*function_set)(tri_gpu_function_handle function, tri_gpu_enum attribute, int value);
-  tri_gpu_enum (*function_load)(tri_gpu_function_handle function); /* drivers before 12.4 have none */
+  tri_gpu_enum (*function_load)(tri_gpu_function_handle function); /* NULL in drivers before 12.4 */
 } tri_cuda_calls;
 
-/* C(FIELD, NAME) for each that every driver has, beside TRI_GPU_CALLS_ADAPTED. */
+/* C(FIELD, NAME) for each function that every driver has, in addition to TRI_GPU_CALLS_ADAPTED. */
 #define TRI_CUDA_CALLS(C)                                                                                              \
   C(init, cuInit)                                                                                                      \
   C(device, cuDeviceGet)                                                                                               \
@@ -110,7 +110,7 @@ typedef struct tri_cuda_calls {
   C(context_use, cuCtxSetCurrent)                                                                                      \
   C(module_load, cuModuleLoadDataEx)                                                                                   \
   C(function_set, cuFuncSetAttribute)
-/* And what newer ones have. */
+/* The functions that only newer drivers have. */
 #define TRI_CUDA_CALLS_IF_ANY(C) C(function_load, cuFuncLoad)
 
 #endif

@@ -50,7 +50,7 @@ const char *tri_cuda_advice(tri_gpu_enum error) {
              "of LD_LIBRARY_PATH";
     case TRI_CUDA_UNKNOWN:
       return SEE_LOG "After a GPU has fallen off the bus, or its driver was updated, a reboot is needed";
-    default: break; /* of some hundred, which NVIDIA adds to */
+    default: break; /* the remaining errors, some hundred, which NVIDIA adds to */
   }
   if (error >= TRI_CUDA_MPS_FIRST && error <= TRI_CUDA_MPS_LAST) {
     return "NVIDIA's MPS server, through which this process reaches the GPU, is gone or full: see its log, or unset "
@@ -61,7 +61,7 @@ const char *tri_cuda_advice(tri_gpu_enum error) {
 
 /* ---- calls whose prototypes are CUDA's own ----------------------------------------------------------------------- */
 
-/* All that a process ever knows of the driver: written once, by open_once. */
+/* State of the driver in this process: written once, by open_once. */
 static tri_cuda_driver driver = {.is.vendor = &tri_gpu_nvidia};
 static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -143,7 +143,7 @@ static const tri_gpu_symbol symbols[] = {TRI_CUDA_CALLS(OWN) TRI_CUDA_CALLS_IF_A
 static const tri_gpu_library library = {
     .what = "NVIDIA's driver", .how = HOW_TO_GET, .names = names, .folders = folders, .symbols = symbols};
 
-/* "580.65.06" of what the kernel's module says of itself, or "". */
+/* Reads the version from the kernel module's file, such as "580.65.06", or "". */
 static void read_module_version(char out[16]) {
   static const char path[] = "/proc/driver/nvidia/version";
   char *text = NULL;

@@ -1,17 +1,17 @@
-/* NVIDIA's driver: opened once in a process, and what its errors mean to who reads them. */
+/* NVIDIA's driver: opened once in a process; and advice for its errors. */
 #ifndef TRI_DEVICE_GPU_CUDA_DRIVER_H
 #define TRI_DEVICE_GPU_CUDA_DRIVER_H
 
 #include "device/gpu/cuda_calls.h"
 #include "device/gpu/vendor.h"
 
-/* Its version is that of the CUDA that it knows: 13000. */
+/* The driver's version is that of the CUDA that it supports: 13000. */
 typedef struct tri_cuda_driver {
   tri_gpu_driver is;
   tri_cuda_calls own;
 } tri_cuda_driver;
 
-/* For tri_gpu_nvidia. */
+/* The functions of tri_gpu_nvidia. */
 tri_status tri_cuda_driver_open(const tri_gpu_driver **out);
 const char *tri_cuda_advice(tri_gpu_enum error);
 

@@ -1,8 +1,9 @@
+/* Launches kernels/elements.c. */
 #include "device/gpu/internal.h"
 
 #include <math.h>
 
-/* Blocks for `count` elements: a thread moves 16 bytes of each array at a time. */
+/* Returns the blocks for `count` elements: a thread processes 16 bytes of each array at a time. */
 static tri_gpu_shape shape_of(tri_dtype type, int64_t count, int threads) {
   const int64_t vector = 16 / (int64_t)tri_dtype_bytes(type);
   return tri_gpu_shape_of((count + vector - 1) / vector, threads);
@@ -34,7 +35,8 @@ static tri_status gpu_convert(tri_queue *queue, int64_t count, tri_dtype from, c
   return TRI_OK;
 }
 
-/* Elements that keep their type are moved, and no arithmetic is done on them: any type of that many bytes will do. */
+/* Returns the type to copy elements as. A copy without conversion does no arithmetic, so any type of the same size will
+ * do. */
 static tri_dtype moved_as(tri_dtype type) {
   switch (type) {
     case TRI_INT32: return TRI_FP32;
@@ -101,7 +103,7 @@ static tri_status gpu_weighted_gated_forward(tri_queue *queue, tri_dtype type, t
 static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                               int64_t width, const void *x, const void *weights, const void *gradient_y,
                                               void *gradient_x, void *gradient_weights) {
-  enum { LANES = 32 }; /* the fewest lanes of a warp */
+  enum { LANES = 32 }; /* minimum lanes of a warp */
   TRI_GPU_LAUNCH(weighted_gated_backward, type,
                  tri_gpu_shape_of(rows.capacity * LANES, weighted_gated_backward_threads), .x = x, .weights = weights,
                  .gradient_y = gradient_y, .gradient_x = gradient_x, .gradient_weights = gradient_weights,
@@ -111,7 +113,8 @@ static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, 
 
 /* ---- dropout, rotary embedding ----------------------------------------------------------------------------------- */
 
-/* A word of 32 bits is at least probability * 2^32 if it is at least that rounded up; no word is 2^32. */
+/* The threshold for a 32-bit word is probability * 2^32, rounded up. No word is 2^32: above the maximum all elements
+ * are dropped. */
 static tri_status gpu_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                               const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   const double threshold = ceil(options->probability * 0x1p32);

@@ -5,7 +5,7 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
                                         const int32_t *ids, int64_t first_id, int64_t table_rows, tri_dtype table_type,
                                         const void *table, const int32_t *positions, const void *position_table,
                                         void *out) {
-  enum { LANES = 32 }; /* the fewest lanes of a warp */
+  enum { LANES = 32 }; /* minimum lanes of a warp */
   TRI_GPU_LAUNCH(embedding_forward, type, tri_gpu_shape_of(rows.capacity * LANES, embedding_forward_threads),
                  .ids = ids, .table = table, .position_table = position_table, .positions = positions, .out = out,
                  .capacity = rows.capacity, .width = width, .first_id = first_id, .table_rows = table_rows,
@@ -15,17 +15,17 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
 
 /* ---- sums by id -------------------------------------------------------------------------------------------------- */
 
-/* The most rows that are sorted at once: three merges of tiles. */
+/* Maximum rows that are sorted at once: three merges of tiles. */
 enum { MOST_PIECE = EMBEDDING_TILE * EMBEDDING_WAYS * EMBEDDING_WAYS * EMBEDDING_WAYS };
 
-/* How scratch memory is laid out: keys, keys once more, and partial sums. */
+/* The layout of the scratch memory: keys, a second array of keys, and partial sums. */
 typedef struct piece_memory {
   int64_t rows, stride;
   uint64_t *keys, *other_keys;
   char *partial;
 } piece_memory;
 
-/* The rows of a piece depend on the width and type alone, and so do the sums. */
+/* Lays out the scratch memory. The rows of a piece depend only on the width and type, so the sums do, too. */
 static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece_memory *out) {
   const int64_t stride = (width + EMBEDDING_PAD - 1) / EMBEDDING_PAD * EMBEDDING_PAD;
   const int64_t keys_bytes = EMBEDDING_WINDOW * (int64_t)sizeof(uint64_t);
@@ -45,7 +45,7 @@ static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece
   return TRI_OK;
 }
 
-/* Sorts the piece's ids; what is left in *keys are the sorted keys. */
+/* Sorts the piece's ids; *keys are then the sorted keys. */
 static tri_status sort_piece(tri_queue *queue, tri_dtype type, const embedding_piece *piece, const int32_t *ids,
                              int64_t first_id, int64_t table_rows, piece_memory *memory) {
   const tri_gpu_shape tiles = {.x = (piece->piece + EMBEDDING_TILE - 1) / EMBEDDING_TILE};
@@ -90,7 +90,7 @@ static tri_status gpu_embedding_backward(tri_queue *queue, tri_dtype type, tri_r
   return TRI_OK;
 }
 
-/* Positions are ids of another table. */
+/* Positions are treated as ids of another table. */
 static tri_status gpu_position_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                         const int32_t *positions, int64_t table_rows, const void *gradient,
                                         void *gradient_table, bool accumulate) {

@@ -1,7 +1,7 @@
 /* Launches kernels/factored.c. */
 #include "device/gpu/internal.h"
 
-/* A warp, which is of 32 threads at least, for each row; and the columns of a block. */
+/* Launches a warp (at least 32 threads) for each row, and a block for each strip of columns. */
 static tri_status gpu_matrix_squares(tri_queue *queue, tri_dtype type, const tri_matrix_squares *sides,
                                      const tri_step_values *values, const void *in, void *row_sums, void *column_sums) {
   const int64_t strips = (sides->columns + SQUARES_ACROSS - 1) / SQUARES_ACROSS;

@@ -1,4 +1,4 @@
-/* One product: what is asked of a library for it, what stands around that, and which library makes it. */
+/* One GEMM: the request to a library, the kernels around it, and which library computes it. */
 #include "device/gpu/gemm.h"
 
 #include "base/log.h"
@@ -6,18 +6,19 @@
 
 #include <string.h>
 
-/* What the description of an accelerator gives a library of products (device/description.c). A narrowed bias lies there
- * too, and addresses are rounded up. */
+/* LIBRARY_BYTES: workspace that the description of an accelerator reserves for a library of GEMMs
+ * (device/description.c), in addition to a narrowed bias. UNIT: alignment of addresses in the workspace. */
 enum { LIBRARY_BYTES = 32 << 20, UNIT = 256 };
 
 static size_t round_up(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
 
 static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }
 
-/* ---- what a library is asked for --------------------------------------------------------------------------------- */
+/* ---- the request to a library ------------------------------------------------------------------------------------ */
 
-/* A bias has the type of c as far as a library is concerned. A wide one is narrowed for a bf16 c: cuBLASLt's types have
- * no fp32 bias with a bf16 c. It is what PyTorch does under autocast, and half a bf16 place of the bias's own. */
+/* Returns the bytes of a narrowed bias. A library takes a bias in the type of c. A wide bias is narrowed for a bf16 c,
+ * because cuBLASLt has no combination of an fp32 bias with a bf16 c. PyTorch does the same under autocast; the error is
+ * half a unit in the last place of the bias in bf16. */
 static size_t bias_bytes(const tri_gpu_product *product) {
   return product->bias && is_narrow(product->out) ? round_up((size_t)product->n * tri_dtype_bytes(product->out)) : 0;
 }
@@ -49,7 +50,8 @@ tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_m
       .tf32 = products->allow_tf32 && tri_gpu_type_bits(of->a_type) == 32,
       .alignment = alignment,
   };
-  if (of->b_packed || of->b_type != of->a_type) product.ldb = of->b_transposed ? of->k : of->n; /* made dense */
+  if (of->b_packed || of->b_type != of->a_type)
+    product.ldb = of->b_transposed ? of->k : of->n; /* packed or converted to a dense matrix */
   product.bias = of->bias && takes_bias(products, &product);
   return product;
 }
@@ -75,9 +77,9 @@ static int alignment_of(const void *a, const void *b, const void *c) {
   return (int)(all & (~all + 1));
 }
 
-/* ---- around it --------------------------------------------------------------------------------------------------- */
+/* ---- kernels around it ------------------------------------------------------------------------------------------- */
 
-/* Blocks along y for rows, along x for the columns of one. */
+/* Adds the bias: blocks along y for rows, along x for the columns of a row. */
 static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *bias, void *c) {
   enum { MOST_ROWS = 4096 };
   tri_gpu_shape shape = tri_gpu_shape_of(of->n, add_bias_threads);
@@ -89,14 +91,14 @@ static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *b
 
 /* ---- the kernels of device/kernels.h ----------------------------------------------------------------------------- */
 
-/* Takes `bytes` of the workspace, at addresses that libraries like. */
+/* Takes `bytes` of the workspace, aligned for libraries. */
 static void *take_workspace(char **next, size_t bytes) {
   char *at = *next + (UNIT - (uintptr_t)*next % UNIT) % UNIT;
   *next = at + bytes;
   return at;
 }
 
-/* The workspace: the bias where that is narrowed, and the rest for the library. */
+/* Runs the GEMM. The workspace has the bias, if it is narrowed, and the rest is for the library. */
 tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_product_choice *choice,
                                tri_gpu_product_call *call, void *workspace) {
   const tri_gpu_products *products = ((const tri_gpu *)queue->device->state)->products;
@@ -131,7 +133,7 @@ tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a,
   TRI_TRY(tri_gpu_products_open(products));
   const tri_gpu_product product = tri_gpu_product_of(products, of, alignment_of(a, b, c));
   TRI_TRY(tri_gpu_products_choice(products, &product, &choice));
-  if (of->k == 0) a = b = NULL; /* they may have no memory at all */
+  if (of->k == 0) a = b = NULL; /* the operands may have no memory */
   for (;;) {
     tri_gpu_product_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
     const tri_status status = tri_gpu_product_run(queue, of, &choice, &call, rest);

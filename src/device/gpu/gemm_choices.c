@@ -1,4 +1,4 @@
-/* What has been chosen, for whom, and by whom: a list of products, each with the way in which it is made. */
+/* The choices of algorithms: a list of GEMMs, each with its algorithm. */
 #include "device/gpu/gemm.h"
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANNED_ALIGNMENT = 16 }; /* what is planned begins at multiples of 64 bytes */
+enum { PLANNED_ALIGNMENT = 16 }; /* planned memory begins at multiples of 64 bytes */
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
@@ -86,7 +86,7 @@ static int compare_bytes(const void *left, const void *right) {
   return 0;
 }
 
-/* The product's entry, a new one if there is none. Under the lock. */
+/* Finds the GEMM's entry, or creates it. The caller holds the lock. */
 static tri_status find(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_entry **out) {
   for (int64_t i = 0; i < products->num_entries; i++) {
     *out = &products->entries[i];
@@ -151,7 +151,7 @@ static void tell_refusal(tri_gpu_products *products) {
       tri_status_message());
 }
 
-/* Under the lock. Another thread may have been here before. */
+/* Advances the entry past a refused choice, unless another thread has done so. The caller holds the lock. */
 static tri_status pass_over(tri_gpu_products *products, const tri_gpu_product *product,
                             const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
   tri_gpu_product_entry *entry = NULL;
@@ -222,7 +222,7 @@ void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]
            facts->name, architecture, facts->warp, facts->processors);
 }
 
-/* A text that grows by lines. */
+/* A text that grows line by line. */
 typedef struct lines {
   char *text;
   size_t length, room;
@@ -273,7 +273,7 @@ tri_status tri_gpu_products_asked(tri_device *device, char **out) {
   return end_lines(&all, status, out);
 }
 
-/* What cannot be timed for want of memory is chosen by rank. */
+/* Chooses an algorithm; by rank if there is not enough memory for timing. */
 static tri_status choose_one(tri_device *device, const tri_gpu_product *product, bool timed,
                              tri_gpu_product_choice *out) {
   tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS];
@@ -292,7 +292,7 @@ static tri_status choose_one(tri_device *device, const tri_gpu_product *product,
   return tri_gpu_products_set(products_of(device), product, out);
 }
 
-/* Each line of a text, as a string of its own. */
+/* Calls `what` for each line of a text, as a string of its own. */
 static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
   char line[TRI_GPU_PRODUCT_TEXT_BYTES];
   while (*text != '\0') {

@@ -1,4 +1,4 @@
-/* Products and choices as lines of text, for other ranks and for runs that go on. */
+/* GEMMs and choices as lines of text, for other ranks and for runs that resume. */
 #include "device/gpu/gemm.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 typedef struct word {
   const char *name;
-  size_t offset; /* of a bool in tri_gpu_product */
+  size_t offset; /* offset of a bool in tri_gpu_product */
 } word;
 
 static const word words[] = {
@@ -71,7 +71,7 @@ const char *tri_gpu_product_print(const tri_gpu_product *p, char text[TRI_GPU_PR
   return text;
 }
 
-/* A line from outside may say anything: what would read beyond a matrix's rows is not a product. */
+/* Validates a parsed line, which may come from outside: sizes are in range, and no row reads beyond its matrix. */
 static bool makes_sense(const tri_gpu_product *p) {
   const int64_t most = (int64_t)1 << 40;
   const int64_t lengths[] = {p->m, p->n, p->lda, p->ldb, p->ldc};
@@ -82,7 +82,7 @@ static bool makes_sense(const tri_gpu_product *p) {
   return p->lda >= (p->a_transposed ? p->m : p->k) && p->ldb >= (p->b_transposed ? p->k : p->n) && p->ldc >= p->n;
 }
 
-/* *behind is what follows the product in the line. */
+/* Parses a GEMM; *behind is the rest of the line. */
 static bool parse(const char *line, tri_gpu_product *out, const char **behind) {
   char in[8], to[8], told[WORDS_BYTES];
   int used = 0;
@@ -130,7 +130,7 @@ static bool parse_hex(const char *text, unsigned char out[TRI_GPU_ALGORITHM_BYTE
   return true;
 }
 
-/* An algorithm wants no more workspace than the product has, whatever the line says. */
+/* Parses a choice. An algorithm's workspace is limited to that of the GEMM, whatever the line contains. */
 bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
                                   tri_gpu_product_choice *choice) {
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];

@@ -1,5 +1,5 @@
-/* Which of a library's ways to make a product is the fastest here. Operands are random: on zeros a GPU draws less power
- * and runs faster than it ever will in a run. */
+/* Finds the fastest algorithm of a GEMM by timing. Operands are random: on zeros a GPU draws less power and runs faster
+ * than in a real run. */
 #include "device/gpu/gemm.h"
 
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Each candidate is timed several times, in turn with the others, for about so long; the least counts. */
+/* Each candidate is timed several times, alternating with the others, for about PASS_S seconds; the minimum counts. */
 enum { PASSES = 3, LEAST_ROUNDS = 2, MOST_ROUNDS = 64, PATTERN_BYTES = 1 << 18 };
 static const double PASS_S = 0.01;
 
@@ -19,11 +19,11 @@ typedef struct operand {
 
 typedef struct trial {
   tri_device *device;
-  tri_matmul matmul; /* the same product, as the program asks for it */
+  tri_matmul matmul; /* the same GEMM as the program requests it */
   const tri_gpu_product *product;
   const tri_gpu_product_choice *choice;
   operand a, b, c, bias, workspace;
-  bool refused; /* the library does not take the choice */
+  bool refused; /* the library does not support the choice */
 } trial;
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static void fill_pattern(tri_dtype type, char *pattern) {
   }
 }
 
-/* The pattern, again and again: each copy doubles what is there. */
+/* Fills the operand with copies of the pattern: each copy doubles the filled part. */
 static tri_status repeat_pattern(tri_queue *queue, const operand *to, const char *pattern) {
   size_t filled = to->bytes < PATTERN_BYTES ? to->bytes : PATTERN_BYTES;
   TRI_TRY(tri_queue_upload(queue, to->memory, pattern, filled));
@@ -122,7 +122,7 @@ static int rounds_for(double seconds) {
 static tri_status run_trial(trial *t, const tri_gpu_product_choice *candidates, int count, int *best) {
   double least[TRI_GPU_MOST_ALGORITHMS];
   int rounds[TRI_GPU_MOST_ALGORITHMS];
-  for (int i = 0; i < count; i++) { /* to warm up: loads code, wakes clocks */
+  for (int i = 0; i < count; i++) { /* warm-up: loads code, raises clocks */
     t->choice = &candidates[i];
     rounds[i] = 0;
     least[i] = INFINITY;

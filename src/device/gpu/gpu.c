@@ -84,7 +84,8 @@ static void fill_kernels(tri_device_kernels *out) {
 #undef FILL
 }
 
-/* ---- what it is -------------------------------------------------------------------------------------------------- */
+/* ---- description
+ * -------------------------------------------------------------------------------------------------- */
 
 TRI_PRINTF(3, 4) static void add_fact(char *text, size_t text_bytes, const char *format, ...) {
   size_t used = strlen(text);
@@ -115,7 +116,7 @@ const char *tri_gpu_describe_chip(const tri_gpu_facts *f, char *text, size_t tex
 
 /* ---- creation ---------------------------------------------------------------------------------------------------- */
 
-/* A GPU for which no kernels can be had is refused now, and not in the first step. */
+/* Opens the GPU. One for which kernels are not available is refused here, and not in the first step. */
 static tri_status open_gpu(tri_gpu *gpu, const tri_gpu_choice *choice) {
   tri_gpu_function *any = NULL;
   TRI_TRY(gpu->runtime->open(choice->ordinal, choice->options, &gpu->context));

@@ -3,9 +3,10 @@
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* ---- b as the kernels want it ------------------------------------------------------------------------------------ */
+/* ---- conversion of b
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The matrices of all groups, one behind the other, in the type of a. */
+/* Converts the matrices of all groups, one after the other, to the type of a. */
 static tri_status narrow_matrices(tri_queue *queue, tri_grouped_matmul *call, const void *b, void *workspace) {
   tri_matmul *p = &call->product;
   const int64_t rows = p->b_transposed ? p->n : p->k, width = p->b_transposed ? p->k : p->n;
@@ -22,7 +23,7 @@ static tri_status narrow_matrices(tri_queue *queue, tri_grouped_matmul *call, co
   return TRI_OK;
 }
 
-/* Those rows that have a group: the last number of begins. */
+/* Converts the rows that belong to a group; their number is the last element of begins. */
 static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *rows, const void *b, void *workspace) {
   const tri_row_copy copy = {{p->k, rows}, p->n, p->b_type, p->a_type, p->ldb, p->n};
   TRI_KERNEL_CALL(queue, copy_rows, &copy, NULL, b, NULL, workspace);
@@ -33,7 +34,7 @@ static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *ro
 static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const int32_t *begins, const void **b,
                             void *workspace) {
   tri_matmul *p = &call->product;
-  if (p->b_packed) { /* the plain matrix in the type of a */
+  if (p->b_packed) { /* packed: the plain matrix in the type of a */
     p->ldb = p->b_transposed ? p->k : p->n;
     call->stride /= (int64_t)tri_dtype_bytes(p->a_type);
     return TRI_OK;
@@ -50,10 +51,11 @@ static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const in
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-/* Large tiles read less, where groups fill them and there are enough of them for all processors of a chip. */
+/* Large tiles cause less memory traffic, if groups fill them and there are enough of them for all processors of a
+ * chip. */
 enum { MANY_TILES = 96, FILLED = MATMUL_LARGE * 3 / 4 };
 
-/* Tiles that there can be: each group of any rows has one that is not full. */
+/* Returns the maximum number of tiles: each group may have one partial tile. */
 static int64_t most_tiles(const tri_grouped_matmul *call, int64_t side) {
   const tri_matmul *p = &call->product;
   const int64_t columns = ceil_div(p->n, side);
@@ -89,7 +91,7 @@ static tri_status gpu_grouped_matmul(tri_queue *queue, const tri_grouped_matmul 
   const tri_matmul *p = &call.product;
   TRI_TRY(check(product));
   if (call.groups == 0 || p->m == 0 || p->n == 0) return TRI_OK;
-  if (p->k == 0) { /* they may have no memory at all */
+  if (p->k == 0) { /* the operands may have no memory */
     a = b = NULL;
     call.product.lda = call.product.ldb = 0;
     if (!p->a_transposed) call.stride = 0;

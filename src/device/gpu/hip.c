@@ -1,6 +1,6 @@
-/* What AMD's GPUs have of their own (vendor.h). HIP has no contexts: the GPU is a setting of the thread, and each call
- * makes its own that of the calling thread. (Where a kernel reads memory that is not there, most versions end the
- * process themselves.) */
+/* The part of the runtime that is specific to AMD's GPUs (vendor.h). HIP has no contexts: the current GPU is a setting
+ * of the thread, and each call sets it for the calling thread. (If a kernel reads unmapped memory, most versions abort
+ * the process themselves.) */
 #include "device/gpu/hip_driver.h"
 
 #include <stdio.h>
@@ -29,8 +29,8 @@ static tri_status read_properties(tri_gpu_context *context, void *properties) {
   return tri_gpu_call_failed(context, newer ? "hipGetDevicePropertiesR0600" : "hipGetDeviceProperties", error);
 }
 
-/* The chip as the compiler takes it. Which layout the properties have is told by the function that fills them, and that
- * it is the one which is known, by what stands there. */
+/* Returns the chip's name for the compiler. The function that fills the properties determines their layout; the text at
+ * the expected offset confirms that the layout is the known one. */
 static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   _Alignas(16) char properties[TRI_HIP_PROPERTIES_BYTES] = {0};
   char name[TRI_HIP_CHIP_BYTES];
@@ -46,7 +46,7 @@ static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t o
                   context->label, context->driver->text, context->driver->path);
 }
 
-/* The stream is what takes memory of the GPU first. */
+/* Creates the stream, which is the first allocation on the GPU. */
 static tri_status hip_begin(tri_gpu_context *context) {
   char chip[32];
   TRI_TRY(hip_architecture(context, chip, sizeof chip));
@@ -58,7 +58,7 @@ static tri_status hip_begin(tri_gpu_context *context) {
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* What the library does not take was made by a compiler that it does not go with. */
+/* Reports that the library rejects an image: the compiler's version does not match the library's. */
 static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error) {
   const char *name = context->calls->error_name(error);
   return tri_fail(TRI_UNSUPPORTED,
@@ -92,7 +92,8 @@ static tri_status check_launch(const tri_gpu_context *context, const tri_gpu_lau
   return TRI_OK;
 }
 
-/* The arguments are one struct: a list of one. The library copies as many bytes as the kernel takes. */
+/* Launches a kernel. The arguments are one struct, passed as a list of one. The library copies as many bytes as the
+ * kernel has parameters. */
 static tri_status hip_launch(tri_gpu_context *context, tri_gpu_stream_handle stream, const tri_gpu_launch_call *call) {
   void *arguments[] = {(void *)(uintptr_t)call->arguments};
   if (call->shared_bytes > 0 || call->grid.x > UINT32_MAX / 1024) TRI_TRY(check_launch(context, call));

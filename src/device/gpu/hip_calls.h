@@ -1,11 +1,11 @@
-/* The functions and numbers that AMD's run-time library alone has (calls.h has the others): what hip/hip_runtime_api.h
- * of ROCm 5 to 7 says, in words of our own. */
+/* The functions and numbers that only AMD's run-time library has (calls.h has the common ones), as in
+ * hip/hip_runtime_api.h of ROCm 5 to 7, declared here. */
 #ifndef TRI_DEVICE_GPU_HIP_CALLS_H
 #define TRI_DEVICE_GPU_HIP_CALLS_H
 
 #include "device/gpu/calls.h"
 
-/* What functions return, beside what calls.h has. */
+/* Return values, in addition to those in calls.h. */
 enum {
   TRI_HIP_NOT_INITIALIZED = 3,
   TRI_HIP_OLD_DRIVER = 35,
@@ -26,7 +26,7 @@ enum {
   TRI_HIP_RUNTIME_OTHER = 1053
 };
 
-/* What a device is asked: the same numbers since version 5.0. */
+/* Device attributes: the same numbers since version 5.0. */
 enum {
   TRI_HIP_CLOCK_KHZ = 5,
   TRI_HIP_L2_BYTES = 19,
@@ -38,10 +38,10 @@ enum {
   TRI_HIP_WARP = 87
 };
 
-/* The name of the chip has no function of its own: it stands in the struct of a device's properties, which has another
- * layout from version 6 on and a function of its own for that. `gcnArchName`, 256 bytes, begins at these offsets. */
+/* No function returns the name of the chip: it is a member of the device properties, which have another layout and
+ * another function from version 6 on. `gcnArchName`, 256 bytes, begins at these offsets. */
 enum {
-  TRI_HIP_PROPERTIES_BYTES = 4096, /* more than either takes */
+  TRI_HIP_PROPERTIES_BYTES = 4096, /* larger than either struct */
   TRI_HIP_CHIP_OFFSET_5 = 396,     /* hipGetDeviceProperties */
   TRI_HIP_CHIP_OFFSET_6 = 1160,    /* hipGetDevicePropertiesR0600 */
   TRI_HIP_CHIP_BYTES = 256
@@ -54,11 +54,11 @@ typedef struct tri_hip_calls {
   tri_gpu_enum (*module_load)(tri_gpu_module_handle *out, const void *image);
 } tri_hip_calls;
 
-/* C(FIELD, NAME) for each that every version has: the library's own name. */
+/* C(FIELD, NAME) for each function that every version has, with its name in the library. */
 #define TRI_HIP_CALLS(C)                                                                                               \
   C(device_use, hipSetDevice)                                                                                          \
   C(module_load, hipModuleLoadData)
-/* One of the two is always there. */
+/* At least one of the two exists. */
 #define TRI_HIP_CALLS_IF_ANY(C)                                                                                        \
   C(properties_5, hipGetDeviceProperties)                                                                              \
   C(properties_6, hipGetDevicePropertiesR0600)

@@ -39,7 +39,7 @@ const char *tri_hip_advice(tri_gpu_enum error) {
     case TRI_HIP_UNKNOWN:
     case TRI_HIP_RUNTIME_MEMORY:
     case TRI_HIP_RUNTIME_OTHER: return SEE_LOG "After a GPU was reset, or its driver was updated, a reboot is needed";
-    default: break; /* of some hundred, which AMD adds to */
+    default: break; /* the remaining errors, some hundred, which AMD adds to */
   }
   return SEE_LOG "If it persists, it is a bug in this program or a fault of ROCm's";
 }
@@ -59,7 +59,7 @@ bool tri_hip_is_lasting(tri_gpu_enum error) {
   }
 }
 
-/* ---- why there is none ------------------------------------------------------------------------------------------- */
+/* ---- why no GPU is visible -------------------------------------------------------------------------------------- */
 
 #define IN_CONTAINER "in a container: start it with --device /dev/kfd --device /dev/dri"
 
@@ -99,7 +99,7 @@ const char *tri_hip_absence(const char *kfd, const char *nodes, char *out, size_
 
 enum { OLDEST_MAJOR = 5, NEWEST_MAJOR = 7, OF_MAJOR = 10000000, OF_MINOR = 100000 };
 
-/* All that a process ever knows of it: written once, by open_once. */
+/* State of the library in this process: written once, by open_once. */
 static tri_hip_driver driver = {.is.vendor = &tri_gpu_amd};
 static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -119,7 +119,7 @@ static const tri_gpu_library library = {.what = "AMD's run-time library (HIP)",
                                         .wheels = tri_hip_wheels,
                                         .symbols = symbols};
 
-/* Variables that take GPUs out of a process's sight: "; HIP_VISIBLE_DEVICES is 0,1". */
+/* Appends the variables that hide GPUs from a process: "; HIP_VISIBLE_DEVICES is 0,1". */
 static void add_variables(char *text, size_t bytes) {
   static const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -169,7 +169,7 @@ tri_status tri_hip_driver_open(const tri_gpu_driver **out) {
 
 /* ---- the chip's name --------------------------------------------------------------------------------------------- */
 
-/* "gfx" and hexadecimal digits; features that the driver has switched on or off stand behind a colon. */
+/* The name is "gfx" and hexadecimal digits; a colon separates features that the driver has switched on or off. */
 void tri_hip_chip(const char *name, char *out, size_t out_bytes) {
   const size_t length = strcspn(name, ":");
   out[0] = '\0';

@@ -1,26 +1,26 @@
-/* AMD's run-time library: opened once in a process, and what its errors mean to who reads them. */
+/* AMD's run-time library: opened once in a process; and advice for its errors. */
 #ifndef TRI_DEVICE_GPU_HIP_DRIVER_H
 #define TRI_DEVICE_GPU_HIP_DRIVER_H
 
 #include "device/gpu/hip_calls.h"
 #include "device/gpu/vendor.h"
 
-/* Its version: 50221153 for 5.2.21153. */
+/* The library's version is such as 50221153 for 5.2.21153. */
 typedef struct tri_hip_driver {
   tri_gpu_driver is;
   tri_hip_calls own;
 } tri_hip_driver;
 
-/* For tri_gpu_amd. */
+/* The functions of tri_gpu_amd. */
 tri_status tri_hip_driver_open(const tri_gpu_driver **out);
 const char *tri_hip_advice(tri_gpu_enum error);
 bool tri_hip_is_lasting(tri_gpu_enum error);
 
-/* Why a library sees no GPU, by the files through which it reaches them: `kfd` is /dev/kfd, and `nodes` a pattern of
- * glob(7) for those of the GPUs. "" if they are there and may be used. */
+/* Returns why a library sees no GPU, from the device files: `kfd` is /dev/kfd, and `nodes` a glob(7) pattern for the
+ * files of the GPUs. "" if they exist and are accessible. */
 const char *tri_hip_absence(const char *kfd, const char *nodes, char *out, size_t out_bytes);
 
-/* "gfx90a" of the chip's name as the library has it, "gfx90a:sramecc+:xnack-"; "" of what is no such name. */
+/* Copies "gfx90a" from the library's name of the chip, "gfx90a:sramecc+:xnack-"; "" for a name of another form. */
 void tri_hip_chip(const char *name, char *out, size_t out_bytes);
 
 #endif

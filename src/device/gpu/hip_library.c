@@ -4,5 +4,5 @@
 
 const char *const tri_hip_folders[] = {"/opt/rocm/lib", "/opt/rocm/core/lib", "/opt/rocm-[567]*/lib", NULL};
 
-/* AMD's own wheels (rocm-sdk-core), and PyTorch's for ROCm. */
+/* The Python packages of AMD (rocm-sdk-core) and of PyTorch for ROCm. */
 const char *const tri_hip_wheels[] = {"_rocm_sdk_core/lib", "torch/lib", NULL};

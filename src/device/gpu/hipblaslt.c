@@ -1,6 +1,6 @@
-/* AMD's hipBLASLt from 0.7 on, of ROCm 6.1 and later; before that compute types had other numbers. It cannot be told
- * what addresses are multiples of, and does not promise fp64: what is off 16 bytes and what is fp64 is left to this
- * program's own kernel. TF32 is not asked for: gfx90a has none. */
+/* AMD's hipBLASLt from 0.7 on, of ROCm 6.1 and later; earlier versions number compute types differently. It has no
+ * setting for the alignment of addresses, and does not guarantee fp64: GEMMs with alignment below 16 bytes and fp64
+ * GEMMs use this program's own kernel. TF32 is not requested: gfx90a does not have it. */
 #include "device/gpu/hipblaslt.h"
 
 #include "device/gpu/lt.h"
@@ -95,7 +95,7 @@ static tri_status hipblaslt_algorithms(tri_gpu_product_state *state, const tri_g
   return tri_gpu_lt_algorithms(state, product, workspace_bytes, out, count);
 }
 
-/* The bias in the type of c, as PyTorch has it: the one that all versions are known to take. */
+/* The bias has the type of c, as in PyTorch: all versions are known to support that. */
 const tri_gpu_product_library tri_gpu_hipblaslt = {
     .name = "hipBLASLt",
     .open = hipblaslt_open,

@@ -1,6 +1,6 @@
-/* Numbers and structs of hipBLASLt that this program uses: for hipblaslt.c and for the tests of it. From
- * library/include/hipblaslt.h of github.com/ROCm/hipBLASLt at commits 007c1b57d117 (2024) and 4a8a78758926 (2025), in
- * which they are the same. */
+/* Numbers and structs of hipBLASLt that this program uses: for hipblaslt.c and its tests. They are from
+ * library/include/hipblaslt.h of github.com/ROCm/hipBLASLt at commits 007c1b57d117 (2024) and 4a8a78758926 (2025),
+ * which agree. */
 #ifndef TRI_DEVICE_GPU_HIPBLASLT_H
 #define TRI_DEVICE_GPU_HIPBLASLT_H
 

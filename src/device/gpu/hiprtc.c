@@ -1,5 +1,5 @@
-/* AMD's run-time compiler. Old versions of it end the process where they are asked for a chip that they do not know. So
- * its code object manager is asked first, which has a list of them. */
+/* AMD's run-time compiler. Old versions abort the process if they are asked for an unknown chip. So its code object
+ * manager, which lists the known chips, is asked first. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/gpu/code_object.h"
@@ -17,11 +17,11 @@
   "It comes with ROCm (put its lib into LD_LIBRARY_PATH, or set ROCM_PATH); Debian has it in libamdhip64-5 and "       \
   "libhiprtc-builtins5"
 
-/* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
+/* Multiplications and additions are not contracted automatically, as on the CPU: kernels fuse them explicitly. */
 #define OPTIMISED "-O3"
 #define NO_FUSING "-ffp-contract=off"
 #define WARNINGS "-Wall", "-Wextra"
-/* These are the types that versions before 7 have already; later ones have none. */
+/* Versions before 7 define these types already; later ones do not. */
 #define STDINT_TEXT TRI_GPU_RTC_STDINT_TEXT("long long", "ll")
 
 /* ---- the libraries, opened once in a process --------------------------------------------------------------------- */
@@ -36,8 +36,8 @@ static tri_status hiprtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_opt
 static tri_status hiprtc_examine(const tri_gpu_compilation *what, const tri_gpu_rtc_options *options, const void *image,
                                  size_t bytes, char **log);
 
-/* All that a process ever knows of it: written once, by open_once. What comgr says where the folder for its temporary
- * files cannot be written is nothing at all. */
+/* State of the compiler in this process: written once, by open_once. comgr gives no error text if the folder for its
+ * temporary files is not writable. */
 static hiprtc_library library = {
     .rtc = {.name = "hipRTC",
             .stdint_text = STDINT_TEXT,
@@ -50,7 +50,7 @@ static hiprtc_library library = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static tri_status find_compiler(void) {
-  /* A library of its own since ROCm 5.4, before that a part of the run-time library. */
+  /* A library of its own since ROCm 5.4; a part of the run-time library before. */
   static const char *const names[] = {"libhiprtc.so.7", "libhiprtc.so.6",   "libhiprtc.so.5",
                                       "libhiprtc.so",   "libamdhip64.so.5", NULL};
 #define COMMON(field, nvrtc, hiprtc) TRI_GPU_SYMBOL(tri_gpu_rtc_calls, field, #hiprtc),
@@ -72,7 +72,7 @@ static void open_builtins(void) {
   }
 }
 
-/* That of the compiler's own folder, if there is one. */
+/* Opens the code object manager, preferably that in the compiler's folder. */
 static tri_status find_manager(void) {
   static const char *const usual[] = {"libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so", NULL};
 #define MANAGER(field, function) TRI_GPU_SYMBOL(tri_comgr_calls, field, #function),
@@ -92,8 +92,8 @@ static tri_status find_manager(void) {
   return tri_gpu_library_open(&what, &library.manager, &library.manager_path);
 }
 
-/* "5.2.21153" of "/usr/lib/libamdhip64.so.5.2.21153", wherever `path` leads; of a file without such a name, its size,
- * so that another version is told from it. */
+/* Derives the version from the file name after resolving links: "5.2.21153" from "/usr/lib/libamdhip64.so.5.2.21153";
+ * for a file without such a name its size, which differs between versions. */
 static void version_of_file(const char *path, char *out, size_t out_bytes) {
   char real[TRI_PATH_BYTES];
   struct stat facts;
@@ -143,18 +143,19 @@ static const char *hiprtc_version(void) { return library.rtc.version; }
 static const char *hiprtc_path(void) { return library.rtc.path; }
 static const char *hiprtc_chips(void) { return library.rtc.chips; }
 
-/* ---- what to compile for ----------------------------------------------------------------------------------------- */
+/* ---- the target -------------------------------------------------------------------------------------------------- */
 
 static bool hiprtc_takes(const char *architecture) { return strncmp(architecture, "gfx", 3) == 0; }
 
-/* Threads of a wavefront by the chip's family, the digits before the last two: 64 to gfx9, 32 from gfx10 on. */
+/* Returns the threads of a wavefront from the chip's family, the digits before the last two: 64 up to gfx9, 32 from
+ * gfx10 on. */
 static int warp_of(const char *chip) {
   const size_t family = strlen(chip) < 5 ? 0 : strlen(chip) - 5;
   return family == 1 ? 64 : 32;
 }
 
-/* Without the features that a driver adds to a chip's name, "gfx90a" of "gfx90a:sramecc+:xnack-", the compiled kernels
- * run whatever they are. */
+/* The options omit the features that a driver adds to a chip's name ("gfx90a:sramecc+:xnack-" becomes "gfx90a"), so
+ * that the compiled kernels run with any setting of them. */
 static tri_status hiprtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_options *out) {
   const char *chip = out->chip;
   snprintf(out->chip, sizeof out->chip, "%.*s", (int)strcspn(what->architecture, ":"), what->architecture);
@@ -175,9 +176,10 @@ static tri_status hiprtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_opt
   return TRI_OK;
 }
 
-/* ---- what became of it ------------------------------------------------------------------------------------------- */
+/* ---- the result -------------------------------------------------------------------------------------------------- */
 
-/* Kernels that go by another number of threads in step than the compiler would compute nonsense. */
+/* Checks the wavefront size of compiled kernels: a kernel that assumes another size than the compiler would give wrong
+ * results. */
 static tri_status check_warps(const char *chip, const tri_gpu_code_kernel *kernels, int count) {
   for (int i = 0; i < count; i++) {
     if (kernels[i].warp == warp_of(chip)) continue;

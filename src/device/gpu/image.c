@@ -9,7 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* What a module is compiled as. */
+/* A module to compile. */
 typedef struct job {
   const tri_gpu_compiler *compiler;
   const char *architecture, *module;
@@ -29,8 +29,8 @@ static tri_status begin(const char *architecture, const char *module, tri_dtype 
 
 static void add_text(XXH3_state_t *hash, const char *text) { XXH3_128bits_update(hash, text, strlen(text) + 1); }
 
-/* "norm-bf16-sm_90a-HASH-": the hash is of all that goes into the compiler. All texts are in it, since a module may
- * include any. */
+/* Builds "norm-bf16-sm_90a-HASH-": the hash covers all of the compiler's input. It covers all sources, since a module
+ * may include any of them. */
 static tri_status name_beginning(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES]) {
   XXH3_state_t *hash = XXH3_createState();
   if (hash == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory for a checksum");
@@ -48,7 +48,7 @@ static tri_status name_beginning(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES
   return TRI_OK;
 }
 
-/* And the compiler's version, as a file may be called. */
+/* Builds the whole name, with the compiler's version in a form that is valid in a file name. */
 static tri_status name_entry(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES]) {
   TRI_TRY(name_beginning(j, out));
   size_t used = strlen(out);
@@ -91,7 +91,7 @@ tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architect
   return TRI_OK;
 }
 
-/* A full or a read-only disk does not stop a run. */
+/* Compiles a module and writes it to the cache; a full or read-only disk does not stop a run. */
 static tri_status compile_and_keep(const job *j, const char *folder, void **out, size_t *bytes) {
   char name[TRI_GPU_CACHE_NAME_BYTES], *log = NULL;
   TRI_TRY(name_entry(j, name));
@@ -103,7 +103,8 @@ static tri_status compile_and_keep(const job *j, const char *folder, void **out,
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* There is no compiler, which has been said: what was compiled ahead elsewhere. */
+/* Finds a module that was compiled elsewhere, if there is no compiler (`missing` is the status, its message has been
+ * set). */
 static tri_status find_without_compiler(const job *j, const char *folder, tri_status missing, void **out,
                                         size_t *bytes) {
   char beginning[TRI_GPU_CACHE_NAME_BYTES];
@@ -115,7 +116,7 @@ static tri_status find_without_compiler(const job *j, const char *folder, tri_st
                   why.message, j->architecture, folder[0] == '\0' ? "none: set TRIREME_CACHE" : folder);
 }
 
-/* *cached: not compiled now. */
+/* Finds or compiles a module. *cached: it was not compiled now. */
 static tri_status get_image(const job *j, const char *folder, void **out, size_t *bytes, bool *cached) {
   char name[TRI_GPU_CACHE_NAME_BYTES];
   tri_status status = j->compiler->open();

@@ -1,4 +1,4 @@
-/* What the files of the GPU devices share. */
+/* Shared by the files of the GPU devices. */
 #ifndef TRI_DEVICE_GPU_INTERNAL_H
 #define TRI_DEVICE_GPU_INTERNAL_H
 
@@ -20,20 +20,20 @@ typedef struct tri_gpu {
   tri_gpu_modules *modules;
   tri_gpu_products *products;
   tri_device_kernels kernels;
-  bool blocking; /* each kernel and each copy is waited for as it is queued */
+  bool blocking; /* wait for each kernel and each copy when it is queued */
 } tri_gpu;
 
 /* ---- modules.c --------------------------------------------------------------------------------------------------- */
 
 tri_status tri_gpu_modules_create(tri_gpu *gpu, tri_gpu_modules **out);
 void tri_gpu_modules_destroy(tri_gpu_modules *modules);
-/* A kernel for a type of activations; its module is found or compiled, and loaded, the first time. */
+/* Returns a kernel for a type of activations. Its module is found or compiled, and loaded, at the first call. */
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
-/* 64, 32 or 16: what a module for this type is compiled with. 0 for what is not an activation's. */
+/* Returns 64, 32 or 16, the type's setting for compiling a module; 0 for a type that activations do not have. */
 int tri_gpu_type_bits(tri_dtype type);
 const char *tri_gpu_kernel_name(tri_gpu_kernel kernel);
-const char *tri_gpu_module_text(tri_gpu_module_name module); /* "elements": its files are of this name */
+const char *tri_gpu_module_text(tri_gpu_module_name module); /* "elements", the base name of its files */
 
 /* ---- queues.c ---------------------------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ tri_status tri_gpu_queue_copy(tri_queue *queue, const tri_copy *copy);
 tri_status tri_gpu_queue_undefine(tri_queue *queue, void *memory, size_t bytes);
 tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
 
-/* For who queues work in it past this file: marks that were made before do not stand for that. */
+/* Returns the stream, for code that queues work in it directly. Earlier marks do not cover that work. */
 tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
 
 /* ---- timing.c ---------------------------------------------------------------------------------------------------- */
@@ -56,9 +56,9 @@ tri_status tri_gpu_queue_time(tri_queue *queue, tri_device_work *work, void *con
 
 /* ---- launches (queues.c) ----------------------------------------------------------------------------------------- */
 
-/* How a kernel is launched: blocks, and the shared memory of a block that the kernel does not declare itself. */
+/* The shape of a launch: blocks, and shared memory of a block in addition to the memory that the kernel declares. */
 typedef struct tri_gpu_shape {
-  int64_t x, y, z; /* y and z 0 are 1. No block at all: nothing is launched */
+  int64_t x, y, z; /* y and z: 0 means 1. Without blocks nothing is launched */
   size_t shared_bytes;
 } tri_gpu_shape;
 
@@ -66,26 +66,27 @@ typedef struct tri_gpu_shape {
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 
-/* The same by name, for the functions of the table, which have a `queue`: TRI_GPU_LAUNCH(add, type, shape, .a = a). */
+/* The same by name, for the functions of the table, which have a variable `queue`: TRI_GPU_LAUNCH(add, type, shape, .a
+ * = a). */
 #define TRI_GPU_LAUNCH(name, type, shape, ...)                                                                         \
   do {                                                                                                                 \
     const name##_arguments arguments_ = {__VA_ARGS__};                                                                 \
     TRI_TRY(tri_gpu_launch(queue, TRI_GPU_KERNEL_##name, type, shape, &arguments_, sizeof arguments_));                \
   } while (0)
 
-/* Blocks for `items` pieces of work of which each thread takes one at a time, going on in strides of the grid: never so
- * many that the rest would be better off waiting. What a kernel computes must not depend on it. */
+/* Returns the blocks for `items` work items. A thread processes one at a time and advances in strides of the grid; the
+ * number of blocks is limited to a useful maximum. A kernel's result must not depend on it. */
 tri_gpu_shape tri_gpu_shape_of(int64_t items, int threads);
 
-/* Scratch memory of the queue that kernels of a step go in, for kernels that work in several stages: the next kernel to
- * take it may write all of it. At most TRI_GPU_SCRATCH_BYTES. */
+/* Returns the scratch memory of the queue of a step's kernels, for kernels that work in several stages: the next kernel
+ * that uses it may overwrite all of it. At most TRI_GPU_SCRATCH_BYTES. */
 enum { TRI_GPU_SCRATCH_BYTES = 32 << 20 };
 void *tri_gpu_scratch(tri_queue *queue);
 
 /* ---- the kernels of device/kernels.h, a file for each module -------------------------------------------------------
  */
 
-/* Each puts its module's functions into the table. */
+/* Each function fills in the table entries of its module. */
 #define TRI_GPU_FILL_(name) void tri_gpu_fill_##name(tri_device_kernels *out);
 TRI_GPU_MODULES(TRI_GPU_FILL_)
 #undef TRI_GPU_FILL_

@@ -1,10 +1,10 @@
-/* All kernels: kernels/NAME.h has a module's arguments and list, kernels/NAME.c the kernels, and NAME.c beside this
- * file the functions of device/kernels.h that launch them. A new module is one line here. */
+/* All kernels: kernels/NAME.h has a module's arguments and list, kernels/NAME.c the kernels, and NAME.c in this folder
+ * the functions of device/kernels.h that launch them. A new module is one line here. */
 #ifndef TRI_DEVICE_GPU_KERNEL_LIST_H
 #define TRI_DEVICE_GPU_KERNEL_LIST_H
 
-/* Where arguments are looked at word by word, to find addresses (emulated.c), a word must not be half a value and half
- * what lay in memory before: structs have no padding, but a field `no_padding`. */
+/* The emulator examines arguments word by word to find addresses (emulated.c), so a word must not mix a value with
+ * uninitialised padding: structs have no padding except a field `no_padding`. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 #include "device/gpu/kernels/attention.h"
@@ -29,7 +29,7 @@
 #include "device/gpu/kernels/updates.h"
 #pragma GCC diagnostic pop
 
-/* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in one order. */
+/* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in the same order. */
 #define TRI_GPU_MODULES(M)                                                                                             \
   M(elements)                                                                                                          \
   M(sums)                                                                                                              \
@@ -52,7 +52,7 @@
 
 #define TRI_GPU_MODULE_VALUE_(name) TRI_GPU_MODULE_##name,
 #define TRI_GPU_KERNEL_VALUE_(name, threads) TRI_GPU_KERNEL_##name,
-/* Rows of the two lists. */
+/* Indices of the two lists. */
 typedef int tri_gpu_module_name;
 typedef int tri_gpu_kernel;
 enum { TRI_GPU_MODULES(TRI_GPU_MODULE_VALUE_) };

@@ -12,18 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One search: what it is for, and what it came across. */
+/* A search: its parameters and its results. */
 typedef struct search {
   const tri_gpu_library *what;
   void *table;
   const char **path;
   bool found;
-  char faults[2048]; /* of files that are there and were no good: "PATH: why; " */
+  char faults[2048]; /* errors of files that could not be used: "PATH: why; " */
   char others[1024]; /* files of versions that were not requested */
-  char places[2048]; /* folders that are there, for the message */
+  char places[2048]; /* existing folders, for the message */
 } search;
 
-/* Adds to a list, once. */
+/* Appends an item to a list, unless the list has it. */
 static void append(char *list, size_t list_bytes, const char *separator, const char *more) {
   size_t used = strlen(list), length = strlen(more);
   for (const char *at = list; (at = strstr(at, more)) != NULL; at++) {
@@ -40,7 +40,7 @@ static void fault(search *s, const char *name, const char *why) {
   append(s->faults, sizeof s->faults, "; ", line);
 }
 
-/* NULL, or the function that is missing. */
+/* Resolves all functions. Returns NULL, or the name of a missing one. */
 static const char *resolve_symbols(const tri_gpu_symbol *symbols, void *handle, void *table) {
   for (const tri_gpu_symbol *symbol = symbols; symbol->name != NULL; symbol++) {
     void *address = dlsym(handle, symbol->name);
@@ -56,8 +56,8 @@ static void try_open(search *s, const char *name) {
   if (handle == NULL) {
     const char *said = dlerror(), *why = said == NULL ? "the loader does not say why" : said;
     size_t length = strlen(name);
-    /* The loader begins with the name of what it did not find: of the library itself that is not a fault, but of
-     * something that the library needs. */
+    /* The loader's message begins with the name of the missing file. If that is the library itself, it is not an error;
+     * but a missing dependency of it is. */
     if (strchr(name, '/') == NULL && strncmp(why, name, length) == 0 && strstr(why, "No such file") != NULL) return;
     fault(s, name, why);
     return;
@@ -83,7 +83,7 @@ static bool is_asked_for(const tri_gpu_library *what, const char *file) {
   return false;
 }
 
-/* Libraries of this name that have another version's number. */
+/* Records libraries of this name with another version number. */
 static void note_others(search *s, const char *folder) {
   char pattern[TRI_PATH_BYTES];
   glob_t found;
@@ -109,7 +109,7 @@ static void try_folder(search *s, const char *folder) {
 
 static int newer_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
 
-/* Folders by a pattern, those with the greatest version in their names first. */
+/* Visits the folders that match a pattern, in descending order of the version in their names. */
 static void each_folder(search *s, const char *pattern, void (*visit)(search *s, const char *folder)) {
   glob_t found;
   if (s->found || glob(pattern, 0, NULL, &found) != 0) return;
@@ -153,7 +153,7 @@ static void try_environment(search *s, const char *variable) {
   try_below(s, root, "lib", try_folder); /* conda's own packages */
 }
 
-/* Where no variable says: python3 is asked for its folders, which takes a moment. */
+/* Asks python3 for its folders if no variable names an environment; this takes a moment. */
 static void try_python(search *s) {
   char *folders = NULL;
   if (s->found || tri_python_path(&folders) != TRI_OK) return;
@@ -166,7 +166,7 @@ static void try_python(search *s) {
 
 /* ---- all places -------------------------------------------------------------------------------------------------- */
 
-/* Folders in which the loader looks, as far as they can be listed: for libraries that were not requested. */
+/* Lists libraries of other versions in the folders of the loader, as far as these can be listed. */
 static void note_others_of_loader(search *s) {
   static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                                       "/usr/lib", "/usr/local/lib"};

@@ -1,7 +1,7 @@
 /* Launches kernels/loss.c. */
 #include "device/gpu/internal.h"
 
-/* A thread for each row. */
+/* Returns the shape with a thread for each row. */
 static tri_gpu_shape threads_of_rows(int64_t rows, int threads) {
   return (tri_gpu_shape){.x = (rows + threads - 1) / threads};
 }

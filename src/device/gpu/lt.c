@@ -24,7 +24,7 @@ static tri_status refused(const tri_gpu_product_state *state, const char *what, 
                   state->version[1], state->version[2], state->path, what, name == NULL ? number : name);
 }
 
-/* For functions that have a `state`, and `status` and a label `done`. */
+/* For functions with a variable `state`, a `status` and a label `done`. */
 #define LT_TRY(call, what)                                                                                             \
   do {                                                                                                                 \
     int lt_status_ = (call);                                                                                           \
@@ -83,7 +83,7 @@ void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRO
   snprintf(out, TRI_GPU_PRODUCT_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
-/* Beginning is tried only for a version that cannot be had without. */
+/* Opens the library without a GPU. The library's context is created only if its version cannot be read otherwise. */
 tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
   tri_gpu_product_state state = {.lt = lt};
   version[0] = '\0';
@@ -105,10 +105,10 @@ static int type_of(tri_dtype type) {
     case TRI_BF16: return TRI_LT_R_16BF;
     case TRI_INT32: break;
   }
-  return -1; /* products have none */
+  return -1; /* GEMMs do not have it */
 }
 
-/* A product in the library's words: c^T = b^T a^T. */
+/* A GEMM in the library's terms: c^T = b^T a^T. */
 typedef struct description {
   void *product, *first, *second, *out;
 } description;
@@ -126,7 +126,7 @@ static int set_int(const tri_gpu_product_state *state, void *product, int attrib
   return state->calls.description_set(product, attribute, &number, sizeof number);
 }
 
-/* `bias` is an address, or any of the alignment that it will have. */
+/* Describes the bias; `bias` is its address, or any address of the same alignment. */
 static tri_status describe_bias(const tri_gpu_product_state *state, const tri_gpu_product *p, const void *bias,
                                 void *product) {
   const tri_gpu_lt *lt = state->lt;
@@ -138,7 +138,7 @@ done:
   return status;
 }
 
-/* What lies row-major [rows, columns] is column-major [columns, rows], the transpose. */
+/* A row-major [rows, columns] matrix is column-major [columns, rows], its transpose. */
 static tri_status description_create(const tri_gpu_product_state *state, const tri_gpu_product *p, const void *bias,
                                      description *out) {
   const tri_gpu_lt *lt = state->lt;
@@ -164,7 +164,7 @@ done:
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* cuBLASLt has no epilogues in fp64. */
+/* cuBLASLt does not have epilogues in fp64. */
 bool tri_gpu_lt_adds_bias(const tri_gpu_product *product) {
   switch (product->in) {
     case TRI_FP32:
@@ -197,7 +197,7 @@ done:
   return status;
 }
 
-/* A library that has nothing for a product says so by a status or by an empty list, as it likes. */
+/* Reads the results of a heuristic. A library reports an unsupported GEMM by a status or by an empty list. */
 static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int count, size_t workspace_bytes,
                         tri_gpu_algorithm *out) {
   int taken = 0;
@@ -218,7 +218,7 @@ tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_pro
                                  tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   unsigned char results[TRI_GPU_MOST_ALGORITHMS * TRI_GPU_LT_MOST_RESULT_BYTES] __attribute__((aligned(16))) = {0};
-  const void *some_bias = (const void *)(uintptr_t)256; /* looked at for its alignment alone */
+  const void *some_bias = (const void *)(uintptr_t)256; /* only its alignment is used */
   description d;
   void *preference = NULL;
   int found = 0;

@@ -1,10 +1,10 @@
-/* What cuBLASLt and hipBLASLt have in common, which is all but their numbers: the same calls with the same arguments.
- * Prototypes are this program's own; tests/gpu/prototypes_cublaslt.c holds them against the vendor's header where there
- * is one.
+/* The common part of cuBLASLt and hipBLASLt, which is all but their numbers: the same calls with the same arguments.
+ * Prototypes are declared here; tests/gpu/prototypes_cublaslt.c compares them with the vendor's header if that is
+ * installed.
  *
- * They see matrices by columns. A row-major c[m,n] is a column-major c^T[n,m], so what they are asked for is c^T = b^T
- * a^T: b as the first matrix, a as the second, and each is read as it is where the program has it plain, and transposed
- * where the program has it transposed. A bias goes along the rows of c^T, as theirs does. */
+ * The libraries use column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T
+ * a^T: b as the first matrix, a as the second, each plain or transposed as in the program's request. A bias is added
+ * along the rows of c^T, as the libraries do. */
 #ifndef TRI_DEVICE_GPU_LT_H
 #define TRI_DEVICE_GPU_LT_H
 
@@ -14,8 +14,8 @@
 /* Types of elements have the same numbers in both. */
 enum { TRI_LT_R_32F = 0, TRI_LT_R_64F = 1, TRI_LT_R_16BF = 14 };
 
-/* Statuses, types and attributes are enums of the libraries', as wide as an int; descriptors and handles are pointers;
- * what ends in _of takes one of the attributes in tri_gpu_lt. */
+/* Statuses, types and attributes are enums of the libraries, as wide as an int; descriptors and handles are pointers; a
+ * parameter whose name ends in _of takes one of the attributes in tri_gpu_lt. */
 typedef struct tri_gpu_lt_calls {
   int (*create)(void **handle);
   int (*destroy)(void *handle);
@@ -27,7 +27,7 @@ typedef struct tri_gpu_lt_calls {
   int (*preference_create)(void **out);
   int (*preference_destroy)(void *preference);
   int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
-  /* d = a b + c, all layouts; results[most] are structs of result_bytes each. */
+  /* d = a b + c, with layouts of all; results[most] are structs of result_bytes each. */
   int (*heuristic)(void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int most,
                    void *results, int *count);
   int (*matmul)(void *handle, void *description, const void *alpha, const void *a, void *a_layout, const void *b,
@@ -40,23 +40,24 @@ typedef struct tri_gpu_lt_calls {
 
 enum { TRI_GPU_LT_ADDRESSES = 4, TRI_GPU_LT_MOST_RESULT_BYTES = 128 };
 
-/* One of the two. An attribute of -1 is one that the library has not. */
+/* One of the two libraries. An attribute of -1 does not exist in the library. */
 typedef struct tri_gpu_lt {
   const tri_gpu_product_library *is;
   const tri_gpu_library *file;
-  int least[2], most_major; /* versions whose numbers these are: major and minor */
-  bool asks_handle;         /* for its version; the other says it before it begins */
+  int least[2], most_major; /* range of versions with these numbers: lowest major and minor, highest major */
+  bool asks_handle;         /* the version needs a handle; the other library reports it without one */
   tri_status (*read_version)(const tri_gpu_lt_calls *calls, const void *handle, int out[3]);
   int (*compute_type)(const tri_gpu_product *product);
-  /* Of a description, and values of theirs. */
+  /* Attributes of a description, and their values. */
   int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
   int operation_transpose, epilogue_bias;
-  /* Of a preference. Reductions: how parts of a long sum are added up (a mask); addresses: of a, b, c and d. */
+  /* Attributes of a preference. Reductions: how partial sums of a long sum are reduced (a mask); addresses: alignments
+   * of a, b, c and d. */
   int workspace, reductions, addresses[TRI_GPU_LT_ADDRESSES];
   uint32_t allowed_reductions;
-  /* Of a heuristic's result: the algorithm lies at its beginning. */
+  /* Sizes and offsets in a heuristic's result, which begins with the algorithm. */
   size_t algorithm_bytes, result_bytes, workspace_at, state_at;
-  int refusals[3]; /* what it returns, before it does anything, for an algorithm or a product that it does not take */
+  int refusals[3]; /* return values for an unsupported algorithm or GEMM, before any work is queued */
 } tri_gpu_lt;
 
 tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_state **out);
@@ -68,7 +69,7 @@ tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_pro
                                  tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
 tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call);
 
-/* Functions that both have under names that begin with theirs. */
+/* Functions of both libraries whose names differ only in the prefix. */
 #define TRI_GPU_LT_SYMBOLS(prefix)                                                                                     \
   TRI_GPU_SYMBOL(tri_gpu_lt_calls, create, prefix "Create"),                                                           \
       TRI_GPU_SYMBOL(tri_gpu_lt_calls, destroy, prefix "Destroy"),                                                     \

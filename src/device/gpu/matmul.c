@@ -1,4 +1,4 @@
-/* Matrix products by kernels of our own: for any shape and any chip. */
+/* GEMMs by this program's own kernels: for any shape and any chip. */
 #include "device/gpu/gemm.h"
 
 static int64_t dense_ldb(const tri_matmul *p) { return p->b_transposed ? p->k : p->n; }
@@ -55,7 +55,7 @@ static int64_t tiles(const tri_matmul *p, int64_t side) {
   return ((p->m + side - 1) / side) * ((p->n + side - 1) / side);
 }
 
-/* Large tiles read less; small ones give all processors of a chip work where there is little. */
+/* Large tiles cause less memory traffic; small ones occupy all processors of a chip if the GEMM is small. */
 enum { MANY_TILES = 96, LARGE = 0, SMALL = 1 };
 
 int tri_gpu_tiled_first(const tri_matmul *product) {

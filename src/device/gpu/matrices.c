@@ -1,7 +1,7 @@
 /* Launches kernels/matrices.c. */
 #include "device/gpu/internal.h"
 
-/* A block for each tile, going on in strides of the grid. */
+/* Returns the shape with a block for each tile; blocks advance in strides of the grid. */
 static tri_gpu_shape shape_of(int64_t rows, int64_t columns, int threads) {
   const int64_t tiles = (rows + MATRIX_TILE - 1) / MATRIX_TILE * ((columns + MATRIX_TILE - 1) / MATRIX_TILE);
   return tri_gpu_shape_of(tiles * threads, threads);

@@ -1,5 +1,5 @@
 /* Modules: the kernels of one file, compiled for one type. Each is found or compiled when the first of its kernels is
- * launched, and stays. */
+ * launched, and is kept. */
 #include "device/gpu/internal.h"
 
 #include "base/memory.h"
@@ -48,7 +48,7 @@ const char *tri_gpu_module_text(tri_gpu_module_name module) {
   return all[module];
 }
 
-/* Kernels follow each other as their modules do. */
+/* Returns the module of a kernel; kernels are numbered in the order of their modules. */
 static tri_gpu_module_name module_of(tri_gpu_kernel kernel) {
 #define COUNT(name) 0 TRI_GPU_KERNELS_##name(TRI_GPU_ONE_),
   static const int counts[] = {TRI_GPU_MODULES(COUNT)};

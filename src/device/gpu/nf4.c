@@ -7,12 +7,13 @@ _Static_assert((int)NF4_BLOCK == (int)TRI_NF4_BLOCK && (int)NF4_BLOCK_BYTES == (
                    (int)TRI_NF4_GROUP == (int)TRI_QUANTISED_BLOCK,
                "kernels know sizes by names of their own");
 
-/* A warp, which is of 32 threads at least, for each block. */
+/* Returns the shape with a warp (at least 32 threads) for each block. */
 static tri_gpu_shape shape_of(const tri_nf4_layout *at, int threads) {
   return tri_gpu_shape_of(at->blocks * 32, threads);
 }
 
-/* The largest magnitudes lie where codes will, until they have become codes themselves. */
+/* Quantises an array. The largest magnitudes are stored in the place of the codes, until they are encoded
+ * themselves. */
 static tri_status gpu_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);
   char *const begin = kept;
@@ -27,7 +28,7 @@ static tri_status gpu_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t cou
   return TRI_OK;
 }
 
-/* A thread for each four bytes of codes. */
+/* Copies a part of an array. A thread copies four bytes of codes. */
 static tri_status gpu_cut_nf4(tri_queue *queue, const tri_nf4_cut *cut, const void *whole, void *kept) {
   const tri_nf4_layout from = tri_nf4_layout_of(cut->total), to = tri_nf4_layout_of_cut(cut);
   const uint8_t *in = whole;
@@ -41,7 +42,7 @@ static tri_status gpu_cut_nf4(tri_queue *queue, const tri_nf4_cut *cut, const vo
   return TRI_OK;
 }
 
-/* The block, of those that are kept, that element i of a cut is in. */
+/* Returns the index, among the kept blocks, of the block with element i of a cut. */
 static int64_t block_at(const tri_nf4_cut *cut, int64_t i) {
   const int64_t row = i / cut->width, begin = tri_nf4_row_begin(*cut, row);
   return row * cut->row_blocks + (begin + i % cut->width) / TRI_NF4_BLOCK - begin / TRI_NF4_BLOCK;

@@ -1,3 +1,4 @@
+/* Launches kernels/norm.c. */
 #include "device/gpu/columns.h"
 
 static norm_shape shape_of(const tri_norm *norm) {
@@ -5,10 +6,10 @@ static norm_shape shape_of(const tri_norm *norm) {
                       norm->x_row,         norm->x_group,    norm->y_row,  norm->y_group};
 }
 
-/* Which kernel of three a piece is for: by its width, and by whether all of it can be moved 16 bytes at a time. */
+/* The kernel for a norm: by the width of a group, and by whether all of it can be moved 16 bytes at a time. */
 typedef enum path { PATH_WARP, PATH_BLOCK, PATH_ANY } path;
 
-/* `arrays`: all that it goes along with; NULL is aligned. */
+/* Chooses the kernel; `arrays` are all arrays that it accesses, NULL counts as aligned. */
 static path path_of(const tri_norm *norm, const void *const *arrays, int num_arrays) {
   const int64_t all = norm->width | norm->x_row | norm->x_group | norm->y_row | norm->y_group;
   uintptr_t addresses = 0;
@@ -19,12 +20,12 @@ static path path_of(const tri_norm *norm, const void *const *arrays, int num_arr
 
 static bool by_warp(const tri_norm *norm) { return norm->width <= NORM_WARP_WIDTH; }
 
-/* A warp or a block to a piece: kernels go on in strides of the grid. */
+/* Returns the shape with a warp or a block for each group; kernels advance in strides of the grid. */
 static tri_gpu_shape grid_of(const tri_norm *norm) {
   return tri_gpu_shape_of(norm->rows.capacity * norm->groups, by_warp(norm) ? NORM_THREADS / 32 : 1);
 }
 
-/* Columns of a piece are counted in 32 bits; no array of a piece more would fit any GPU. */
+/* Checks that the columns of a group fit into 32 bits; an array with a wider group would not fit any GPU. */
 static tri_status check_width(const tri_norm *norm) {
   enum { MOST_WIDTH = 1 << 30 };
   if (norm->width <= MOST_WIDTH) return TRI_OK;

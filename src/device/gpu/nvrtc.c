@@ -14,7 +14,7 @@ enum { MOST_ARCHITECTURES = 64 };
   "It comes with the CUDA toolkit (put its lib64 into LD_LIBRARY_PATH, or set CUDA_HOME) or with `pip install "        \
   "nvidia-cuda-nvrtc`"
 
-/* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
+/* Multiplications and additions are not contracted automatically, as on the CPU: kernels fuse them explicitly. */
 #define LANGUAGE "--std=c++17"
 #define NO_FUSING "--fmad=false"
 #define STDINT_TEXT TRI_GPU_RTC_STDINT_TEXT("long", "l")
@@ -32,7 +32,7 @@ static tri_status nvrtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_opti
 static tri_status nvrtc_examine(const tri_gpu_compilation *what, const tri_gpu_rtc_options *options, const void *image,
                                 size_t bytes, char **log);
 
-/* All that a process ever knows of it: written once, by open_once. */
+/* State of the compiler in this process: written once, by open_once. */
 static nvrtc_library library = {.rtc = {.name = "NVRTC",
                                         .stdint_text = STDINT_TEXT,
                                         .without_builtins = "; the libnvrtc-builtins of its version, which belongs "
@@ -99,9 +99,9 @@ static const char *nvrtc_version(void) { return library.rtc.version; }
 static const char *nvrtc_path(void) { return library.rtc.path; }
 static const char *nvrtc_chips(void) { return library.rtc.chips; }
 
-/* ---- what to compile for ----------------------------------------------------------------------------------------- */
+/* ---- the target -------------------------------------------------------------------------------------------------- */
 
-/* The number of "sm_90a", 90; 0 for other names. */
+/* Returns the number in a name such as "sm_90a", 90; 0 for other names. */
 static int chip_of(const char *architecture, const char **suffix) {
   char *end = NULL;
   if (strncmp(architecture, "sm_", 3) != 0) return 0;
@@ -116,8 +116,8 @@ static bool nvrtc_takes(const char *architecture) {
   return chip_of(architecture, &suffix) != 0;
 }
 
-/* A chip that is newer than the compiler takes the text (PTX) for the newest that the compiler knows, which its driver
- * translates: then *is_text. */
+/* Chooses the option for an architecture. A chip that is newer than the compiler loads the text (PTX) for the newest
+ * chip that the compiler knows, which its driver translates: then *is_text. */
 static tri_status choose_architecture(const char *architecture, char option[64], bool *is_text) {
   const char *suffix = "";
   const int chip = chip_of(architecture, &suffix);
@@ -156,17 +156,17 @@ static tri_status nvrtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_opti
   return TRI_OK;
 }
 
-/* ---- what a kernel needs ------------------------------------------------------------------------------------------
- */
+/* ---- resources of a kernel
+ * ----------------------------------------------------------------------------------------- */
 
 typedef struct resources {
   char kernel[64];
   int registers;
   size_t shared_bytes, own_bytes;
-  bool of_kernel; /* what follows is about the kernel, and not about a function that it calls */
+  bool of_kernel; /* the following lines are about the kernel, not about a function that it calls */
 } resources;
 
-/* The number in front of " bytes smem" and such; 0 if there is none. */
+/* Returns the number before a text such as " bytes smem"; 0 if the text is absent. */
 static size_t number_before(const char *line, const char *what) {
   const char *at = strstr(line, what);
   if (at == NULL) return 0;
@@ -174,7 +174,7 @@ static size_t number_before(const char *line, const char *what) {
   return strtoull(at, NULL, 10);
 }
 
-/* Reads a line of the assembler's; true if it is the last about a kernel. */
+/* Reads a line of the assembler; true if it is the last line about a kernel. */
 static bool read_resources(const char *line, resources *r) {
   char name[64];
   const char *used = strstr(line, ": Used ");
@@ -193,8 +193,8 @@ static bool read_resources(const char *line, resources *r) {
   return false;
 }
 
-/* The assembler tells each kernel's resources in several lines, in words that differ by version: *log becomes all other
- * lines, and one for each kernel. */
+/* Rewrites *log: the assembler reports each kernel's resources in several lines, which differ by version; they become
+ * one line for each kernel, after all other lines. */
 static tri_status tell_resources(char **log) {
   const size_t room = 2 * strlen(*log) + 1; /* a kernel's own lines are longer */
   char *out = NULL, *rest = *log;

@@ -17,7 +17,7 @@ enum { MOST_BYTES = 1 << 16, SECONDS_TO_ANSWER = 10, SECONDS_TO_DIE = 1 };
 
 extern char **environ;
 
-/* In a process group of its own, so that all of what a wrapper starts can be ended. */
+/* Starts python3 in a process group of its own, so that all processes that a wrapper starts can be killed. */
 static bool start(int to, pid_t *out) {
   static const char question[] = "import sys; print('\\n'.join(sys.path))";
   char name[] = "python3", option[] = "-c", code[sizeof question];
@@ -42,7 +42,7 @@ static bool start(int to, pid_t *out) {
   return error == 0;
 }
 
-/* Whether all of the answer came in time. */
+/* Reads the answer; false if it is not complete in time. */
 static bool read_all(int from, char *out) {
   const double until = tri_clock_s() + SECONDS_TO_ANSWER;
   size_t used = 0;
@@ -63,7 +63,7 @@ static bool read_all(int from, char *out) {
   return false;
 }
 
-/* One that does not even die (its file system hangs) is left behind. */
+/* Kills the process group. A process that does not die (its file system hangs) is left. */
 static void end(pid_t process) {
   const double until = tri_clock_s() + SECONDS_TO_DIE;
   kill(-process, SIGKILL);

@@ -1,11 +1,11 @@
-/* Where the Python in front of the user keeps its packages: some of them are vendors' libraries. */
+/* The folders in which the user's Python keeps its packages: some of them contain vendors' libraries. */
 #ifndef TRI_DEVICE_GPU_PYTHON_PATH_H
 #define TRI_DEVICE_GPU_PYTHON_PATH_H
 
 #include "base/status.h"
 
-/* The folders that python3 looks in, one a line: *out, released with tri_free. It is asked in a process of its own,
- * which is ended where it takes longer than ten seconds. "" if there is no python3 or it does not answer. */
+/* Lists the folders that python3 searches, one per line: *out, released with tri_free. It runs in a process of its own,
+ * which is killed after ten seconds. "" if there is no python3 or it does not answer. */
 tri_status tri_python_path(char **out);
 
 #endif

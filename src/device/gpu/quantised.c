@@ -3,7 +3,7 @@
 
 _Static_assert((int)QUANTISED_BLOCK == (int)TRI_QUANTISED_BLOCK, "kernels know blocks by a name of their own");
 
-/* A warp, which is of 32 threads at least, for each block. */
+/* Returns the shape with a warp (at least 32 threads) for each block. */
 static tri_gpu_shape shape_of(int64_t count, int threads) {
   return tri_gpu_shape_of((count + QUANTISED_BLOCK - 1) / QUANTISED_BLOCK * 32, threads);
 }

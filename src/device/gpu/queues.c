@@ -1,5 +1,5 @@
-/* Queues are streams of the runtime. A mark is an event in a ring: where the ring has gone round, a later event stands
- * for an earlier one, and who waits for that waits a little longer than it must. */
+/* Queues are streams of the runtime. A mark is an event in a ring: once the ring has wrapped, a later event serves for
+ * an earlier mark, and a wait for it lasts a little longer than necessary. */
 #include "device/gpu/internal.h"
 
 #include "base/log.h"
@@ -13,9 +13,9 @@ enum { EVENTS = 64, MOST_BLOCKS = 4096 };
 typedef struct gpu_queue {
   tri_gpu *gpu;
   tri_gpu_stream *stream;
-  pthread_mutex_t lock; /* of what follows: others may wait for this queue */
+  pthread_mutex_t lock; /* for the members below: other threads may wait for this queue */
   uint64_t marks;
-  bool marked; /* nothing has been queued since the last */
+  bool marked; /* nothing has been queued since the last mark */
   tri_gpu_event *events[EVENTS];
   void *scratch;
 } gpu_queue;
@@ -30,7 +30,7 @@ static void release(tri_queue *queue, gpu_queue *own) {
   tri_free(own);
 }
 
-/* The first is the one that kernels of a step go in: it has scratch memory. */
+/* Creates the stream and events. The first queue is that of a step's kernels, and has scratch memory. */
 static tri_status create_stream_and_events(tri_queue *queue, gpu_queue *own) {
   const tri_gpu_runtime *runtime = own->gpu->runtime;
   TRI_TRY(runtime->stream_create(own->gpu->context, queue, &own->stream));
@@ -86,7 +86,7 @@ tri_status tri_gpu_queue_mark(tri_queue *queue, tri_device_event *out) {
   return status;
 }
 
-/* NULL for what was passed before anything was queued. */
+/* Returns the event of a mark; NULL for a mark on an empty queue, which is already passed. */
 static const tri_gpu_event *event_of(const tri_device_event *event) {
   const gpu_queue *own = event->queue->state;
   return event->number == 0 ? NULL : own->events[event->number % EVENTS];
@@ -114,7 +114,7 @@ bool tri_gpu_queue_event_passed(const tri_device_event *event) {
   return on == NULL || own->gpu->runtime->event_passed(on);
 }
 
-/* What was queued last is done when a device that blocks goes on; its fault is told here. */
+/* Waits for the last work on a blocking device, so that its error is reported here. */
 static tri_status done(gpu_queue *own) {
   uint64_t number = 0;
   own->marked = false;
@@ -188,6 +188,6 @@ tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype typ
   if (status == TRI_OK) return TRI_OK;
   char what[64], work[192];
   snprintf(what, sizeof what, "kernel `%s`", tri_gpu_kernel_name(kernel));
-  if (strstr(tri_status_message(), what) != NULL) return status; /* a wait that knows it already */
+  if (strstr(tri_status_message(), what) != NULL) return status; /* a wait has already added it */
   return tri_fail(status, "%s: %s", tri_origin_of_work(what, &queue->origin, work, sizeof work), tri_status_message());
 }

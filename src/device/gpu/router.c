@@ -26,7 +26,7 @@ static router_kind kind_of(const tri_router *r) {
                        .scale = r->scale};
 }
 
-/* Kernels would look for experts that are not there. */
+/* Checks the sizes, because kernels index experts without checks. */
 static tri_status check(const tri_router *r) {
   const bool sizes = r->experts >= 1 && r->experts <= TRI_ROUTER_EXPERTS && r->chosen >= 1 &&
                      r->chosen <= TRI_ROUTER_CHOSEN && r->groups >= 1 && r->experts % r->groups == 0;
@@ -43,7 +43,7 @@ static tri_status check(const tri_router *r) {
 
 /* ---- a warp for each row ----------------------------------------------------------------------------------------- */
 
-/* With `warp_bytes` of shared memory for each warp. */
+/* Returns the shape with a warp for each row, and `warp_bytes` of shared memory for each warp. */
 static tri_gpu_shape warps_of_rows(const tri_queue *queue, tri_rows rows, int threads, size_t warp_bytes) {
   const tri_gpu *gpu = queue->device->state;
   tri_gpu_shape shape = tri_gpu_shape_of(rows.capacity * gpu->facts.warp, threads);
@@ -70,7 +70,7 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
                                       const void *gradient_weights, const void *balance, int64_t first_row,
                                       int64_t sequence_rows, double z, const tri_step_values *values,
                                       void *gradient_logits) {
-  (void)weights; /* they are made again: for their gradients it takes the scores too */
+  (void)weights; /* weights are recomputed: their gradients need the scores too */
   TRI_TRY(check(router));
   const size_t warp_bytes = round_up((size_t)router->experts * tri_dtype_bytes(tri_dtype_wide(type)));
   TRI_GPU_LAUNCH(router_backward, type, warps_of_rows(queue, rows, router_backward_threads, warp_bytes),
@@ -85,7 +85,7 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
 
 enum { SLAB_ROWS = 64 };
 
-/* As many rows to a slab as it takes for all slabs to lie in scratch memory; a sequence of one slab needs none. */
+/* Returns the rows of a slab, so many that all slabs fit into scratch memory; a sequence of one slab needs none. */
 static int64_t slab_rows_of(int64_t sequence_rows, int64_t sequences, int64_t load_bytes) {
   int64_t rows = SLAB_ROWS;
   while (rows < sequence_rows &&
@@ -102,7 +102,7 @@ static tri_status gpu_router_loads(tri_queue *queue, tri_dtype type, tri_rows ro
   const int64_t width = 2 * router->experts, bytes = width * (int64_t)tri_dtype_bytes(tri_dtype_wide(type));
   const int64_t slab_rows = slab_rows_of(sequence_rows, sequences, bytes);
   const int64_t num_slabs = (sequence_rows + slab_rows - 1) / slab_rows;
-  const bool nothing = rows.capacity == 0; /* they may have no memory at all */
+  const bool nothing = rows.capacity == 0; /* the arrays may have no memory */
   void *slabs = num_slabs == 1 ? loads : tri_gpu_scratch(queue);
   TRI_GPU_LAUNCH(router_loads, type, ((tri_gpu_shape){.x = sequences * num_slabs}), .logits = nothing ? NULL : logits,
                  .experts = nothing ? NULL : experts, .slabs = slabs, .capacity = rows.capacity, .first_row = first_row,
@@ -116,7 +116,7 @@ static tri_status gpu_router_loads(tri_queue *queue, tri_dtype type, tri_rows ro
 
 /* ---- losses ------------------------------------------------------------------------------------------------------ */
 
-/* Adds up what the blocks of a kernel before have left in scratch memory. */
+/* Adds the partial sums of the previous kernel's blocks, which are in scratch memory, to the loss. */
 static tri_status add_parts(tri_queue *queue, tri_dtype type, int64_t count, double *loss) {
   TRI_GPU_LAUNCH(sum_total, type, ((tri_gpu_shape){.x = 1}), .parts = tri_gpu_scratch(queue), .out = loss,
                  .count = count, .accumulate = true);
@@ -148,7 +148,7 @@ static tri_status gpu_router_z_loss(tri_queue *queue, tri_dtype type, tri_rows r
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
-/* The last row of the table, of pairs that no expert has, is taken for the rows with odd weights. */
+/* Counts rows per expert. The table's last row, of pairs without an expert, counts the rows with invalid weights. */
 static tri_status gpu_router_count(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                    const int32_t *experts, const void *weights, int64_t *counts) {
   const tri_gpu_pairs pairs = {rows, router->chosen, router->experts};

@@ -1,6 +1,6 @@
-/* What NVRTC and hipRTC have in common: a program of texts is created, compiled with options, and handed out. nvrtc.c
- * and hiprtc.c have what they differ in: where the library is, which chips it knows, its options, and how it tells what
- * a kernel needs. */
+/* The common part of NVRTC and hipRTC: a program is created from texts, compiled with options, and its output
+ * retrieved. nvrtc.c and hiprtc.c have the differences: where the library is, which chips it supports, its options, and
+ * how it reports a kernel's resources. */
 #ifndef TRI_DEVICE_GPU_RTC_H
 #define TRI_DEVICE_GPU_RTC_H
 
@@ -13,44 +13,44 @@ enum { TRI_GPU_RTC_MOST_OPTIONS = 8 };
 /* One compilation, as `choose` sets it up. */
 typedef struct tri_gpu_rtc_options {
   char doing[256]; /* for messages: "compile NAME for gfx90a and 32 bits" */
-  char chip[32];   /* hipRTC's own: without the features that a driver adds to its name */
+  char chip[32];   /* hipRTC only: the chip's name without the features that a driver adds */
   char architecture[64], type[32], warp[32];
   const char *list[TRI_GPU_RTC_MOST_OPTIONS];
   int count;
-  /* The calls that hand out what was compiled. */
+  /* The calls that retrieve the output. */
   tri_gpu_rtc_enum (*output_bytes)(tri_gpu_rtc_program program, size_t *out);
   tri_gpu_rtc_enum (*output)(tri_gpu_rtc_program program, char *out);
 } tri_gpu_rtc_options;
 
-/* A compiler: what it has of its own, and what is known of it once it is open. */
+/* A compiler: its own part, and the facts that are known after it is opened. */
 typedef struct tri_gpu_rtc {
   const char *name; /* "NVRTC" */
   const char *stdint_text;
-  const char *without_builtins; /* what a message adds where its builtins cannot be opened */
-  const char *without_log;      /* and where compiling fails without a word; NULL: nothing of its own */
+  const char *without_builtins; /* addition to the error message if its builtins cannot be opened */
+  const char *without_log;      /* addition to the error message if compiling fails without a log; NULL: none */
   tri_status (*choose)(const tri_gpu_compilation *what, tri_gpu_rtc_options *out);
-  /* Looks at what was compiled, and adds to the log where what->show_resources. */
+  /* Examines the output, and adds to the log if what->show_resources. */
   tri_status (*examine)(const tri_gpu_compilation *what, const tri_gpu_rtc_options *options, const void *image,
                         size_t bytes, char **log);
 
   tri_gpu_rtc_calls calls;
   const char *path;
   char version[192];
-  char chips[2048]; /* all that it compiles for: "sm_89 sm_90a" */
+  char chips[2048]; /* all chips that it compiles for: "sm_89 sm_90a" */
   tri_saved_error fault;
 } tri_gpu_rtc;
 
 tri_status tri_gpu_rtc_compile(const tri_gpu_rtc *rtc, const tri_gpu_compilation *what, void **out, size_t *bytes,
                                char **log);
 
-/* Opens a library that lies in the compiler's folder; false if there is none. The compiler opens its builtins by name
- * when it first compiles, and might find those of another version elsewhere: once they are open, it gets these. */
+/* Opens a library in the compiler's folder; false if it does not exist. The compiler opens its builtins by name when it
+ * first compiles, and might find those of another version elsewhere: if they are already open, it uses these. */
 bool tri_gpu_rtc_open_beside(const tri_gpu_rtc *rtc, const char *name);
-/* The file `name` in the compiler's folder, into path; or "" if it is missing. Returns path. */
+/* Writes the path of the file `name` in the compiler's folder to `path`, or "" if it is missing. Returns path. */
 const char *tri_gpu_rtc_beside(const tri_gpu_rtc *rtc, const char *name, char path[TRI_PATH_BYTES]);
 
-/* What kernels need of the C library's header: there is none if a program compiles as it runs. LONG is the type of 64
- * bits and L the suffix of its numbers. */
+/* The part of the C library's header that kernels need; the header itself is not available at run time. LONG is the
+ * 64-bit type and L the suffix of its literals. */
 #define TRI_GPU_RTC_STDINT_TEXT(LONG, L)                                                                               \
   "#ifndef TRI_STDINT_H\n"                                                                                             \
   "#define TRI_STDINT_H\n"                                                                                             \

@@ -1,5 +1,5 @@
-/* The functions and numbers of the vendors' run-time compilers that are used here: what nvrtc.h of a CUDA toolkit,
- * hip/hiprtc.h and amd_comgr.h say, in words of our own (tests/gpu/prototypes_cuda.c and prototypes_hip.c compare). */
+/* The functions and numbers of the vendors' run-time compilers that this program uses, as in nvrtc.h of a CUDA toolkit,
+ * hip/hiprtc.h and amd_comgr.h, declared here (tests/gpu/prototypes_cuda.c and prototypes_hip.c compare). */
 #ifndef TRI_DEVICE_GPU_RTC_CALLS_H
 #define TRI_DEVICE_GPU_RTC_CALLS_H
 
@@ -7,12 +7,12 @@
 
 typedef struct tri_gpu_rtc_program_object *tri_gpu_rtc_program;
 
-typedef unsigned tri_gpu_rtc_enum; /* one of theirs, without values below 0 */
+typedef unsigned tri_gpu_rtc_enum; /* an enum of theirs, without values below 0 */
 
 /* Every function returns one of these numbers, 0 for success. */
 enum { TRI_GPU_RTC_COMPILATION = 6, TRI_GPU_RTC_BUILTINS = 7 };
 
-/* What both have. Lists of texts have a `const` less in some versions of hipRTC. */
+/* The common functions. Some versions of hipRTC have one `const` less in lists of texts. */
 typedef struct tri_gpu_rtc_calls {
   const char *(*error_text)(tri_gpu_rtc_enum error);
   tri_gpu_rtc_enum (*create)(tri_gpu_rtc_program *out, const char *text, const char *name, int num_headers,
@@ -25,8 +25,8 @@ typedef struct tri_gpu_rtc_calls {
   tri_gpu_rtc_enum (*log)(tri_gpu_rtc_program program, char *out);
 } tri_gpu_rtc_calls;
 
-/* C(FIELD, NVRTC, HIPRTC) for each: the libraries' own names. hiprtcVersion is not used: it says 9.0 in all versions.
- */
+/* C(FIELD, NVRTC, HIPRTC) for each function, with its names in the libraries. hiprtcVersion is not used: it returns 9.0
+ * in all versions. */
 #define TRI_GPU_RTC_CALLS(C)                                                                                           \
   C(error_text, nvrtcGetErrorString, hiprtcGetErrorString)                                                             \
   C(create, nvrtcCreateProgram, hiprtcCreateProgram)                                                                   \
@@ -37,7 +37,7 @@ typedef struct tri_gpu_rtc_calls {
   C(log_bytes, nvrtcGetProgramLogSize, hiprtcGetProgramLogSize)                                                        \
   C(log, nvrtcGetProgramLog, hiprtcGetProgramLog)
 
-/* NVRTC's own. */
+/* NVRTC's own functions. */
 typedef struct tri_nvrtc_calls {
   tri_gpu_rtc_enum (*version)(int *major, int *minor);
   tri_gpu_rtc_enum (*num_architectures)(int *count);
@@ -53,7 +53,7 @@ typedef struct tri_nvrtc_calls {
   C(text_bytes, nvrtcGetPTXSize)                                                                                       \
   C(text, nvrtcGetPTX)
 
-/* The code object manager (comgr), which hipRTC works with. */
+/* The code object manager (comgr), which hipRTC uses. */
 typedef struct tri_comgr_calls {
   void (*version)(size_t *major, size_t *minor);
   tri_gpu_rtc_enum (*num_chips)(size_t *out);

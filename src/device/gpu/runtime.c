@@ -1,11 +1,11 @@
-/* The filling of the table of run-time calls for GPUs of NVIDIA and of AMD, whose libraries have the same calls by
- * other names (calls.h). What differs stands in a table of its own (vendor.h), with a file for each vendor: cuda.c and
+/* The implementation of the run-time table for GPUs of NVIDIA and of AMD, whose libraries have the same calls under
+ * other names (calls.h). Differences are in a table of their own (vendor.h), with a file for each vendor: cuda.c and
  * hip.c.
  *
- * Errors of a GPU stay: once a kernel has failed, or the GPU has gone, every later call tells the same, and the first
- * to be told is what the program stops with. CUDA does so by itself. With HIP later calls may succeed on what a failed
- * kernel has left: so the first error that a GPU does not recover from is kept here, nothing is asked of the GPU from
- * then on, and every later call tells it again. */
+ * Errors of a GPU are sticky: once a kernel has failed, or the GPU has gone, every later call reports the same error,
+ * and the program stops with the first report. CUDA does this itself. With HIP later calls may succeed with the results
+ * of a failed kernel: so the first unrecoverable error of a GPU is stored here, no further calls are made to that GPU,
+ * and every later call reports it again. */
 #include "device/gpu/runtime.h"
 
 #include "base/format.h"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What was queued last, for who reads of a fault that shows later. */
+/* The last work that was queued, for messages about errors that are detected later. */
 typedef struct last_work {
   const char *kernel; /* NULL: none yet */
   tri_origin origin;
@@ -43,7 +43,7 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* So that it is told again; the first stays. */
+/* Stores an error, so that it is reported again; the first one is kept. */
 static void keep(tri_gpu_context *context, const char *call, tri_gpu_enum error) {
   tri_gpu_enum none = 0;
   const char *nowhere = NULL;
@@ -66,8 +66,8 @@ tri_status tri_gpu_use(tri_gpu_context *context) {
   return error == 0 ? TRI_OK : tri_gpu_call_failed(context, context->vendor->use_name, error);
 }
 
-/* For who cleans up: a failure has been reported already, or does not matter any more. A GPU whose error is kept is
- * asked nothing more, it might never answer. */
+/* Makes the GPU this thread's, for cleanup: a failure has been reported already, or does not matter any more. Returns
+ * false if an error is stored: a call to such a GPU might never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }
@@ -160,8 +160,8 @@ static tri_status runtime_memory_free(tri_gpu_context *context, size_t *out) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* What is not allowed while a thread records work is allowed in between: memory and modules do not belong to the work.
- * The library changes `mode` for the one before. */
+/* Relaxes the thread's capture mode: some calls are forbidden while a thread records work, but memory and modules are
+ * not part of the work. The library stores the previous mode in `mode`. */
 static void exchange_mode(const tri_gpu_context *context, tri_gpu_enum *mode) {
   (void)context->calls->capture_mode(mode);
 }
@@ -248,7 +248,7 @@ static void runtime_host_destroy(tri_gpu_context *context, void *memory) {
   if (use_quietly(context)) (void)context->calls->host_destroy(memory);
 }
 
-/* All libraries of a process see one address space. */
+/* Returns the address itself: all libraries of a process share one address space. */
 static void *runtime_peer_address(tri_gpu_context *context, void *memory) {
   (void)context;
   return memory;
@@ -318,7 +318,7 @@ static tri_status copy_bytes(const tri_gpu_stream *stream, void *to, const void 
   return TRI_OK;
 }
 
-/* The library takes strides below 2 GiB. */
+/* Copies; the library's strides are limited to 2 GiB. */
 static tri_status runtime_copy(tri_gpu_stream *stream, const tri_copy *c) {
   const tri_gpu_enum kind = kind_of(c->to_side, c->from_side);
   if (c->rows == 0 || c->row_bytes == 0) return TRI_OK;
@@ -378,8 +378,8 @@ static tri_status runtime_stream_wait(tri_gpu_stream *stream, const tri_gpu_even
   return TRI_OK;
 }
 
-/* A GPU does not say which of the work in front of an event has failed: the newest kernel is named, and that it may be
- * one before it. */
+/* Waits for an event. A GPU does not report which work before an event has failed: the message names the newest kernel,
+ * and says that it may be an earlier one. */
 static tri_status wait_for(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   TRI_TRY(tri_gpu_use(context));
@@ -391,7 +391,7 @@ static tri_status wait_for(const tri_gpu_event *event) {
 
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* An error that is kept is one of the work, too. */
+  /* A stored error is an error of the work, too. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;
@@ -400,7 +400,7 @@ static tri_status runtime_event_wait(const tri_gpu_event *event) {
                   tri_status_message());
 }
 
-/* HIP tells an error once: it is kept for the wait. */
+/* Returns whether the event has passed. HIP reports an error once: it is stored for the wait. */
 static bool runtime_event_passed(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   if (!use_quietly(context)) return true;
@@ -420,7 +420,7 @@ static tri_status runtime_event_seconds(const tri_gpu_event *from, const tri_gpu
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* With a copy of the image where the library goes on reading it. */
+/* Loads a module, with a copy of the image if the library continues to read it. */
 static tri_status copy_and_load(tri_gpu_module *module, const tri_gpu_image *image) {
   tri_gpu_enum mode = TRI_GPU_CAPTURE_RELAXED;
   tri_gpu_context *context = module->context;
@@ -504,7 +504,7 @@ static tri_status runtime_launch(tri_gpu_stream *stream, const tri_gpu_launch_ca
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
-/* Of this thread alone: what others call meanwhile neither is recorded nor spoils it. */
+/* Records this thread's calls only: calls of other threads are neither recorded nor break the recording. */
 static tri_status runtime_graph_begin(tri_gpu_stream *stream) {
   TRI_GPU_CALL(stream->context, capture_begin, stream->own, TRI_GPU_CAPTURE_THREAD_LOCAL);
   return TRI_OK;
@@ -556,7 +556,7 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
   return open_gpu(&tri_gpu_amd, ordinal, options, out);
 }
 
-/* All but the names, `count` and `open`, which have no context yet. */
+/* All members but the names, `count` and `open`, which have no context yet. */
 #define BOTH_HAVE                                                                                                      \
   .close = runtime_close, .facts = runtime_facts, .enter = tri_gpu_use, .memory_free = runtime_memory_free,            \
   .memory_create = runtime_memory_create, .memory_destroy = runtime_memory_destroy,                                    \

@@ -1,3 +1,4 @@
+/* Launches kernels/sums.c. */
 #include "device/gpu/columns.h"
 
 static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
@@ -33,7 +34,8 @@ static tri_status gpu_sum(tri_queue *queue, tri_dtype type, int64_t count, const
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* Whole numbers: the limbs do not depend on the number of blocks. MOST_TERMS terms may wait for carries at once. */
+/* Exact sums are integers: the limbs do not depend on the number of blocks. At most MOST_TERMS terms may be added
+ * before carries are propagated. */
 enum { MOST_SUMS = 1024, MOST_TERMS = 1 << 28 };
 
 static tri_status some_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,
@@ -54,7 +56,7 @@ static tri_status gpu_block_squares(tri_queue *queue, tri_dtype type, int64_t co
   for (int64_t first = 0; first < count; first += most) {
     const int64_t some = count - first < most ? count - first : most;
     TRI_TRY(some_squares(queue, type, some, block, (const char *)in + first * bytes, sum));
-    if (some < most) break; /* so that `first` stays in its range */
+    if (some < most) break; /* keeps `first` in its range */
   }
   return TRI_OK;
 }

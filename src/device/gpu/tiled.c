@@ -1,18 +1,18 @@
-/* The third of the libraries of products: this program's own kernel (matmul.c), which takes any product. Its algorithms
- * are its tiles. */
+/* The third library of GEMMs: this program's own kernel (matmul.c), which supports any GEMM. Its algorithms are its
+ * tiles. */
 #include "device/gpu/gemm.h"
 
 #include <stdio.h>
 
 static tri_status tiled_open(tri_gpu *gpu, tri_gpu_product_state **out) {
   (void)gpu;
-  *out = NULL; /* it has nothing of its own */
+  *out = NULL; /* it has no state */
   return TRI_OK;
 }
 
 static void tiled_close(tri_gpu_product_state *state) { (void)state; }
 
-/* Of the order in which it adds up: another one is another version. */
+/* Prints the version, which identifies the order of summation. */
 static void tiled_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]) {
   (void)state;
   snprintf(out, TRI_GPU_PRODUCT_VERSION_BYTES, "%d", TRI_GPU_TILED_VERSION);

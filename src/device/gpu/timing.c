@@ -1,4 +1,4 @@
-/* Time by the GPU's own clock: the rounds are recorded into a graph, and two events stand around its launch. */
+/* Times work by the GPU's own clock: the rounds are recorded into a graph, which is launched between two events. */
 #include "device/gpu/internal.h"
 
 typedef struct stopwatch {
@@ -8,7 +8,7 @@ typedef struct stopwatch {
   tri_gpu_event *from, *to;
 } stopwatch;
 
-/* The recording is ended whatever happens: a stream that is left recording takes no other work. */
+/* Records the rounds. The recording is ended even after a failure: a stream in recording mode runs no other work. */
 static tri_status record(stopwatch *w, tri_queue *queue, tri_device_work *work, void *context, int rounds) {
   tri_status status = TRI_OK;
   TRI_TRY(w->runtime->graph_begin(w->stream));

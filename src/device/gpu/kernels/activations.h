@@ -1,10 +1,10 @@
-/* The activations of GPUs: of each row of device/activation.h
+/* The activation functions on GPUs: three functions for each row of device/activation.h
  *
  *   NAME_value(x)          the function
  *   NAME_times(factor, x)  factor times the function
  *   NAME_slope(factor, x)  factor times its derivative
  *
- * Factors go from left to right: that order is part of the bits. */
+ * Factors are multiplied from left to right: the bits depend on that order. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ACTIVATIONS_H
 #define TRI_DEVICE_GPU_KERNELS_ACTIVATIONS_H
 
@@ -23,7 +23,7 @@
 DEVICE wide within_20(wide x) {
   if (x > 20) x = 20;
   if (x < -20) x = -20;
-  return x; /* a NaN stays one */
+  return x; /* NaN */
 }
 
 DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }
@@ -50,7 +50,7 @@ DEVICE wide silu_slope(wide factor, wide x) {
   return factor * sigmoid * (1 + x * (1 - sigmoid));
 }
 
-/* A NaN stays one. */
+/* NaN is returned unchanged. */
 DEVICE wide relu_value(wide x) { return x <= 0 ? 0 : x; }
 TIMES_VALUE(relu)
 DEVICE wide relu_slope(wide factor, wide x) { return x <= 0 ? 0 : factor; }

@@ -1,9 +1,9 @@
-/* Flash attention (Dao 2023) in tiles of shared memory, of matrix fragments: exact, and never larger than a tile. The
- * backward has no atomics: one kernel goes over tiles of queries and one over tiles of keys, and each makes the scores
- * again. So the order of every sum is that of the call and its list.
+/* Flash attention (Dao 2023) with tiles in shared memory and matrix fragments: exact, and never larger than a tile. The
+ * backward has no atomics: one kernel iterates over tiles of queries and one over tiles of keys, and each recomputes
+ * the scores. So the order of every sum depends only on the call and its list of slices.
  *
- * Rows that do not begin at 16 bytes are copied element by element; head sizes that no tile divides are filled up with
- * zeros in shared memory. */
+ * Rows that are not aligned to 16 bytes are copied element by element; head sizes that are not multiples of a tile are
+ * padded with zeros in shared memory. */
 #include "device/gpu/kernels/attention.h"
 
 #include "device/gpu/kernels/attention_backward.h"

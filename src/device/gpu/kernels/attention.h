@@ -1,4 +1,4 @@
-/* Exact attention that never holds queries x keys: kernels/attention.c. */
+/* Exact attention that never stores queries x keys: kernels/attention.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 
@@ -23,12 +23,12 @@ enum {
   attention_keys_wide_threads = 128
 };
 
-/* Rows of a block's own tile (of queries; of keys in attention_keys), and of the tiles that it meets. */
+/* Rows of a block's own tile (queries; keys in attention_keys), and of the tiles of the other side. */
 enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16, ATTENTION_PAGE = 64 };
-/* Bytes of a row of a tile, of the kernels named so. What a head has beyond it goes through the tiles in turn. */
+/* Bytes of a row of a tile, for the narrow and the wide kernels. A longer head is processed in several chunks. */
 enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
-/* Rows of all tiles of a block, and bytes beside them (for finding slices). Rows lie 16 bytes further apart than they
- * are long. Behind it all lies a fragment_scratch for each FRAGMENT of own rows, but for bf16 in warps of 32. */
+/* Rows of all tiles of a block, and additional bytes (for finding slices). Rows are padded by 16 bytes. After the tiles
+ * comes a fragment_scratch for each FRAGMENT of own rows, except for bf16 with warps of 32. */
 enum {
   ATTENTION_FORWARD_ROWS = ATTENTION_OWN + 2 * ATTENTION_KEYS,
   ATTENTION_BACKWARD_ROWS = 2 * ATTENTION_OWN + 4 * ATTENTION_OTHERS,
@@ -44,14 +44,16 @@ typedef struct attention_slice {
 /* device/description.h, tri_attention. */
 typedef struct attention_arguments {
   const attention_slice *slices;
-  const int32_t *pages; /* of keys and values, ATTENTION_PAGE rows each; NULL: rows lie one behind the other */
+  const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
   const void *q, *k, *v;
-  void *out, *log_sum_exp;         /* log_sum_exp: or NULL, in the forward */
-  const void *gradient_out, *sums; /* of the backward, as what follows; sums [heads, query_rows] of out x gradient */
+  void *out, *log_sum_exp; /* log_sum_exp may be NULL in the forward */
+  const void *gradient_out,
+      *sums; /* backward only, as are the members below; sums [heads, query_rows] of out x gradient */
   void *gradient_q, *gradient_k, *gradient_v;
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
-  double scale;       /* of scores, so of gradients of q and k */
-  double unit, share; /* what products are times to be scores; with a cap, what their tanh is and what they are to it */
+  double scale;       /* scale of scores, and so of gradients of q and k */
+  double unit, share; /* `unit`: factor from products of q and k to scores. With a soft cap, `share` is the factor from
+                         products to the argument of tanh, and `unit` that from tanh to scores; share 0: no cap */
   int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: heads to one of keys and values */
   int32_t out_is_wide, gradient_is_wide, merge, accumulate;
 } attention_arguments;

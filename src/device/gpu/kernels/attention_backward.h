@@ -3,15 +3,16 @@
  *
  *   ds = p (g - D),   gradient of q = ds k scale,   of k = ds^T q scale,   of v = p^T gradient_out.
  *
- * With a cap, s = cap t with t = tanh(q k^T scale / cap), and ds is times 1 - t^2, besides.
+ * With a soft cap, s = cap t with t = tanh(q k^T scale / cap), and ds is also multiplied by 1 - t^2.
  *
- * A block owns a tile of queries, with their gradient_out, and meets keys and values; or it owns a tile of keys and
- * values, and meets the queries of all heads that share them. In both, s and g have the block's own rows as rows:
- * `own[0]` x `other[0]` and `own[1]` x `other[1]`. What it sums up, ds x other[0] and, of keys, p x other[1], stays in
- * its registers until the end.
+ * A block owns either a tile of queries with their gradient_out, and iterates over keys and values; or a tile of keys
+ * and values, and iterates over the queries of all heads that share them. In both cases the rows of s and g are the
+ * block's own rows: `own[0]` x `other[0]` and `own[1]` x `other[1]`. The sums, ds x other[0] and, for keys, p x
+ * other[1], stay in registers until the end.
  *
- * While a tile is worked on, the next arrives. A head wider than the tiles is gone through in chunks, one tile at a
- * time, by a block for each part of the gradients; the part's chunk comes last, so that it is there for the sums. */
+ * While one tile is processed, the next is copied. A head wider than the tiles is processed in chunks, one tile at a
+ * time, by a block for each part of the gradients; the part's own chunk comes last, so that it is still in shared
+ * memory for the sums. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
 
@@ -36,17 +37,17 @@ DEVICE heads heads_of(const void *at, int64_t row, int64_t head) {
 typedef struct backward {
   const attention_arguments *p;
   heads own[2], other[2];
-  element *own_tiles, *other_tiles; /* two of each side; the other side's take turns with two more */
-  fragment_scratch *scratch;        /* of the warp: HIGH */
+  element *own_tiles, *other_tiles; /* two tiles of the own side, and two pairs of the other side, used alternately */
+  fragment_scratch *scratch;        /* scratch of the warp: [HIGH] */
   int32_t own_head, part;
   fragment scores[HIGH], gradients[HIGH];
   fragment sums[2][HIGH][MOST_ACROSS];
 } backward;
 
-/* What a query has that the scores of its row, or column, become gradients by. */
+/* The values of a query that turn its scores into gradients. */
 typedef struct statistic {
   wide log_sum_exp, sum; /* log_sum_exp times log2(e) */
-  int32_t begin, end;    /* keys of the slice that it sees */
+  int32_t begin, end;    /* range of the slice's keys that it attends to */
 } statistic;
 
 DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {
@@ -62,7 +63,7 @@ DEVICE statistic statistic_of(const attention_arguments *p, const attention_slic
   return of;
 }
 
-/* The chunk that the walk's is: the part's comes last. */
+/* Returns the chunk of the head at the walk's position: the part's own chunk comes last. */
 DEVICE int32_t chunk_of(const backward *b, const walk *w) { return (b->part + 1 + w->chunk) % w->chunks; }
 
 DEVICE void load_side(element *tile, const heads *of, int32_t head, int32_t first, int32_t live, int32_t chunk,
@@ -96,7 +97,7 @@ DEVICE void load_others(const backward *b, const walk *w, int turn, const int ow
               ATTENTION_OTHERS, width);
 }
 
-/* s and g, or a chunk's share in them. */
+/* Adds to s and g the contribution of a chunk. */
 DEVICE void add_products(backward *b, const walk *w, int turn, const int width) {
   const int pitch = width + VECTOR, depth = smaller(b->p->head_dim - chunk_of(b, w) * width, width);
   UNROLL_SOME
@@ -114,7 +115,7 @@ DEVICE void add_products(backward *b, const walk *w, int turn, const int width) 
   }
 }
 
-/* scores become p, gradients ds: zero where a key is not seen. */
+/* Replaces scores by p and g by ds: zero where a key is masked. */
 DEVICE void make_gradients(backward *b, const walk *w, const int own_keys, const int capped) {
   const wide scale = (wide)(b->p->unit * LOG2_E), share = (wide)b->p->share;
   statistic of[FRAGMENT_COLUMNS];
@@ -143,7 +144,7 @@ DEVICE void make_gradients(backward *b, const walk *w, const int own_keys, const
   }
 }
 
-/* sums += what the block made x the other side's rows, of the part's columns. */
+/* sums += `made` x the other side's rows, for the columns of the part. */
 DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, const int width) {
   const int pitch = width + VECTOR, columns = b->p->head_dim - b->part * width;
   fragment_a kept[HIGH], a[HIGH];
@@ -164,7 +165,7 @@ DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, con
   }
 }
 
-/* With a tile of the other side. */
+/* Processes a tile of the other side. */
 DEVICE void backward_step(backward *b, const walk *w, int turn, const int own_keys, const int width) {
   if (w->chunk == 0) {
     UNROLL
@@ -211,7 +212,7 @@ DEVICE void store_sums(const backward *b, const walk *w, int which, void *to, wi
 
 DEVICE void backward_begin(backward *b, const attention_arguments *p, element *tiles, const int own_keys,
                            const int width) {
-  const int queries = own_keys ? 1 : 0; /* whose side is what */
+  const int queries = own_keys ? 1 : 0; /* index of the side with the queries */
   heads sides[2][2];
   sides[0][0] = heads_of(p->q, p->q_row, p->q_head);
   sides[0][1] = heads_of(p->gradient_out, p->out_row, p->out_head);
@@ -238,7 +239,8 @@ DEVICE void backward_begin(backward *b, const attention_arguments *p, element *t
 DEVICE void backward_block(const attention_arguments *p, element *tiles, const int own_keys, const int width) {
   backward b;
   const int32_t chunks = (p->head_dim + width - 1) / width;
-  /* Of a causal slice, the first keys meet the most queries, the last queries the most keys: they begin first. */
+  /* In a causal slice, the first keys have the most queries, and the last queries the most keys: these tiles start
+   * first. */
   const int32_t tile = (int32_t)(own_keys ? block_x() : blocks_x() - 1 - block_x());
   const int32_t first = tile * ATTENTION_OWN;
   const int32_t end = smaller(first + ATTENTION_OWN, own_keys ? p->key_rows : p->query_rows);
@@ -255,7 +257,7 @@ DEVICE void backward_block(const attention_arguments *p, element *tiles, const i
     walk next = w;
     walk_next(&next, p->slices, own_keys, ATTENTION_OTHERS);
     copy_async_wait(0);
-    barrier(); /* this tile is there, and no thread needs the one before */
+    barrier(); /* this tile has arrived, and no thread reads the previous one */
     if (chunks == 1) load_others(&b, &next, 1 - turn, own_keys, width);
     copy_async_commit();
     backward_step(&b, &w, turn, own_keys, width);
@@ -275,9 +277,9 @@ DEVICE void backward_block(const attention_arguments *p, element *tiles, const i
 
 /* ---- D ----------------------------------------------------------------------------------------------------------- */
 
-enum { SUM_LANES = 8 }; /* to a row of a head */
+enum { SUM_LANES = 8 }; /* lanes per row of a head */
 
-/* The lane's share: every SUM_LANES-th VECTOR. */
+/* Returns the lane's part of the sum: every SUM_LANES-th VECTOR. */
 DEVICE wide sum_of_products(const attention_row_sums_arguments *p, int64_t at, int first) {
   const element *out = (const element *)p->out + at, *gradient = (const element *)p->gradient_out + at;
   const wide *out_wide = (const wide *)p->out + at;

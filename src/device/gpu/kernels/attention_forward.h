@@ -1,32 +1,33 @@
-/* The forward: a block has a tile of queries of one head, and goes over the keys that they see with a softmax that is
- * brought up to date as it goes (Milakov and Gimelshein 2018; Dao et al. 2022): m is the largest score so far of a row,
- * l the sum of exp(score - m), out the sum of exp(score - m) v. Scores are kept times log2(e), so that exp is exp2.
+/* The forward: a block has a tile of queries of one head, and iterates over their keys with an online softmax (Milakov
+ * and Gimelshein 2018; Dao et al. 2022): m is the largest score of a row so far, l the sum of exp(score - m), out the
+ * sum of exp(score - m) v. Scores are multiplied by log2(e), so that exp is exp2.
  *
- * While scores are made of a tile of keys, its values arrive; while these are summed up, the next keys do.
+ * While the scores of a tile of keys are computed, its values are copied; while the values are summed, the next keys
+ * are.
  *
- * A head wider than the tiles is gone through in chunks for the scores, and once more for each part of out. */
+ * A head wider than the tiles is processed in chunks for the scores, which are recomputed for each part of out. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
 
 #include "device/gpu/kernels/attention_walk.h"
 
-/* Of fp64 fewer keys at a time: their scores lie in registers. */
+/* fp64 uses fewer keys at a time: their scores are in registers. */
 enum { KEYS = sizeof(element) == 8 ? ATTENTION_KEYS / 2 : ATTENTION_KEYS, KEY_BLOCKS = KEYS / FRAGMENT };
 
 typedef struct forward {
   const attention_arguments *p;
-  const element *q, *k, *v; /* of the head, from their first rows on */
+  const element *q, *k, *v; /* addresses of the head in the first rows */
   int q_aligned, k_aligned, v_aligned;
   element *q_tile, *k_tile, *v_tile;
-  fragment_scratch *scratch; /* of the warp: HIGH */
+  fragment_scratch *scratch; /* scratch of the warp: [HIGH] */
   int32_t head, part;
   walk walk;
-  wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: of the lane's own columns */
+  wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: partial sums of the lane's own columns */
   fragment scores[HIGH][KEY_BLOCKS];
   fragment out[HIGH][MOST_ACROSS];
 } forward;
 
-/* Columns of a head that a chunk of `width` has. */
+/* Returns the number of columns of a head in a chunk of `width`. */
 DEVICE int32_t chunk_columns(const attention_arguments *p, int32_t chunk, const int width) {
   return smaller(p->head_dim - chunk * width, width);
 }
@@ -37,14 +38,14 @@ DEVICE void load_queries(forward *f, int32_t chunk, const int width) {
             f->p->query_rows - first, chunk_columns(f->p, chunk, width), f->q_aligned, ATTENTION_THREADS);
 }
 
-/* The row of the keys at hand, and of their values. A tile lies in one page: it begins at a multiple of KEYS. */
+/* Returns the first row of the current keys and values. A tile is within one page: it begins at a multiple of KEYS. */
 DEVICE int64_t first_key_row(const forward *f) {
   const int32_t row = f->walk.slice.first_key + f->walk.at;
   if (f->p->pages == 0) return row;
   return (int64_t)f->p->pages[row / ATTENTION_PAGE] * ATTENTION_PAGE + row % ATTENTION_PAGE;
 }
 
-/* And where they go through the tiles in chunks, the queries. */
+/* Starts to load the keys, and the queries too if they are processed in chunks. */
 DEVICE void load_keys(forward *f, const int width) {
   const walk *w = &f->walk;
   if (walk_is_done(w)) return;
@@ -76,7 +77,7 @@ DEVICE void add_scores(forward *f, const int width) {
   }
 }
 
-/* With a cap, products of q and k become the tanh of what they are as shares of it. */
+/* Applies a soft cap: replaces products of q and k by tanh(share x product). */
 DEVICE void cap_scores(forward *f) {
   const wide share = (wide)f->p->share;
   UNROLL
@@ -93,7 +94,7 @@ DEVICE void cap_scores(forward *f) {
   }
 }
 
-/* Scores that a row does not see become -infinity. Most tiles lie within what all rows see. */
+/* Sets masked scores to -infinity. Most tiles are entirely unmasked. */
 DEVICE void mask_scores(forward *f) {
   const walk *w = &f->walk;
   const attention_slice *s = &w->slice;
@@ -118,7 +119,7 @@ DEVICE void mask_scores(forward *f) {
   }
 }
 
-/* Scores become exp(score - m), and what was summed up before is brought to the new m. */
+/* Replaces scores by exp(score - m), and rescales the sums so far to the new m. */
 DEVICE void bring_up_to_date(forward *f, const int width) {
   const wide scale = (wide)(f->p->unit * LOG2_E);
   if (f->p->share > 0) cap_scores(f);
@@ -137,9 +138,9 @@ DEVICE void bring_up_to_date(forward *f, const int width) {
         }
       }
       most = fragment_row_maximum(most) * scale;
-      if (most <= f->m[h][r]) most = f->m[h][r]; /* else it is larger, or not a number */
+      if (most <= f->m[h][r]) most = f->m[h][r]; /* otherwise it is larger, or NaN */
       if (f->m[h][r] != f->m[h][r]) most = f->m[h][r];
-      const wide base = most == -wide_infinity() ? 0 : most; /* where nothing is seen yet */
+      const wide base = most == -wide_infinity() ? 0 : most; /* if all keys so far are masked */
       const wide old = wide_exp2(f->m[h][r] - base);
       UNROLL
       for (int j = 0; j < KEY_BLOCKS; j++) {
@@ -185,13 +186,13 @@ DEVICE void add_values(forward *f, const int width) {
   }
 }
 
-/* ---- what calls before gave, and what this one gives ------------------------------------------------------------- */
+/* ---- input of a merge, and output ------------------------------------------------------------------------------- */
 
 DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
   return row * f->p->out_row + f->head * f->p->out_head + column;
 }
 
-/* Nothing; or, merging, out as a sum of weight 1 at m = log_sum_exp. */
+/* Initialises the rows: empty; or, merging, with out as a sum of weight 1 at m = log_sum_exp. */
 DEVICE void begin_rows(forward *f, const int width) {
   UNROLL
   for (int h = 0; h < HIGH; h++) {
@@ -218,7 +219,7 @@ DEVICE void begin_rows(forward *f, const int width) {
   }
 }
 
-/* Whether any slice shows the row a key. */
+/* Returns whether any slice has a key for the row. */
 DEVICE int sees_anything(const forward *f, int32_t row) {
   for (int32_t i = f->walk.first_index; i < f->walk.end_index; i++) {
     const attention_slice s = slice_at(f->p->slices, i);
@@ -237,7 +238,7 @@ DEVICE void end_rows(const forward *f, const int width) {
       const wide l = fragment_row_sum(f->l[h][r]);
       if (row >= f->p->query_rows) continue;
       const int sees = sees_anything(f, row);
-      if (!sees && f->p->merge) continue; /* it stays as it is */
+      if (!sees && f->p->merge) continue; /* the row stays unchanged */
       UNROLL
       for (int n = 0; n < MOST_ACROSS; n++) {
         if (n * FRAGMENT >= width) continue;
@@ -265,7 +266,7 @@ DEVICE void clear_scores(forward *f) {
   }
 }
 
-/* One part of out. */
+/* Computes one part of out. */
 DEVICE void forward_part(forward *f, const int width) {
   begin_rows(f, width);
   if (f->walk.chunks == 1 && !walk_is_done(&f->walk)) load_queries(f, 0, width);
@@ -274,14 +275,14 @@ DEVICE void forward_part(forward *f, const int width) {
   while (!walk_is_done(&f->walk)) {
     const int first = f->walk.chunk == 0, last = f->walk.chunk == f->walk.chunks - 1;
     copy_async_wait(0);
-    barrier(); /* the keys are there, and no thread needs the values any more */
+    barrier(); /* the keys have arrived, and no thread reads the values */
     if (last) load_values(f, width);
     copy_async_commit();
     if (first) clear_scores(f);
     add_scores(f, width);
     if (last) bring_up_to_date(f, width);
     copy_async_wait(0);
-    barrier(); /* the values are there, and no thread needs the keys any more */
+    barrier(); /* the values have arrived, and no thread reads the keys */
     walk_next(&f->walk, f->p->slices, 0, KEYS);
     load_keys(f, width);
     copy_async_commit();
@@ -294,7 +295,7 @@ DEVICE void forward_block(const attention_arguments *p, element *tiles, const in
   forward f;
   const int pitch = width + VECTOR;
   const int32_t chunks = (p->head_dim + width - 1) / width, blocks = (int32_t)blocks_x();
-  /* The last queries see the most keys: they begin first. */
+  /* The last queries have the most keys, so they start first. */
   const int32_t first = (blocks - 1 - (int32_t)block_x()) * ATTENTION_OWN;
   f.p = p;
   f.head = (int32_t)block_y();

@@ -1,6 +1,6 @@
-/* What a block of attention goes through: it owns a tile of rows of one side (queries, or keys), and meets the rows of
- * the other side that the list of slices shows it, tile by tile: head by head where heads share keys, slice by slice in
- * the order of the list, and in each slice from the first row that is seen to the last. */
+/* The iteration of a block of attention: it owns a tile of rows of one side (queries, or keys), and visits the rows of
+ * the other side that the list of slices pairs with it, tile by tile: head by head if heads share keys, slice by slice
+ * in the order of the list, and in each slice from the first unmasked row to the last. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 
@@ -10,7 +10,7 @@
 DEVICE int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 DEVICE int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* With edges of the band that may be added to numbers of rows. */
+/* Returns a slice, with the edges of its band clamped so that they can be added to row numbers without overflow. */
 DEVICE attention_slice slice_at(const attention_slice *slices, int32_t index) {
   attention_slice s = slices[index];
   s.from = smaller(larger(s.from, -s.queries), s.keys);
@@ -18,7 +18,7 @@ DEVICE attention_slice slice_at(const attention_slice *slices, int32_t index) {
   return s;
 }
 
-/* Of the slice's keys, the first that a row of q sees, and the first behind those. */
+/* Return the range of the slice's keys that a row of q attends to: the first, and the end. */
 DEVICE int32_t first_seen(const attention_slice *s, int32_t row) { return larger(row - s->first_query + s->from, 0); }
 DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   const int32_t i = row - s->first_query;
@@ -26,7 +26,7 @@ DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   return smaller(larger(i + s->to + 1, 0), s->keys);
 }
 
-/* Whether the slice names any of these rows. */
+/* Returns whether the slice has any of these rows. */
 DEVICE int names_rows(const attention_slice *s, const int of_keys, int32_t first, int32_t end) {
   const int32_t from = of_keys ? s->first_key : s->first_query, count = of_keys ? s->keys : s->queries;
   return s->queries > 0 && s->keys > 0 && from < end && from + count > first;
@@ -34,33 +34,33 @@ DEVICE int names_rows(const attention_slice *s, const int of_keys, int32_t first
 
 typedef struct walk {
   attention_slice slice;
-  int32_t index, first_index, end_index; /* of slices */
-  int32_t at, end;                       /* the other side's rows, counted from the slice's first */
+  int32_t index, first_index, end_index; /* indices of slices */
+  int32_t at, end;                       /* rows of the other side, relative to the slice's first row */
   int32_t head, end_head;
-  int32_t chunk, chunks; /* of what a head has, as it goes through the tiles */
+  int32_t chunk, chunks; /* chunk of a head, if it is wider than the tiles */
   int32_t own_first, own_end;
-  int32_t step; /* `at` begins at a multiple of it: a power of 2 */
+  int32_t step; /* `at` is a multiple of it: a power of 2 */
 } walk;
 
 DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
 
-/* What the slice at w->index shows of the other side, if anything. */
+/* Sets the range of the other side for the slice at w->index; returns whether it is not empty. */
 DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys) {
   w->slice = slice_at(slices, w->index);
   const attention_slice *s = &w->slice;
   if (!names_rows(s, own_keys, w->own_first, w->own_end)) return 0;
-  if (own_keys) { /* from the first query that sees the first own key to the last that sees the last */
+  if (own_keys) { /* from the first query that attends to the first own key to the last that attends to the last */
     const int32_t first = larger(w->own_first - s->first_key, 0), end = smaller(w->own_end - s->first_key, s->keys);
     w->at = larger(first - s->to, 0);
     w->end = smaller(larger(end - s->from, 0), s->queries);
-  } else { /* from the first key that the first own query sees to the last that the last sees */
+  } else { /* from the first key of the first own query to the last key of the last */
     w->at = first_seen(s, larger(w->own_first, s->first_query)) & -w->step;
     w->end = end_seen(s, smaller(w->own_end, s->first_query + s->queries) - 1);
   }
   return w->at < w->end;
 }
 
-/* To the next slice that shows anything, from w->index on; of the next head if this one has no more. */
+/* Advances to the next slice with a nonempty range, from w->index on; to the next head if this one has no more. */
 DEVICE void walk_settle(walk *w, const attention_slice *slices, const int own_keys) {
   while (!walk_is_done(w)) {
     for (; w->index < w->end_index; w->index++) {
@@ -80,8 +80,8 @@ DEVICE void walk_next(walk *w, const attention_slice *slices, const int own_keys
   walk_settle(w, slices, own_keys);
 }
 
-/* Of rows first .. end - 1 and these heads. All threads of the block look for the slices that name any of the rows;
- * `found` is shared memory of ATTENTION_FOUND_BYTES. */
+/* Begins a walk for rows first .. end - 1 and these heads. All threads of the block search for the slices that have any
+ * of the rows; `found` is shared memory of ATTENTION_FOUND_BYTES. */
 DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t first, int32_t end, int32_t head,
                        int32_t heads, int32_t chunks, int32_t *found) {
   walk w;
@@ -119,11 +119,11 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
   return w;
 }
 
-/* ---- what both directions share ---------------------------------------------------------------------------------- */
+/* ---- shared by forward and backward ----------------------------------------------------------------------------- */
 
 enum {
   ATTENTION_THREADS = 128,
-  HIGH = ATTENTION_OWN / FRAGMENT / (ATTENTION_THREADS / WARP), /* fragments that a warp's rows are high */
+  HIGH = ATTENTION_OWN / FRAGMENT / (ATTENTION_THREADS / WARP), /* height of a warp's rows in fragments */
   MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
 };
 
@@ -138,10 +138,10 @@ DEVICE wide wide_exp2(wide x) {
 #define LOG2_E 1.4426950408889634074
 #define LN_2 0.69314718055994530942
 
-/* A row within the block's tile that a lane has elements of. */
+/* Returns a row of the block's tile that the lane has elements of. */
 DEVICE int own_row(int h, int r) { return (warp() * HIGH + h) * FRAGMENT + fragment_row(r); }
 
-/* A row of out or of a gradient, of elements or wide. */
+/* Load and store an element of a row of out or of a gradient, of `element` or wide type. */
 DEVICE wide load_either(const void *from, int64_t at, int is_wide) {
   return is_wide ? ((const wide *)from)[at] : load((const element *)from + at);
 }

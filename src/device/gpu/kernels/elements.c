@@ -1,12 +1,12 @@
-/* Kernels that go over elements. Each thread takes VECTOR of them at a time where all addresses allow 16 bytes at once,
- * and blocks go on in strides of the whole grid, so that any number of blocks is right. An element is computed by the
- * same function either way: where an array lies does not show in its bits. */
+/* Element-wise kernels. Each thread processes VECTOR elements at a time if all addresses allow 16 bytes at once, and
+ * blocks advance in strides of the whole grid, so that any number of blocks is right. The same function computes an
+ * element in both cases: the bits do not depend on an array's alignment. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"
 #include "device/gpu/kernels/rows.h"
 
-/* The first vector of this thread, and the step to its next. */
+/* Return the first vector of this thread, and the step to its next. */
 DEVICE int64_t first_item(void) { return block_x() * threads() + thread(); }
 DEVICE int64_t item_step(void) { return blocks_x() * threads(); }
 
@@ -42,7 +42,7 @@ KERNEL(scale) {
 
 /* ---- conversion -------------------------------------------------------------------------------------------------- */
 
-/* A narrower result is rounded once. */
+/* Stores a value; a narrower type is rounded once. */
 DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   if (bits == 64) {
     ((double *)out)[i] = (double)value;
@@ -53,14 +53,14 @@ DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   }
 }
 
-/* 8 numbers are whole vectors of every type. */
+/* 8 numbers are whole vectors in every type. */
 enum { CONVERTED = 8 };
 
 typedef union converted {
   sixteen_bytes all[4];
   double doubles[CONVERTED];
   float floats[CONVERTED];
-  uint32_t pairs[CONVERTED / 2]; /* of bf16 */
+  uint32_t pairs[CONVERTED / 2]; /* pairs of bf16 */
 } converted;
 
 DEVICE void store_converted(int bits, sixteen_bytes *out, const wide values[CONVERTED]) {
@@ -91,9 +91,9 @@ KERNEL(convert) {
     store_as(a.to_bits, a.out, i, load(in + i));
 }
 
-/* ---- rows by their numbers --------------------------------------------------------------------------------------- */
+/* ---- rows by index ---------------------------------------------------------------------------------------------- */
 
-/* Where item i of all rows lies, `each` items of `elements` elements to a row: in both matrices. */
+/* The position of item i in both matrices; a row has `each` items of `elements` elements. */
 typedef struct row_place {
   int64_t from, to;
 } row_place;
@@ -190,7 +190,7 @@ KERNEL(activation_backward) {
 
 DEVICE wide gated(tri_activation kind, wide gate, wide up) { return activation(kind, gate) * up; }
 
-/* *gate and *up become their gradients. */
+/* Replaces *gate and *up by their gradients. */
 DEVICE void gated_slopes(tri_activation kind, wide dy, wide *gate, wide *up) {
   const wide g = *gate;
   *gate = times_slope(kind, dy * *up, g);
@@ -252,7 +252,7 @@ KERNEL(gated_backward) {
   }
 }
 
-/* A warp for each row, whose elements all have a part in the gradient of its weight. */
+/* One warp per row, because all elements of the row contribute to the gradient of its weight. */
 KERNEL(weighted_gated_backward) {
   const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
   element *dx = (element *)a.gradient_x;
@@ -281,10 +281,10 @@ KERNEL(weighted_gated_backward) {
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* Elements whose words are drawn together: whole vectors and whole blocks of Philox. */
+/* Number of elements whose random words are generated together: whole vectors and whole blocks of Philox. */
 enum { DRAWN = VECTOR > 4 ? VECTOR : 4 };
 
-/* To the bit what the CPU's kernels give: those of fp32 and bf16 multiply by an fp32 number, the reference divides. */
+/* Bitwise equal to the CPU's kernels: those of fp32 and bf16 multiply by an fp32 number, the reference divides. */
 #if TRI_GPU_TYPE == 64
 DEVICE wide dropout_factor(double probability) { return 1.0 - probability; }
 DEVICE wide scaled(wide x, wide factor) { return x / factor; }
@@ -300,7 +300,7 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
-/* How much farther on the words of element i lie than they would if rows were numbered 0, 1, ... */
+/* Returns the offset of element i's random words relative to rows numbered 0, 1, ... */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
   if (tri_dropout_is_flat(&a->options, a->rows)) return 0;
   const int64_t row = quotient(i, a->options.width);
@@ -339,7 +339,7 @@ DEVICE void rotate(wide cosine, wide sine, wide *low, wide *high) {
   *high = *high * cosine + before * sine;
 }
 
-/* Where item i of all rows lies, `each` items to half a head: in x, and its angles. */
+/* The position of item i in x and in the table of angles; half a head has `each` items. */
 typedef struct rope_place {
   int64_t x, angle;
 } rope_place;

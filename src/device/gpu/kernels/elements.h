@@ -1,4 +1,4 @@
-/* Element by element: kernels/elements.c. */
+/* Arguments of element-wise kernels: kernels/elements.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ELEMENTS_H
 #define TRI_DEVICE_GPU_KERNELS_ELEMENTS_H
 
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Each kernel and the threads of its blocks. */
+/* Each kernel and the number of threads of its blocks. */
 #define TRI_GPU_KERNELS_elements(K)                                                                                    \
   K(add, 256)                                                                                                          \
   K(scale, 256)                                                                                                        \
@@ -35,15 +35,15 @@ enum {
   rope_threads = 256
 };
 
-/* out = a + b: `width` elements a row. */
+/* out = a + b: `width` elements per row. */
 typedef struct add_arguments {
   const void *a, *b;
   void *out;
   int64_t capacity, width;
-  const int32_t *count; /* of rows; or NULL */
+  const int32_t *count; /* number of rows; may be NULL */
 } add_arguments;
 
-/* y = factor x, with the factor as a wide number. */
+/* y = factor x, with the factor in the wide type. */
 typedef struct scale_arguments {
   const void *x;
   void *y;
@@ -51,7 +51,7 @@ typedef struct scale_arguments {
   double factor;
 } scale_arguments;
 
-/* From elements to numbers of `to_bits` bits (64, 32, 16), which differ from them in type. */
+/* Conversion of elements to a different type with `to_bits` bits (64, 32, 16). */
 typedef struct convert_arguments {
   const void *in;
   void *out;
@@ -60,7 +60,8 @@ typedef struct convert_arguments {
   int32_t no_padding;
 } convert_arguments;
 
-/* Rows of `width` elements; maps may be NULL. With the elements' own number of bits they keep their bits. */
+/* Rows of `width` elements; maps may be NULL. If the number of bits is that of the elements, they are copied
+ * bitwise. */
 typedef struct copy_rows_arguments {
   const void *from;
   void *to;
@@ -89,9 +90,9 @@ typedef struct activation_backward_arguments {
   int32_t no_padding;
 } activation_backward_arguments;
 
-/* A row of x is `width` gates and as many ups. */
+/* A row of x is `width` gates, followed by `width` ups. */
 typedef struct gated_forward_arguments {
-  const void *x, *weights; /* weights: of rows, wide; or NULL */
+  const void *x, *weights; /* weights of rows, wide; may be NULL */
   void *y;
   int64_t capacity, width;
   const int32_t *count;
@@ -118,12 +119,12 @@ typedef struct weighted_gated_backward_arguments {
   int32_t no_padding;
 } weighted_gated_backward_arguments;
 
-/* An element stays where its word is at least `threshold`. */
+/* An element is kept if its random word is at least `threshold`. */
 typedef struct dropout_arguments {
   const void *x;
   void *y;
   const tri_step_values *values;
-  const int32_t *rows; /* of options.width elements; or NULL */
+  const int32_t *rows; /* rows of options.width elements; may be NULL */
   int64_t count;
   tri_dropout options;
   uint32_t threshold;

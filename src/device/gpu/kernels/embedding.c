@@ -1,21 +1,21 @@
-/* Rows of a table, and the gradient of the table: for each of its rows the sum of the gradient's rows that name it.
+/* Look-up in a table, and the gradient of the table: for each of its rows the sum of the gradient's rows with its id.
  *
- * It is not known ahead how often a row is named: most never, a few many thousand times. With atomics the sums would
- * come out in another order in every run. So the rows are sorted by the id that they name, and then stretches of equal
- * ids are summed (reduction by key). The host knows nothing but the capacity; each kernel finds in the keys how far to
- * go.
+ * The number of occurrences of an id is not known in advance: most do not occur, a few occur many thousand times. With
+ * atomics the order of summation would differ in every run. So the rows are sorted by id, and then ranges of equal ids
+ * are summed (reduction by key). The host knows only the capacity; each kernel finds the number of rows in device
+ * memory.
  *
- *  - A key is the id in its upper half and the row in the lower, so no two are equal, and sorted they have the rows of
- *    an id in order. Rows of no id of the slice have the id nobody() and come last.
- *  - embedding_sort sorts tiles; embedding_merge makes one sorted stretch of eight, again and again: a key's place is
- *    its own in its stretch and the number of lesser ones in the seven others.
- *  - embedding_sum goes over windows of the sorted keys, a block each. What is all in its window is added to the table;
- *    what crosses an edge is a partial sum: that of an id from the window before (HEAD), and that of an id which goes
- *    on in the next (TAIL). Since the windows cut everything into stretches of a fixed length, an id that is named
- *    60000 times is the work of many blocks.
- *  - embedding_join adds up the partial sums of an id that crosses edges, in the window where it begins.
+ *  - A key has the id in its upper half and the row in the lower half, so all keys are distinct, and sorted keys have
+ * the rows of an id in order. Rows whose id is not in the slice have the id nobody() and come last.
+ *  - embedding_sort sorts tiles; embedding_merge merges eight sorted runs into one, repeatedly: a key's position is the
+ * sum of its position in its run and the numbers of smaller keys in the seven others.
+ *  - embedding_sum processes windows of the sorted keys, a block each. The sum of an id that is entirely in its window
+ * is added to the table; an id that crosses an edge gives a partial sum: HEAD, of an id that begins in an earlier
+ * window, and TAIL, of an id that continues in the next. Since the windows have a fixed length, an id that occurs 60000
+ * times is processed by many blocks.
+ *  - embedding_join sums the partial sums of an id that crosses edges, in the window where it begins.
  *
- * Each row of the table is written by one block of one kernel, once. Which sums are made depends on the ids alone. */
+ * Each row of the table is written once, by one block of one kernel. The sums depend only on the ids. */
 #include "device/gpu/kernels/embedding.h"
 
 #include "device/gpu/kernels/sort.h"
@@ -28,7 +28,7 @@ DEVICE uint32_t id_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
 /* ---- forward: a warp for each row -------------------------------------------------------------------------------- */
 
-/* VECTOR numbers of the table from number `at` on, and one. */
+/* Loads VECTOR elements of the table from index `at` on, or one. */
 DEVICE void load_tokens(const embedding_forward_arguments *a, int64_t at, wide out[VECTOR]) {
   if (a->narrow) {
     load_vector((const element *)a->table + at, out);
@@ -49,7 +49,7 @@ KERNEL(embedding_forward) {
   const int64_t vectors = whole ? a.width / VECTOR : 0;
   for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
     const int64_t id = a.ids[row] - a.first_id;
-    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* where its row begins */
+    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* offset of its row */
     const wide *position = position_table == 0 ? 0 : position_table + a.positions[row] * a.width;
     for (int64_t i = lane(); i < vectors; i += WARP) {
       wide x[VECTOR], y[VECTOR];
@@ -96,7 +96,7 @@ KERNEL(embedding_sort) {
   for (int i = thread(); i < here; i += threads()) a.keys[begin + i] = tile->keys[i];
 }
 
-/* The searches in the other stretches go side by side: each waits for memory most of the time. */
+/* The searches in the other runs are interleaved: each mostly waits for memory. */
 KERNEL(embedding_merge) {
   const int rows = rows_of_piece(&a.rows), run_bits = (int)a.run_bits;
   for (int i = (int)block_x() * threads() + thread(); i < rows; i += (int)blocks_x() * threads()) {
@@ -120,10 +120,10 @@ KERNEL(embedding_merge) {
 
 typedef struct sum_window {
   uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
-  int where[EMBEDDING_WINDOW]; /* what is done behind this row */
+  int where[EMBEDDING_WINDOW]; /* action after this row */
 } sum_window;
 
-/* Up to VECTOR columns of a row, of which `columns` are there. */
+/* Loads up to VECTOR columns of a row, `columns` of them valid. */
 DEVICE void load_columns(const element *from, int columns, int whole, wide out[VECTOR]) {
   if (whole) {
     load_vector(from, out);
@@ -132,7 +132,7 @@ DEVICE void load_columns(const element *from, int columns, int whole, wide out[V
   for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
 }
 
-/* WIDE_VECTOR columns of a row of the table, of which `columns` are there, or none; and back. */
+/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid, or none. */
 DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_VECTOR]) {
   if (whole && columns > 0) {
     load_16_bytes(from, out);
@@ -153,7 +153,7 @@ DEVICE void store_table(wide *to, int columns, int whole, const wide values[WIDE
 
 DEVICE int is_whole(const void *table, int64_t width) { return is_aligned(table) && width % WIDE_VECTOR == 0; }
 
-/* Reads the window; returns how many of its rows name an id. */
+/* Reads the window; returns the number of its rows that have an id. */
 DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   for (int i = thread(); i < EMBEDDING_WINDOW; i += threads()) {
@@ -178,12 +178,12 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   return here;
 }
 
-/* Where columns of a thread are. */
+/* The columns of a thread. */
 typedef struct sum_columns {
   const element *gradient;
   wide *table, *partial;
   int64_t width, stride;
-  int columns, whole, whole_table; /* how many are there; whether 16 bytes of them move at once */
+  int columns, whole, whole_table; /* number of valid columns; whether 16 bytes of them can be moved at once */
 } sum_columns;
 
 DEVICE void load_old(const sum_columns *c, uint32_t id, wide out[VECTOR]) {
@@ -203,7 +203,7 @@ DEVICE void put_sum(const sum_columns *c, int where, uint32_t id, const wide sum
   }
 }
 
-/* A few rows at a time are on their way, and with them the rows of the table that they end in. */
+/* Sums a window. A few rows are loaded ahead, and with them the rows of the table that they are added to. */
 DEVICE void sum_window_columns(const sum_window *w, int here, const sum_columns *c) {
   enum { AHEAD = 4 };
   wide sum[VECTOR], in[AHEAD][VECTOR], old[AHEAD][VECTOR];
@@ -245,8 +245,8 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* The first window behind the last that this id, which begins in this block's window, reaches; 0 if none begins here
- * that goes on in the next. The same for all threads. */
+/* Returns the end of the windows that the id which begins in this block's window reaches; 0 if no id begins here that
+ * continues in the next. All threads get the same result. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   const int behind = begin + EMBEDDING_WINDOW;
@@ -254,7 +254,7 @@ DEVICE int windows_end(const embedding_join_arguments *a) {
   const uint32_t id = id_of(a->keys[behind]);
   if (id == nobody() || id_of(a->keys[behind - 1]) != id) return 0;
   if (begin > 0 && id_of(a->keys[begin - 1]) == id) return 0;
-  int low = behind, high = rows; /* keys before low have the id; keys from high on have not */
+  int low = behind, high = rows; /* keys before low have the id; keys from high on do not */
   while (low < high) {
     const int middle = low + (high - low) / 2;
     if (id_of(a->keys[middle]) == id) {
@@ -272,8 +272,8 @@ typedef struct join_sums {
   wide of[JOIN_GROUPS][EMBEDDING_JOIN_LANES][WIDE_VECTOR];
 } join_sums;
 
-/* Sums a stretch of the partial sums [first, behind) of WIDE_VECTOR columns: the TAIL of window `from`, and the HEADs
- * of the ones behind it. */
+/* Sums a part of the partial sums [first, behind) of WIDE_VECTOR columns: the TAIL of window `from`, and the HEADs of
+ * the windows after it. */
 DEVICE void sum_partial(const wide *partial, int64_t stride, int from, int first, int behind, wide sum[WIDE_VECTOR]) {
   enum { AHEAD = 8 };
   for (int k = 0; k < WIDE_VECTOR; k++) sum[k] = 0;

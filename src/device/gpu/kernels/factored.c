@@ -1,5 +1,5 @@
-/* Adafactor, and sums of squares along the sides of a matrix: bound by memory. Sums are made in double, in an order
- * that shapes alone decide. */
+/* Adafactor, and sums of squares along the sides of a matrix: bound by memory bandwidth. Sums are in double, in an
+ * order that depends only on shapes. */
 #include "device/gpu/kernels/factored.h"
 
 #include "device/gpu/kernels/rows.h"
@@ -11,7 +11,7 @@ DEVICE double larger(double x, double y) { return x > y ? x : y; }
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
-/* A warp for each row. */
+/* One warp per row. */
 KERNEL(row_squares) {
   const wide *in = (const wide *)a.in;
   wide *out = (wide *)a.out;
@@ -33,7 +33,7 @@ typedef struct column_sums {
   double at[SQUARES_DOWN][SQUARES_ACROSS];
 } column_sums;
 
-/* Columns of a block, whose threads share the rows. */
+/* One block per strip of columns; its threads share the rows. */
 KERNEL(column_squares) {
   SHARED(column_sums, shared);
   const wide *in = (const wide *)a.in;
@@ -63,7 +63,7 @@ KERNEL(column_squares) {
 #define LEAST_NORMAL 1.17549435e-38
 #endif
 
-/* A block for each row. */
+/* One block per row. */
 KERNEL(adafactor_direction) {
   const wide *row = (const wide *)a.row, *column = (const wide *)a.column;
   wide *direction = (wide *)a.direction;

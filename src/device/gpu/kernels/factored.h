@@ -1,4 +1,4 @@
-/* Adafactor, and sums of squares along the sides of a matrix: kernels/factored.c. All arrays are wide, but `narrow`,
+/* Adafactor, and sums of squares along the sides of a matrix: kernels/factored.c. All arrays are wide except `narrow`,
  * which may be NULL. */
 #ifndef TRI_DEVICE_GPU_KERNELS_FACTORED_H
 #define TRI_DEVICE_GPU_KERNELS_FACTORED_H
@@ -17,10 +17,10 @@ enum {
   adafactor_step_threads = 256
 };
 
-/* Columns that a block of column_squares takes at a time. */
+/* Columns per strip of column_squares. */
 enum { SQUARES_ACROSS = 32 };
 
-/* Of tri_matrix_squares; values may be NULL. */
+/* Arguments for tri_matrix_squares; values may be NULL. */
 typedef struct row_squares_arguments {
   const void *in;
   void *out;
@@ -31,7 +31,7 @@ typedef struct row_squares_arguments {
 
 typedef row_squares_arguments column_squares_arguments;
 
-/* `sums` are those of tri_adafactor_sums, of which the first is read here, and the others by the step. */
+/* `sums` are those of tri_adafactor_sums; the first is read here, and the others by the step. */
 typedef struct adafactor_direction_arguments {
   const void *row, *column;
   void *direction;

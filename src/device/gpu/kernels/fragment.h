@@ -1,24 +1,23 @@
-/* Matrix fragments: what a warp multiplies together. A warp holds a 16 x 16 tile of c, each lane a few elements of it
- * (`fragment`), and adds products a * b to it, FRAGMENT_K deep at a time, of operands that it loads from shared memory
- * (`fragment_a`, `fragment_b`: opaque).
+/* Matrix fragments, the operands of a warp's multiplication. A warp holds a 16 x 16 tile of c, each lane a few elements
+ * of it (`fragment`), and adds products a * b to it, FRAGMENT_K deep at a time, with operands that it loads from shared
+ * memory (`fragment_a`, `fragment_b`: opaque).
  *
- * The same words serve every type and warps of 32 and of 64 threads:
+ * The same functions serve every type and warps of 32 and of 64 threads:
  *
  *   bf16, warp of 32   mma.sync.m16n8k16, twice (PTX ISA, "Matrix fragments for mma.m16n8k16")
  *   bf16, warp of 64   v_mfma_f32_16x16x16_bf16_1k (AMD CDNA2 instruction set, "Matrix arithmetic instructions")
  *   fp32, fp64         multiply-adds in threads: no type is narrowed
  *
- * The emulator has these instructions' own layouts: what a lane holds lies where the hardware wants it. Which lane has
- * which element is said by fragment_row and fragment_column alone:
+ * The emulator uses the layouts of these instructions: a lane's elements are those that the hardware expects. Only
+ * fragment_row and fragment_column map elements to lanes:
  *
  *   element [r][c] of a lane's `fragment` is that of row fragment_row(r) and column fragment_column(c),
  *
- * so a lane has FRAGMENT_ROWS rows, of each of which FRAGMENT_COLUMNS columns; FRAGMENT_ROW_LANES adjacent lanes have a
- * row together.
+ * so a lane has FRAGMENT_ROWS rows with FRAGMENT_COLUMNS columns each; FRAGMENT_ROW_LANES adjacent lanes share a row.
  *
- * All functions but those two are for all lanes of a warp at once. Tiles in shared memory begin at an address of 16
- * bytes and their rows lie a multiple of 16 bytes apart; a pitch of an odd multiple of 16 bytes keeps the lanes on
- * different banks. */
+ * All functions except these two must be called by all lanes of a warp. Tiles in shared memory are aligned to 16 bytes,
+ * and the distance of their rows is a multiple of 16 bytes; an odd multiple of 16 bytes keeps the lanes on different
+ * banks. */
 #ifndef TRI_DEVICE_GPU_KERNELS_FRAGMENT_H
 #define TRI_DEVICE_GPU_KERNELS_FRAGMENT_H
 
@@ -31,7 +30,7 @@ enum {
   FRAGMENT_K = 16,
   FRAGMENT_ROWS = WARP == 32 ? 2 : 4,
   FRAGMENT_COLUMNS = 256 / WARP / FRAGMENT_ROWS,
-  FRAGMENT_WORDS = 128 / WARP /* of two elements, of an operand */
+  FRAGMENT_WORDS = 128 / WARP /* words of two elements, in an operand */
 };
 #else
 enum { FRAGMENT_K = VECTOR, FRAGMENT_ROWS = 64 / WARP, FRAGMENT_COLUMNS = 4 };
@@ -66,7 +65,7 @@ DEVICE void fragment_clear(fragment *c) {
   }
 }
 
-/* Of a number for each row of a fragment, made of the lane's own elements: what all lanes of the row have together. */
+/* Returns the sum over all lanes of a row, for each lane's own partial sum. */
 DEVICE wide fragment_row_sum(wide own) {
   UNROLL
   for (int mask = 1; mask < FRAGMENT_ROW_LANES; mask *= 2) own += shuffle_wide(own, mask);
@@ -77,7 +76,7 @@ DEVICE wide fragment_row_maximum(wide own) {
   UNROLL
   for (int mask = 1; mask < FRAGMENT_ROW_LANES; mask *= 2) {
     wide other = shuffle_wide(own, mask);
-    if (!(other <= own)) own = other; /* so that not-a-number wins */
+    if (!(other <= own)) own = other; /* so that NaN wins */
   }
   return own;
 }
@@ -107,9 +106,9 @@ DEVICE uint32_t bf16_pair_of(const bf16 *low, const bf16 *high) {
 }
 
 #if !defined(TRI_GPU_HIP)
-/* Four matrices of 8 x 8 elements, whose 32 rows of 16 bytes each begin at the address that a lane gives, in the order
- * of the lanes. Lane l gets of matrix i, as words[i], elements 2 (l % 4) and the next of row l / 4; transposed, of
- * column l / 4. */
+/* Loads four matrices of 8 x 8 elements, whose 32 rows of 16 bytes each begin at the addresses of the lanes, in the
+ * order of the lanes. In words[i], lane l receives elements 2 (l % 4) and the next of row l / 4 of matrix i;
+ * transposed, of column l / 4. */
 #if defined(TRI_GPU_CUDA)
 DEVICE void load_matrices(const bf16 *row, int transposed, uint32_t words[4]) {
   unsigned from = (unsigned)__cvta_generic_to_shared(row);
@@ -126,7 +125,7 @@ DEVICE void load_matrices(const bf16 *row, int transposed, uint32_t words[4]) {
   }
 }
 
-/* 16 x 8 of c += 16 x 16 of a * 16 x 8 of b. */
+/* c (16 x 8) += a (16 x 16) * b (16 x 8). */
 DEVICE void multiply_add_8(float *c0, float *c1, float *c2, float *c3, const uint32_t a[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
@@ -187,7 +186,7 @@ DEVICE void multiply_add_16(float c[4], const uint32_t a[2], const uint32_t b[2]
 }
 #endif
 
-/* An operand in a warp of 64: four elements along k of row (of a) or column (of b) lane % 16. */
+/* Loads an operand in a warp of 64: four elements along k of row (of a) or column (of b) lane % 16. */
 DEVICE void load_four(const bf16 *from, int pitch, int along_rows, uint32_t words[2]) {
   const int line = lane() % 16, k = lane() / 16 * 4;
   UNROLL
@@ -197,7 +196,7 @@ DEVICE void load_four(const bf16 *from, int pitch, int along_rows, uint32_t word
   }
 }
 
-/* a of 16 x FRAGMENT_K; stored so, or, transposed, [FRAGMENT_K, 16]. */
+/* Loads a (16 x FRAGMENT_K), stored in this order or, transposed, as [FRAGMENT_K, 16]. */
 DEVICE fragment_a fragment_load_a(const element *from, int pitch, int transposed) {
   fragment_a a;
 #if !defined(TRI_GPU_HIP)
@@ -212,7 +211,7 @@ DEVICE fragment_a fragment_load_a(const element *from, int pitch, int transposed
   return a;
 }
 
-/* b of FRAGMENT_K x 16; stored so, or, transposed, [16, FRAGMENT_K]. */
+/* Loads b (FRAGMENT_K x 16), stored in this order or, transposed, as [16, FRAGMENT_K]. */
 DEVICE fragment_b fragment_load_b(const element *from, int pitch, int transposed) {
   fragment_b b;
 #if !defined(TRI_GPU_HIP)
@@ -299,17 +298,17 @@ DEVICE void fragment_multiply_add(fragment *c, const fragment_a *a, const fragme
 }
 #endif
 
-/* ---- a result that is an operand --------------------------------------------------------------------------------- */
+/* ---- results as operands ---------------------------------------------------------------------------------------- */
 
 enum { FRAGMENT_PITCH = FRAGMENT + VECTOR, FRAGMENT_STEPS = FRAGMENT / FRAGMENT_K };
 
-/* Shared memory of a warp's own, a tile for each that is given at a time. */
+/* Shared memory of a warp, for each tile that is converted at a time. */
 typedef struct fragment_scratch {
   element at[FRAGMENT * FRAGMENT_PITCH];
 } fragment_scratch;
 
-/* Gives a tile of c, rounded to elements, to be taken as an `a` of 16 x 16: FRAGMENT_STEPS of them. In a warp of 32,
- * bf16 lies in the lanes as it should, and stays there: *kept; else it goes by way of shared memory. */
+/* Converts a tile of c, rounded to elements, to an operand `a` of 16 x 16: FRAGMENT_STEPS of them. In a warp of 32,
+ * bf16 elements are already in the right lanes, and stay in *kept; else they go through shared memory. */
 DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment_a *kept) {
 #if TRI_GPU_TYPE == 16
   if (WARP == 32) {
@@ -322,7 +321,7 @@ DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment
   }
 #endif
   (void)kept;
-  warp_barrier(); /* who took the last one has it */
+  warp_barrier(); /* all lanes have read the last one */
   UNROLL
   for (int i = 0; i < FRAGMENT_ROWS; i++) {
     UNROLL

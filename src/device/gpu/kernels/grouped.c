@@ -1,19 +1,19 @@
-/* Products of rows that lie in groups, each group with a matrix of its own. The host does not know how the rows fall
- * into groups, so there are as many blocks as there can be tiles at most; each finds its group in `begins`, and those
- * beyond the last tile leave. Tiles begin at a group's first row, and the sum over a group's rows (the gradient of its
- * matrix) too: what other groups there are shows nowhere. */
+/* GEMMs of rows in groups, each group with its own matrix. The host does not know the sizes of groups, so it launches
+ * as many blocks as there can be tiles at most; each block finds its group in `begins`, and blocks beyond the last tile
+ * return. Tiles begin at a group's first row, and so does the sum over a group's rows (the gradient of its matrix): the
+ * results do not depend on the other groups. */
 #include "device/gpu/kernels/grouped.h"
 
 #include "device/gpu/kernels/matmul_tile.h"
 #include "device/gpu/kernels/scan.h"
 
-/* ---- whose rows -------------------------------------------------------------------------------------------------- */
+/* ---- ranges of rows --------------------------------------------------------------------------------------------- */
 
 typedef struct stretch {
   int64_t first, rows;
 } stretch;
 
-/* The rows of a group, among `all`. */
+/* Returns the rows of a group, limited to `all`. */
 DEVICE stretch rows_of_group(const grouped_arguments *a, int64_t group, int64_t all) {
   const int64_t first = a->begins[group], behind = a->begins[group + 1];
   const int64_t end = behind < all ? behind : all;
@@ -24,11 +24,12 @@ DEVICE stretch rows_of_group(const grouped_arguments *a, int64_t group, int64_t 
 }
 
 typedef struct found_group {
-  int group, before;    /* which, -1 for none, and the tiles of rows of all before it */
-  int each[MOST_WARPS]; /* while it is sought */
+  int group, before;    /* the group, -1: not found; number of row tiles of all groups before it */
+  int each[MOST_WARPS]; /* scratch of the search */
 } found_group;
 
-/* Which group tile `tile` of rows is of, of all groups' tiles one after the other: a thread has a group at a time. */
+/* Finds the group of row tile `tile`, of all groups' tiles one after the other: each thread examines one group at a
+ * time. */
 DEVICE void find_group(const grouped_arguments *a, const int side, int64_t tile, found_group *found) {
   int64_t before = 0;
   if (thread() == 0) found->group = -1;
@@ -58,7 +59,7 @@ DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, elemen
   matmul_arguments p = a->product;
   const int64_t columns = (p.n + side - 1) / side;
   find_group(a, side, block_x() / columns, found);
-  if (found->group < 0) return; /* all threads of the block */
+  if (found->group < 0) return; /* all threads of the block return */
   const stretch own = rows_of_group(a, found->group, p.m);
   p.a = element_at(p.a, own.first * p.lda);
   p.b = element_at(p.b, found->group * a->stride);
@@ -67,12 +68,12 @@ DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, elemen
   multiply_tile(&p, block_x() - found->before * columns, tiles, side, threads);
 }
 
-/* A matrix whose group has no rows becomes zero. */
+/* If a group has no rows, its matrix is set to zero. */
 DEVICE void multiply_columns(const grouped_arguments *a, element *tiles, const int side, const int threads) {
   matmul_arguments p = a->product;
   const int64_t each = ((p.m + side - 1) / side) * ((p.n + side - 1) / side), group = block_x() / each;
   const stretch own = rows_of_group(a, group, p.k);
-  if (own.rows == 0 && p.accumulate) return; /* all threads of the block */
+  if (own.rows == 0 && p.accumulate) return; /* all threads of the block return */
   p.a = element_at(p.a, own.first * p.lda);
   p.b = element_at(p.b, own.first * p.ldb);
   p.c = result_at(&p, group * a->stride);

@@ -1,4 +1,4 @@
-/* Products of rows that lie in groups: kernels/grouped.c. */
+/* GEMMs of rows in groups: kernels/grouped.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_GROUPED_H
 #define TRI_DEVICE_GPU_KERNELS_GROUPED_H
 
@@ -17,11 +17,11 @@ enum {
   grouped_gradient_small_threads = 128
 };
 
-/* device/description.h, tri_grouped_matmul. Tiles as those of matmul.h. */
+/* device/description.h, tri_grouped_matmul. Tiles as in matmul.h. */
 typedef struct grouped_arguments {
-  matmul_arguments product; /* of all rows */
+  matmul_arguments product; /* GEMM of all rows */
   const int32_t *begins;
-  int64_t groups, stride; /* in elements */
+  int64_t groups, stride; /* stride of matrices, in elements */
 } grouped_arguments;
 
 typedef grouped_arguments grouped_large_arguments;

@@ -1,14 +1,14 @@
-/* Rows in groups. A counting sort in four kernels: each tile of pairs is sorted by group, which says how many of it a
- * group has (groups_sort); those are summed up over the tiles before (groups_scan) and over the groups before
- * (groups_begins); so each pair knows its place (groups_place). A key has the pair's place in the tile behind its
- * group, so no two are equal, and pairs of a group stay in order. */
+/* Groups rows by a counting sort in four kernels: each tile of pairs is sorted by group, which gives the number of
+ * pairs per group and tile (groups_sort); prefix sums over the tiles (groups_scan) and over the groups (groups_begins)
+ * follow; from these each pair knows its place (groups_place). A key has the group in its upper bits and the pair's
+ * place in the tile in its lower bits, so all keys are distinct, and pairs of a group stay in order. */
 #include "device/gpu/kernels/groups.h"
 
 #include "device/gpu/kernels/rows.h"
 #include "device/gpu/kernels/scan.h"
 #include "device/gpu/kernels/sort.h"
 
-/* Of `tile`, the pairs that are there. */
+/* Returns the number of existing pairs of a tile. */
 DEVICE int pairs_of_tile(int64_t pairs, int64_t tile) {
   const int64_t left = pairs - tile * GROUPS_TILE;
   return (int)(left < 0 ? 0 : left < GROUPS_TILE ? left : GROUPS_TILE);
@@ -18,7 +18,7 @@ typedef struct tile_keys {
   uint64_t at[GROUPS_TILE];
 } tile_keys;
 
-/* Of `count` keys in order, those of groups before this one. */
+/* Returns the number of keys of groups before this one, of `count` sorted keys. */
 DEVICE int first_of_group(const tile_keys *keys, int count, int64_t group) {
   int low = 0;
   for (int step = GROUPS_TILE; step > 0; step /= 2) {
@@ -31,7 +31,7 @@ KERNEL(groups_sort) {
   SHARED(tile_keys, keys);
   const int64_t begin = block_x() * GROUPS_TILE;
   const int here = pairs_of_tile(live_rows(a.capacity, a.count) * a.chosen, block_x());
-  if (here == 0) return; /* all threads of the block */
+  if (here == 0) return; /* all threads of the block return */
   int size = 1;
   while (size < here) size *= 2;
   for (int i = thread(); i < size; i += threads()) {
@@ -101,7 +101,7 @@ KERNEL(groups_place) {
 
 /* ---- sums of rows ------------------------------------------------------------------------------------------------ */
 
-/* Up to VECTOR columns of a row's terms, in their order, on top of what is in `sum`. */
+/* Adds up to VECTOR columns of a row's terms to `sum`, in order. */
 DEVICE void add_terms(const sum_rows_arguments *a, int64_t row, int64_t column, int aligned, wide sum[VECTOR]) {
   const int32_t *places = a->places + row * a->terms;
   const element *in = (const element *)a->in + column;

@@ -1,4 +1,4 @@
-/* Which rows a group has, and sums of rows that come back: kernels/groups.c. */
+/* Rows in groups, and sums of rows that come back: kernels/groups.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_GROUPS_H
 #define TRI_DEVICE_GPU_KERNELS_GROUPS_H
 
@@ -20,22 +20,25 @@ enum {
 };
 
 enum {
-  GROUPS_TILE = 1024,          /* pairs that a block sorts, a power of two */
-  GROUPS_TILE_BITS = 10,       /* its logarithm */
-  GROUPS_MOST = (1 << 21) - 1, /* groups: a key of 32 bits has one of them, or one more, and a place in the tile */
-  SUM_ROWS_AHEAD = 4           /* terms that are read at once */
+  GROUPS_TILE = 1024,    /* pairs that a block sorts, a power of two */
+  GROUPS_TILE_BITS = 10, /* its logarithm */
+  GROUPS_MOST =
+      (1 << 21) - 1, /* maximum number of groups: a 32-bit key has a group, or one more, and a place in the tile */
+  SUM_ROWS_AHEAD = 4 /* terms that are loaded at once */
 };
 
-/* Pairs (row, j): `chosen` to a row. counts[groups + 1, tiles]: how many of a tile each group has, and none has. */
+/* Pairs (row, j): `chosen` per row. counts[groups + 1, tiles]: pairs per group and tile; the last row is for pairs
+ * without a group. */
 typedef struct groups_sort_arguments {
   const int32_t *experts;
-  int32_t *keys; /* of each tile in order: the group, and behind it the place in the tile; or NULL */
+  int32_t *keys; /* sorted keys of each tile: the group in the upper bits, the place in the tile in the lower bits; may
+                    be NULL */
   int32_t *counts;
   int64_t capacity, chosen, groups, tiles;
   const int32_t *count;
 } groups_sort_arguments;
 
-/* A block for each row of counts, which become those of the tiles before; totals[groups + 1]. */
+/* One block per row of counts, which are replaced by the prefix sums over tiles; totals[groups + 1]. */
 typedef struct groups_scan_arguments {
   int32_t *counts, *totals;
   int64_t capacity, chosen, tiles;
@@ -48,7 +51,7 @@ typedef struct groups_begins_arguments {
   int64_t groups;
 } groups_begins_arguments;
 
-/* `places` holds the keys of each tile at first. */
+/* `places` holds the keys of each tile on input. */
 typedef struct groups_place_arguments {
   const int32_t *begins, *counts;
   int32_t *order, *sources, *places;

@@ -1,6 +1,6 @@
-/* Tokens from rows of logits (device/logit_query.h): a block for each query, and a stretch of the row for each thread.
- * The block reads the row for its maximum, and then for the weights' sums; one thread walks over the stretches and
- * then over the elements of one of them. */
+/* Sampling of tokens from rows of logits (device/logit_query.h): one block per query, and a range of the row per
+ * thread. The block reads the row for its maximum, and then for the weights' sums; one thread searches the ranges and
+ * then the elements of one of them. */
 #include "device/gpu/kernels/logit_query.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -22,14 +22,14 @@ DEVICE int64_t stretch_end(const query_row *row, int64_t first) {
   return end < row->vocabulary ? end : row->vocabulary;
 }
 
-/* Its logarithm is kept finite: 0 times it is 0. */
+/* Returns the weight; its logarithm *less is kept finite, because 0 times it must be 0. */
 DEVICE wide weight_of(const query_row *row, int64_t v, wide *less) {
   const wide x = (row->logits[v] - row->most) * row->inverse, least = (wide)-1e30f;
   *less = x > least ? x : least;
   return wide_exp(*less);
 }
 
-/* False if any logit is not finite: 0 times it is not a number. All threads get the same. */
+/* Finds the maximum; false if any logit is not finite (0 times it is NaN). All threads get the same result. */
 DEVICE int find_maximum(query_row *row, query_shared *shared) {
   wide most = -wide_infinity(), zero = 0;
   for (int64_t v = thread(); v < row->vocabulary; v += threads()) {
@@ -41,7 +41,7 @@ DEVICE int find_maximum(query_row *row, query_shared *shared) {
   return block_sum(zero, shared->each) == 0;
 }
 
-/* Sums of each stretch; those of all come back to each thread. */
+/* Sums each range; all threads get the total. */
 DEVICE double add_weights(const query_row *row, query_shared *shared, double *spread) {
   const int64_t first = thread() * tri_logit_stretch(row->vocabulary);
   double sum = 0, spread_sum = 0, total = 0;
@@ -51,7 +51,8 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
     sum += (double)weight;
     spread_sum += (double)weight * (double)less;
   }
-  barrier(); /* what was there before has been read */
+  barrier(); /* `unit`: factor from products of q and k to scores. With a soft cap, `share` is the factor from products
+                to the argument of tanh, and `unit` that from tanh to scores; share 0: no cap */
   shared->sums[thread()] = sum;
   shared->spreads[thread()] = spread_sum;
   barrier();
@@ -63,7 +64,8 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
   return total;
 }
 
-/* The first element whose weight brings `left` below 0; where rounding leaves none, the last that weighs anything. */
+/* Returns the first element whose weight brings `left` below 0; if rounding leaves no such element, the last one with a
+ * nonzero weight. */
 DEVICE int64_t find_in_stretch(const query_row *row, int64_t first, double left, int only_last) {
   int64_t last = first;
   for (int64_t v = first; v < stretch_end(row, first); v++) {

@@ -1,4 +1,4 @@
-/* What is asked of rows of logits: kernels/logit_query.c. */
+/* Queries of rows of logits: kernels/logit_query.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_LOGIT_QUERY_H
 #define TRI_DEVICE_GPU_KERNELS_LOGIT_QUERY_H
 
@@ -8,10 +8,10 @@
 
 #define TRI_GPU_KERNELS_logit_query(K) K(query_logits, 256)
 
-/* A stretch for each thread. */
+/* One range per thread. */
 enum { query_logits_threads = (int)TRI_LOGIT_STRETCHES };
 
-/* A block for each query. */
+/* One block per query. */
 typedef struct query_logits_arguments {
   const void *logits;
   const tri_logit_query *queries;

@@ -1,8 +1,8 @@
-/* The loss: a block for each row of logits, which are by far the most that these kernels move. The statistics read them
- * once, with a maximum and a sum that are brought up to date together (Milakov and Gimelshein 2018, "Online normalizer
- * calculation for softmax"): where the maximum grows, the sum so far shrinks by exp(old - new).
+/* The loss: one block per row of logits, which are by far the largest memory traffic of these kernels. The statistics
+ * read them once, with an online maximum and sum (Milakov and Gimelshein 2018, "Online normalizer calculation for
+ * softmax"): if the maximum grows, the sum so far is multiplied by exp(old - new).
  *
- * Which thread takes which elements does not depend on addresses, and so the bits do not either. */
+ * The elements of a thread do not depend on addresses, so the bits do not either. */
 #include "device/gpu/kernels/loss.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -10,15 +10,15 @@
 enum {
   TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4,
   TAKEN = TAKEN_VECTORS * WIDE_VECTOR
-}; /* that a thread takes at a time */
+}; /* number of elements per thread at a time */
 
-/* Up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity where there are no more. */
+/* Loads up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity beyond its end. */
 DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, wide out[WIDE_VECTOR]) {
   for (int j = 0; j < WIDE_VECTOR; j++) out[j] = at + j < vocabulary ? row[at + j] : -wide_infinity();
 }
 
-/* What this thread takes of the stretch of a row that begins at `base`: `each` elements in a row at a time, as many of
- * the next threads' further on. All of a stretch is read at once where it is there and 16 bytes can be. */
+/* Loads this thread's elements of the part of a row that begins at `base`: groups of `each` adjacent elements,
+ * interleaved with those of the other threads. If the part is complete and aligned, 16 bytes are loaded at once. */
 DEVICE void load_taken(const wide *row, int64_t base, int64_t vocabulary, int each, wide out[TAKEN]) {
   const int64_t first = base + thread() * each, step = (int64_t)threads() * each;
   if (is_aligned(row) && base + (int64_t)threads() * TAKEN <= vocabulary) {
@@ -54,13 +54,13 @@ KERNEL(softmax_logits) {
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 typedef struct running {
-  wide most, sum; /* of what has been seen: its maximum, and the sum of exp(x - maximum) */
+  wide most, sum; /* maximum of the elements so far, and sum of exp(x - maximum) */
 } running;
 
-/* What exponents are taken less of: so that exp(-infinity - shift) is 0 if there has been nothing else. */
+/* Returns the shift of exponents: exp(-infinity - shift) is 0 even if all elements are -infinity. */
 DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
 
-/* Not-a-number never is the maximum, but makes the sum one. */
+/* Adds elements. NaN never becomes the maximum, but makes the sum NaN. */
 DEVICE void add_to_running(running *r, const wide x[TAKEN]) {
   wide most = r->most;
   for (int j = 0; j < TAKEN; j++) most = x[j] > most ? x[j] : most;
@@ -88,7 +88,7 @@ KERNEL(softmax_statistics) {
   }
   const wide most = block_maximum(own.most, shared->each);
   wide sum = block_sum(own.sum * wide_exp(own.most - shift_of(most)), shared->each);
-  if (most == -wide_infinity() && a.vocabulary > 0) sum = most - most; /* nothing but -infinity: not a number */
+  if (most == -wide_infinity() && a.vocabulary > 0) sum = most - most; /* all are -infinity: NaN */
   if (thread() > 0) return;
   const int64_t label = a.labels[r] - a.first_id;
   ((wide *)a.maximum)[r] = most;
@@ -96,7 +96,7 @@ KERNEL(softmax_statistics) {
   ((wide *)a.label_logit)[r] = label >= 0 && label < a.vocabulary ? row[label] : 0;
 }
 
-/* ---- a number a row ---------------------------------------------------------------------------------------------- */
+/* ---- one number per row ----------------------------------------------------------------------------------------- */
 
 KERNEL(softmax_rescale) {
   const wide *from = (const wide *)a.from, *to = (const wide *)a.to;
@@ -105,7 +105,7 @@ KERNEL(softmax_rescale) {
   if (r < a.rows) sum[r] *= wide_exp(from[r] - to[r]);
 }
 
-/* In double, which costs nothing here: what is left of large numbers may be small. */
+/* Computed in double at no cost, because the difference of large numbers may be small. */
 KERNEL(softmax_loss) {
   const wide *maximum = (const wide *)a.maximum, *sum = (const wide *)a.sum, *logit = (const wide *)a.label_logit;
   const int64_t r = block_x() * threads() + thread();
@@ -128,9 +128,9 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
   }
 }
 
-/* The gradient may lie over the logits, its elements narrower. So the block goes along the row in stretches that it
- * first reads, all of it, and then writes: elements up to the end of the stretch end where no logit lies that is still
- * to be read. */
+/* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, each of which
+ * is first read and then written completely: the elements up to the end of a part are stored before the first logit
+ * that is still to be read. */
 KERNEL(softmax_gradient) {
   const int64_t r = block_x(), label = a.labels[r] - a.first_id;
   const wide *logits = (const wide *)a.logits + r * a.ld;

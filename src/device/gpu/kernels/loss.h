@@ -30,14 +30,14 @@ enum {
   sum_doubles_threads = 256
 };
 
-/* A block for each row, which is wide. soft_cap 0: without. */
+/* One block per row, which is wide. soft_cap 0: no cap. */
 typedef struct softmax_logits_arguments {
   void *logits;
   int64_t vocabulary, ld;
   double scale, soft_cap;
 } softmax_logits_arguments;
 
-/* A block for each row. All but labels is wide. */
+/* One block per row. All arrays except labels are wide. */
 typedef struct softmax_statistics_arguments {
   const void *logits;
   const int32_t *labels;
@@ -59,20 +59,20 @@ typedef struct softmax_loss_arguments {
   int64_t rows;
 } softmax_loss_arguments;
 
-/* A block for each row. The gradient has elements, the rest but labels and weights is wide. */
+/* One block per row. The gradient has elements, the other arrays except labels and weights are wide. */
 typedef struct softmax_gradient_arguments {
   const void *logits;
   const int32_t *labels;
   const float *weights;
-  const double *factors; /* 0: the weights and the step's scale */
+  const double *factors; /* NULL: the weights and the step's scale */
   const tri_step_values *values;
   const void *maximum, *sum;
   void *gradient;
   int64_t vocabulary, ld, gradient_ld, first_id;
-  double scale, soft_cap; /* of the form of the logits */
+  double scale, soft_cap; /* form of the logits */
 } softmax_gradient_arguments;
 
-/* A thread for each row. maximum, sum and label_logit are wide. */
+/* One thread per row. maximum, sum and label_logit are wide. */
 typedef struct label_log_probs_arguments {
   const int32_t *labels, *places;
   const void *maximum, *sum, *label_logit;
@@ -80,7 +80,7 @@ typedef struct label_log_probs_arguments {
   int64_t rows;
 } label_log_probs_arguments;
 
-/* A thread for each pair. */
+/* One thread per pair. */
 typedef struct completion_slopes_arguments {
   tri_completions completions;
   const int32_t *segments;
@@ -89,7 +89,7 @@ typedef struct completion_slopes_arguments {
   double *slopes, *losses;
 } completion_slopes_arguments;
 
-/* A thread for each row. */
+/* One thread per row. */
 typedef struct label_factors_arguments {
   tri_completions completions;
   const int32_t *labels;

@@ -1,4 +1,4 @@
-/* What GaLore and Fira do beside products: bound by memory, a row of a matrix for each block. */
+/* Element-wise parts of GaLore and Fira: bound by memory bandwidth, one block per row of a matrix. */
 #include "device/gpu/kernels/low_rank.h"
 
 #include "device/gpu/kernels/wide.h"

@@ -1,4 +1,4 @@
-/* What GaLore and Fira do beside products: kernels/low_rank.c. All arrays are wide, but `narrow`, which may be NULL. */
+/* Element-wise parts of GaLore and Fira: kernels/low_rank.c. All arrays are wide except `narrow`, which may be NULL. */
 #ifndef TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
 #define TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
 

@@ -1,4 +1,4 @@
-/* Columns times magnitudes, and sums down columns for their gradients. */
+/* Multiplication of columns by magnitudes, and sums down columns for their gradients. */
 #include "device/gpu/kernels/magnitude.h"
 
 #include "device/gpu/kernels/columns.h"
@@ -12,7 +12,7 @@ DEVICE wide offset_at(const void *offsets, int64_t column) {
   return offsets == NULL ? (wide)0 : ((const wide *)offsets)[column];
 }
 
-/* A thread for each element. */
+/* One thread per element. */
 KERNEL(magnitude_forward) {
   const int64_t count = live_rows(a.capacity, a.count) * a.width;
   for (int64_t i = block_x() * threads() + thread(); i < count; i += blocks_x() * threads()) {
@@ -27,7 +27,7 @@ KERNEL(magnitude_sums) {
   SHARED(column_shared, shared);
   const int64_t live = live_rows(a.capacity, a.count);
   const column_place at = column_place_of(&a.cut, a.width, live);
-  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block */
+  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block return */
   wide sums[VECTOR];
   for (int j = 0; j < VECTOR; j++) {
     const int64_t column = at.column + j;

@@ -1,4 +1,4 @@
-/* A tiled matrix product for any shape: matmul_tile.h. No result depends on how many blocks there are. */
+/* A tiled GEMM for any shape: matmul_tile.h. No result depends on the number of blocks. */
 #include "device/gpu/kernels/matmul.h"
 
 #include "device/gpu/kernels/matmul_tile.h"

@@ -1,4 +1,4 @@
-/* Matrix products: kernels/matmul.c. */
+/* GEMMs: kernels/matmul.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_MATMUL_H
 #define TRI_DEVICE_GPU_KERNELS_MATMUL_H
 
@@ -11,14 +11,15 @@
 
 enum { matmul_large_threads = 256, matmul_small_threads = 128, matmul_pack_threads = 256 };
 
-/* A block makes a square tile of c. */
+/* A block computes a square tile of c. */
 enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
-/* It asks for shared memory for that many pairs of tiles of a and b, `side` rows each, in warps of 32; and of 64. */
+/* The number of pairs of tiles of a and b, `side` rows each, in the block's shared memory, with warps of 32; and of
+ * 64. */
 enum { MATMUL_LARGE_STAGES = 4, MATMUL_SMALL_STAGES = 3, MATMUL_STAGES_OF_64 = 2, MATMUL_ROW_BYTES = 80 };
 
-/* device/description.h, tri_matmul: of elements; bias is wide, and so may c be. */
+/* device/description.h, tri_matmul: arrays have elements; bias is wide, and c may be. */
 typedef struct matmul_arguments {
-  const void *a, *b, *bias; /* bias: or NULL */
+  const void *a, *b, *bias; /* bias may be NULL */
   void *c;
   int64_t m, n, k, lda, ldb, ldc;
   int32_t a_transposed, b_transposed, c_is_wide, accumulate;
@@ -27,7 +28,7 @@ typedef struct matmul_arguments {
 typedef matmul_arguments matmul_large_arguments;
 typedef matmul_arguments matmul_small_arguments;
 
-/* Rows of wide numbers, or of elements, ld apart, as elements densely. */
+/* Conversion of rows, ld apart, of wide numbers or of elements, to dense rows of elements. */
 typedef struct matmul_pack_arguments {
   const void *in;
   void *out;

@@ -1,10 +1,10 @@
-/* A tile of a matrix product, which a block makes: kernels/matmul.c, kernels/grouped.c. It goes along k in pieces of 64
- * bytes, which a few pairs of tiles in shared memory take turns to hold: one is multiplied while the others are on
- * their way. Tiles lie in shared memory as they lie in device memory, transposed or not, and fragments are loaded
- * either way.
+/* A tile of a GEMM, which one block computes: kernels/matmul.c, kernels/grouped.c. It advances along k in pieces of 64
+ * bytes, which are held by a few pairs of tiles in shared memory: one is multiplied while the others are copied. Tiles
+ * have the same order in shared memory as in device memory, transposed or not, and fragments are loaded in either
+ * order.
  *
- * An element of c is summed up along k by one thread, from the first on: neither the size of the tile nor the element's
- * place in it shows in its bits. */
+ * One thread sums an element of c along k, from the start: its bits depend neither on the size of the tile nor on the
+ * element's place in it. */
 #ifndef TRI_DEVICE_GPU_KERNELS_MATMUL_TILE_H
 #define TRI_DEVICE_GPU_KERNELS_MATMUL_TILE_H
 
@@ -13,26 +13,28 @@
 
 enum { DEPTH = 64 / (int)sizeof(element), DEPTH_PITCH = DEPTH + VECTOR, MOST_FRAGMENTS = 4 };
 
-/* Before the loop over fragments along DEPTH: two of bf16; unrolled, the four of fp64 do not fit into registers. */
+/* Unrolling of the loop over fragments along DEPTH: the two of bf16 are unrolled; the four of fp64 would not fit into
+ * registers. */
 #if TRI_GPU_TYPE == 16
 #define STEPS UNROLL
 #else
 #define STEPS ONE_BY_ONE
 #endif
 
-/* Pairs of tiles. Where copies are not asynchronous, more than two are of no use. */
+/* Pairs of tiles. More than two are useless if copies are not asynchronous. */
 enum {
   LARGE_STAGES = WARP == 64 ? MATMUL_STAGES_OF_64 : MATMUL_LARGE_STAGES,
   SMALL_STAGES = WARP == 64 ? MATMUL_STAGES_OF_64 : MATMUL_SMALL_STAGES
 };
 DEVICE int stages_of(const int side) { return side == MATMUL_LARGE ? LARGE_STAGES : SMALL_STAGES; }
 
-/* MATMUL_ROW_BYTES for each row of them. */
+/* MATMUL_ROW_BYTES for each row of the tiles. */
 typedef struct tile_memory {
   sixteen_bytes at[1];
 } tile_memory;
 
-/* A piece of an operand, [side, DEPTH] from row `first` and depth `k` on; [DEPTH, side] where its rows go along k. */
+/* Loads a piece of an operand, [side, DEPTH] from row `first` and depth `k` on; [DEPTH, side] if its rows run along
+ * k. */
 DEVICE void load_piece(element *to, const element *from, int64_t ld, int64_t first, int64_t end, int64_t k,
                        int64_t depth, const int by_depth, int aligned, const int side, const int threads) {
   if (by_depth) {
@@ -42,8 +44,8 @@ DEVICE void load_piece(element *to, const element *from, int64_t ld, int64_t fir
   }
 }
 
-/* Where tile `number` of c begins. Blocks that run at the same time share rows of a and columns of b: 8 tiles of rows
- * are gone through before the next column. */
+/* Finds the position of tile `number` of c. Blocks that run at the same time share rows of a and columns of b: 8 tiles
+ * of rows are processed before the next column. */
 DEVICE void find_tile(const matmul_arguments *p, const int side, int64_t number, int64_t *row, int64_t *column) {
   const int64_t rows = (p->m + side - 1) / side, columns = (p->n + side - 1) / side;
   const int64_t group = number / (8 * columns), rest = number % (8 * columns);
@@ -65,11 +67,11 @@ DEVICE void store_result(const matmul_arguments *p, int64_t row, int64_t column,
   }
 }
 
-/* A warp's part of c: two rows of warps, each of `high` x `across` fragments, make the tile of `side`. */
+/* A warp's part of c: two rows of warps, with `high` x `across` fragments each, form the tile of `side`. */
 typedef struct part {
-  int64_t row, column; /* of c, where it begins */
+  int64_t row, column; /* position in c */
   int tile_row, tile_column;
-  int idle; /* all of it lies beyond c */
+  int idle; /* the part is entirely beyond c */
   fragment c[MOST_FRAGMENTS][MOST_FRAGMENTS];
 } part;
 
@@ -105,10 +107,10 @@ DEVICE void multiply_piece(part *own, const element *a, const element *b, const 
 typedef struct operands {
   const element *a, *b;
   int a_aligned, b_aligned;
-  int64_t row, column; /* of c */
+  int64_t row, column; /* position in c */
 } operands;
 
-/* Piece `piece` sets out, if there is one. */
+/* Starts to copy piece `piece`, if it exists. */
 DEVICE void send_piece(const matmul_arguments *p, const operands *o, int piece, element *to, const int side,
                        const int threads, const int a_by_depth, const int b_by_depth) {
   const int64_t k = (int64_t)piece * DEPTH;
@@ -120,7 +122,8 @@ DEVICE void send_piece(const matmul_arguments *p, const operands *o, int piece, 
   copy_async_commit();
 }
 
-/* Behind the barrier, all threads have multiplied the piece before, whose tiles the next to set out takes. */
+/* Computes the tile. After the barrier, all threads have multiplied the previous piece, whose tiles the next copy
+ * overwrites. */
 DEVICE void multiply(const matmul_arguments *p, part *own, int64_t row, int64_t column, element *tiles, const int side,
                      const int threads, const int a_by_depth, const int b_by_depth) {
   operands o;

@@ -1,6 +1,5 @@
-/* Of matrices beside products: bound by memory. Blocks take tiles, and a thread VECTOR elements along a row of what is
- * read and along a row of what is written: where these are rows of one and columns of the other, a tile goes through
- * shared memory. */
+/* Matrix kernels other than GEMMs: bound by memory bandwidth. Blocks process tiles; a thread processes VECTOR elements
+ * along a row of the input and along a row of the output: if one is transposed, a tile goes through shared memory. */
 #include "device/gpu/kernels/matrices.h"
 
 #include "device/gpu/kernels/rows.h"
@@ -8,7 +7,7 @@
 
 enum { SIDE = MATRIX_TILE, ACROSS = SIDE / VECTOR, PARTS = SIDE * ACROSS };
 
-/* One more in a row, so that its columns are not all in one bank. */
+/* Rows are padded by one element, so that a column is not in one bank. */
 typedef struct square {
   wide at[SIDE][SIDE + 1];
 } square;
@@ -31,18 +30,19 @@ DEVICE int64_t tiles_of(int64_t rows, int64_t columns) {
   return (rows + SIDE - 1) / SIDE * ((columns + SIDE - 1) / SIDE);
 }
 
-/* Whether parts of an array's rows can be moved by 16 bytes. */
+/* Returns whether 16 bytes at a time can be moved in all rows of an array. */
 DEVICE int is_aligned_in_rows(const void *array, int64_t row, int bytes) {
   return is_aligned(array) && row * bytes % 16 == 0;
 }
 
-/* ---- over the norm ----------------------------------------------------------------------------------------------- */
+/* ---- division by the norm --------------------------------------------------------------------------------------- */
 
 typedef struct norm_shared {
   double each[MOST_WARPS];
 } norm_shared;
 
-/* Limbs of squares are not negative, carried or not: each is rounded to a double, and they are added up. */
+/* Returns the norm. Limbs of squares are not negative, even before carries: each is rounded to a double, and they are
+ * summed. */
 DEVICE double norm_of(const tri_exact_sum *squares, norm_shared *shared) {
   double part = 0;
   if (thread() < TRI_EXACT_SUM_LIMBS) {
@@ -94,7 +94,7 @@ DEVICE wide polynomial(const wide factors[3], int on_diagonal, wide x, wide y) {
   return on_diagonal ? sum + factors[0] : sum;
 }
 
-/* The numbers of elements on the diagonal are the multiples of size + 1. */
+/* The indices of elements on the diagonal are the multiples of size + 1. */
 KERNEL(matrix_polynomial) {
   const element *x = (const element *)a.a, *y = (const element *)a.b;
   element *out = (element *)a.out;
@@ -116,7 +116,7 @@ KERNEL(matrix_polynomial) {
 
 /* ---- step -------------------------------------------------------------------------------------------------------- */
 
-/* Element [r, c] of a tile of x, transposed, into at[r][c]. */
+/* Loads a tile of x transposed: element [r, c] goes to at[r][c]. */
 DEVICE void load_turned(const element *x, int64_t x_column, int aligned, const tile *t, square *to) {
   wide values[VECTOR];
   for (int i = thread(); i < PARTS; i += threads()) {

@@ -1,4 +1,4 @@
-/* Of matrices beside products: kernels/matrices.c. */
+/* Matrix kernels other than GEMMs: kernels/matrices.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_MATRICES_H
 #define TRI_DEVICE_GPU_KERNELS_MATRICES_H
 
@@ -10,7 +10,7 @@
 
 enum { matrix_normalise_threads = 256, matrix_polynomial_threads = 256, matrix_step_threads = 256 };
 
-/* Side of the tiles that blocks take one at a time. */
+/* Side of the tiles that blocks process one at a time. */
 enum { MATRIX_TILE = 64 };
 
 /* Strides as in tri_matrix_copy. */

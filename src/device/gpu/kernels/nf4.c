@@ -1,5 +1,5 @@
-/* Weights in 4 bits (device/nf4.h). Quantising happens once, and takes a warp for each block; dequantising a thread for
- * eight elements. */
+/* Weights in 4 bits (device/nf4.h). Quantisation happens once, with one warp per block; dequantisation uses a thread
+ * for eight elements. */
 #include "device/gpu/kernels/nf4.h"
 
 #include "base/dynamic_map.h"
@@ -8,11 +8,11 @@
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 
-/* The first block of this warp, and the step to its next. */
+/* Return the first block of this warp, and the step to its next. */
 DEVICE int64_t first_block(void) { return block_x() * block_warps() + warp(); }
 DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
 
-/* The two elements of a block whose codes are byte `lane`; warps of 64 have lanes without any. */
+/* Loads the two elements of a block whose codes are byte `lane`; in warps of 64 some lanes have none. */
 DEVICE void get_two(const element *values, int64_t block, int64_t count, float out[2]) {
   for (int j = 0; j < 2; j++) {
     const int64_t at = block * NF4_BLOCK + 2 * lane() + j;
@@ -20,7 +20,7 @@ DEVICE void get_two(const element *values, int64_t block, int64_t count, float o
   }
 }
 
-/* By the bits, in which not-a-numbers are above infinity. */
+/* Returns the largest magnitude, compared by the bits, so that NaN is above infinity. */
 DEVICE float largest_of(const float x[2]) {
   int bits = 0;
   for (int j = 0; j < 2; j++) {
@@ -48,7 +48,7 @@ typedef struct offset_sums {
   double at[nf4_offset_threads];
 } offset_sums;
 
-/* In the order of tri_nf4_mean. */
+/* Sums in the order of tri_nf4_mean. */
 KERNEL(nf4_offset) {
   SHARED(offset_sums, sums);
   double sum = 0;
@@ -86,14 +86,14 @@ KERNEL(nf4_codes) {
 
 /* ---- from codes -------------------------------------------------------------------------------------------------- */
 
-/* Elements that a thread takes at a time: a word of codes. */
+/* Elements of a thread at a time: one word of codes. */
 enum { TAKEN = 8, PIECES = NF4_BLOCK / TAKEN };
 
 typedef struct nf4_shared {
   float numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
 } nf4_shared;
 
-/* To to[at] and behind, but only to elements [low, high). */
+/* Stores values at to[at] and after, limited to elements [low, high). */
 DEVICE void put_elements(element *to, int64_t at, int64_t low, int64_t high, const wide values[TAKEN]) {
   if (at >= low && at + TAKEN <= high && is_aligned(to + at)) {
     for (int j = 0; j < TAKEN; j += VECTOR) store_vector(to + at + j, values + j);

@@ -20,14 +20,14 @@ enum {
 /* TRI_NF4_BLOCK and so on of device/nf4.h. */
 enum { NF4_BLOCK = 64, NF4_BLOCK_BYTES = 32, NF4_GROUP = 256 };
 
-/* The largest magnitude of each block. */
+/* Finds the largest magnitude of each block. */
 typedef struct nf4_largest_arguments {
   const void *values; /* elements */
   float *largest;
   int64_t count;
 } nf4_largest_arguments;
 
-/* Their mean, which they become less by: a single block of threads. */
+/* Computes the mean of the magnitudes and subtracts it: a single block of threads. */
 typedef struct nf4_offset_arguments {
   float *largest, *offset;
   int64_t blocks;
@@ -39,11 +39,11 @@ typedef struct nf4_codes_arguments {
   int64_t count;
 } nf4_codes_arguments;
 
-/* Of a whole matrix, what a cut keeps. */
+/* Copies the part of a whole matrix that a cut keeps. */
 typedef struct cut_nf4_arguments {
   const void *codes;
   const uint8_t *largest;
-  const uint32_t *scales; /* [words], the offset the last of them */
+  const uint32_t *scales; /* [words], the last one is the offset */
   void *to_codes;
   uint8_t *to_largest;
   uint32_t *to_scales;
@@ -51,7 +51,7 @@ typedef struct cut_nf4_arguments {
   int64_t blocks, words;
 } cut_nf4_arguments;
 
-/* Of elements [first, end) of a cut, whose codes are `pieces` words from block `first_block` on. */
+/* Dequantises elements [first, end) of a cut, whose codes are `pieces` words from block `first_block` on. */
 typedef struct dequantise_nf4_arguments {
   const uint8_t *codes, *largest;
   const float *scales, *offset;

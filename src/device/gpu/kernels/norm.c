@@ -1,21 +1,21 @@
-/* Layer norm and RMS norm of pieces of rows. With n = (x - mean) rstd, w = weight + offset and g = dy w:
+/* Layer norm and RMS norm of groups of columns in rows. With n = (x - mean) rstd, w = weight + offset and g = dy w:
  *
  *   y  = n w + bias
  *   dx = rstd (g - mean(g) - n mean(g n))
  *
- * and RMS norm is the same without means of x and g. Narrow pieces are a warp's, others a block's. The squares of
- * deviations are added when the mean is known, since mean(x^2) - mean^2 cancels.
+ * RMS norm is the same without the means of x and g. A narrow group ("piece") is processed by a warp, a wide one by a
+ * block. The squares of deviations are summed after the mean is known, since mean(x^2) - mean^2 cancels.
  *
- * The kernels called `warp` and `block` keep a piece in registers and read memory once: all arrays begin at multiples
- * of 16 bytes, and widths and strides are whole vectors. `any` takes whatever there is, and reads what it needs again.
- * Either way the same thread has the same columns, and adds them in the same order. */
+ * The kernels `warp` and `block` keep a piece in registers and read memory once: they need arrays aligned to 16 bytes,
+ * and widths and strides of whole vectors. `any` has no such condition, and rereads memory. In both cases a thread has
+ * the same columns, and adds them in the same order. */
 #include "device/gpu/kernels/norm.h"
 
 #include "device/gpu/kernels/columns.h"
 
-/* ---- who works on what ------------------------------------------------------------------------------------------- */
+/* ---- work of a thread ------------------------------------------------------------------------------------------- */
 
-/* The pieces of a thread, and its first column and the step to its next in each of them. */
+/* The pieces of a thread, and in each of them its first column and the step to its next. */
 typedef struct norm_walk {
   int64_t first, end, step;
   int column, columns, width;
@@ -35,7 +35,7 @@ DEVICE norm_walk walk_of(const norm_shape *s, int by_warp) {
   return w;
 }
 
-/* Where piece i begins in x and in y. */
+/* The positions of piece i in x and in y. */
 typedef struct piece_place {
   int64_t x, y;
 } piece_place;
@@ -48,7 +48,7 @@ DEVICE piece_place piece_place_of(const norm_shape *s, int64_t i) {
   return at;
 }
 
-/* Whether all pieces begin at multiples of 16 bytes. */
+/* Return whether all pieces are aligned to 16 bytes. */
 DEVICE int x_is_aligned(const norm_shape *s, const void *x) {
   return is_aligned(x) && s->x_row % VECTOR == 0 && s->x_group % VECTOR == 0;
 }
@@ -81,7 +81,7 @@ DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) to[j] += values[j];
 }
 
-/* The piece at an index of x; with a branch, x + branch as it is stored. */
+/* Loads the piece at index `at` of x; with a branch, x + branch as it is stored. */
 DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, int64_t at, sixteen_bytes kept[KEPT]) {
   const element *x = (const element *)a->x + at, *branch = (const element *)a->branch + at;
   element *sum = (element *)a->sum + at;
@@ -101,7 +101,7 @@ DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, in
   }
 }
 
-/* The same of a piece that is not kept: a column is read by the thread that stored it. */
+/* The same for a piece that is not kept in registers: a column is read by the thread that stored it. */
 DEVICE void add_branch(const norm_forward_arguments *a, const norm_walk *w, int64_t at) {
   const element *x = (const element *)a->x, *branch = (const element *)a->branch;
   element *sum = (element *)a->sum;
@@ -121,7 +121,7 @@ DEVICE wide sum_of(const wide values[VECTOR]) {
   return sum;
 }
 
-/* Of the first `count` at most. */
+/* Returns the sum of squared deviations of the first `count` values. */
 DEVICE wide squares_of(const wide values[VECTOR], wide mean, int count) {
   wide sum = 0;
   for (int j = 0; j < VECTOR; j++) {
@@ -133,7 +133,7 @@ DEVICE wide squares_of(const wide values[VECTOR], wide mean, int count) {
 
 DEVICE wide rstd_of(wide squares, int width, double eps) { return 1 / wide_sqrt(squares / (wide)width + (wide)eps); }
 
-/* x becomes y. */
+/* Replaces x by y. */
 DEVICE void normalise(wide x[VECTOR], wide mean, wide rstd, const wide weight[VECTOR], wide offset) {
   for (int j = 0; j < VECTOR; j++) x[j] = (x[j] - mean) * rstd * (weight[j] + offset);
 }
@@ -243,7 +243,7 @@ KERNEL(norm_forward_any) {
 
 /* ---- backward, of the input -------------------------------------------------------------------------------------- */
 
-/* Of a piece: where it lies, its statistics, what its weights lack, and the means of g and of g n. */
+/* State of a piece: its position, its statistics, the weights' offset, and the means of g and of g n. */
 typedef struct backward_piece {
   piece_place at;
   wide mean, rstd, offset, mean_g, mean_gn;
@@ -259,7 +259,7 @@ DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_
   return p;
 }
 
-/* x becomes n, and dy becomes g. */
+/* Replaces x by n, and dy by g. */
 DEVICE void make_n_and_g(const backward_piece *p, const wide weight[VECTOR], wide x[VECTOR], wide dy[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) {
     x[j] = (x[j] - p->mean) * p->rstd;
@@ -274,19 +274,19 @@ DEVICE void add_to_means(backward_piece *p, const wide n[VECTOR], const wide g[V
   }
 }
 
-/* Once all threads of the piece have added what they have. */
+/* Completes the means after all threads of the piece have added their parts. */
 DEVICE void finish_means(backward_piece *p, const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
   const wide width = (wide)a->shape.width;
   p->mean_g = a->mean == 0 ? 0 : piece_sum(by_warp, p->mean_g, shared) / width;
   p->mean_gn = piece_sum(by_warp, p->mean_gn, shared) / width;
 }
 
-/* g becomes dx. */
+/* Replaces g by dx. */
 DEVICE void make_gradient(const backward_piece *p, const wide n[VECTOR], wide g[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) g[j] = p->rstd * (g[j] - p->mean_g - n[j] * p->mean_gn);
 }
 
-/* gradient_x may be gradient_y: the thread that writes a column has read it, and no other does. */
+/* gradient_x may be gradient_y: only the thread that writes a column reads it, and it has done so. */
 DEVICE void backward_kept(const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
   const norm_walk w = walk_of(&a->shape, by_warp);
   const wide *weight = (const wide *)a->weight;
@@ -331,7 +331,7 @@ KERNEL(norm_backward_block) {
   backward_kept(&a, 0, shared);
 }
 
-/* n and g of VECTOR columns; g is zero beyond the piece. */
+/* Computes n and g of VECTOR columns; g is zero beyond the piece. */
 DEVICE void load_n_and_g(const norm_backward_arguments *a, const backward_piece *p, int column, wide n[VECTOR],
                          wide g[VECTOR]) {
   const wide *weight = (const wide *)a->weight + column;
@@ -376,7 +376,7 @@ KERNEL(norm_weight_slabs) {
   const int64_t live = live_pieces(s);
   const column_place at = column_place_of(&a.cut, s->width, live);
   const int x_aligned = x_is_aligned(s, a.x), dy_aligned = y_is_aligned(s, a.gradient_y);
-  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block */
+  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block return */
   wide weight[VECTOR], bias[VECTOR], x[VECTOR], dy[VECTOR];
   for (int j = 0; j < VECTOR; j++) weight[j] = bias[j] = 0;
   for (int64_t i = at.row; i < at.end && at.column < s->width; i += at.down) {

@@ -26,24 +26,25 @@ enum {
   norm_weight_slabs_threads = NORM_THREADS
 };
 
-/* What a thread keeps of a piece in registers, and so the widest piece that a warp of 32, or a block, reads once. */
+/* Elements of a piece that a thread keeps in registers, and so the widest pieces that a warp of 32 and a block read
+ * once. */
 enum { NORM_KEPT = 32, NORM_WARP_WIDTH = 32 * NORM_KEPT, NORM_BLOCK_WIDTH = NORM_THREADS * NORM_KEPT };
 
 /* tri_norm of device/kernels.h. */
 typedef struct norm_shape {
-  int64_t capacity; /* of rows */
+  int64_t capacity; /* capacity in rows */
   const int32_t *count;
   int64_t groups, width;
   int64_t x_row, x_group, y_row, y_group;
 } norm_shape;
 
-/* mean is NULL for RMS norm; bias may be NULL; so may branch and sum, both. */
+/* mean is NULL for RMS norm; bias may be NULL; branch and sum may be NULL together. */
 typedef struct norm_forward_arguments {
   norm_shape shape;
   const void *x, *branch, *weight, *bias;
   void *sum, *y, *mean, *rstd;
   double eps, offset;
-  int32_t by_warp; /* a warp to a piece; else a block */
+  int32_t by_warp; /* one warp per piece; else one block */
   int32_t no_padding;
 } norm_forward_arguments;
 typedef norm_forward_arguments norm_forward_warp_arguments, norm_forward_block_arguments, norm_forward_any_arguments;
@@ -58,7 +59,7 @@ typedef struct norm_backward_arguments {
 typedef norm_backward_arguments norm_backward_warp_arguments, norm_backward_block_arguments,
     norm_backward_any_arguments;
 
-/* Stage 1 of the weight's gradient (columns.h), and behind it in each slab the bias's where `sums` is 2. */
+/* Stage 1 of the weight's gradient (columns.h); if `sums` is 2, each slab also has the bias's gradient after it. */
 typedef struct norm_weight_slabs_arguments {
   norm_shape shape;
   const void *gradient_y, *x, *mean, *rstd;

@@ -1,9 +1,9 @@
-/* AdamW, element by element: each is read and written once, 16 bytes at a time where all addresses allow it. */
+/* AdamW, element by element: each element is read and written once, 16 bytes at a time if all addresses allow it. */
 #include "device/gpu/kernels/optimizer.h"
 
 #include "device/gpu/kernels/wide.h"
 
-/* What is the same for all elements: worked out in double, by one thread of each block. */
+/* Factors that are the same for all elements: computed in double, by one thread of each block. */
 typedef struct adamw_factors {
   wide gradient_scale, decay, beta1, beta2, rest1, rest2; /* rest = 1 - beta */
   wide step, inverse2, eps;                               /* lr / (1 - beta1^update), 1 / (1 - beta2^update) */
@@ -23,7 +23,7 @@ DEVICE void fill_factors(const adamw_arguments *a, adamw_factors *f) {
   f->eps = (wide)a->eps;
 }
 
-/* Multiply-adds by name: left to the compiler, it might choose others for vectors than for what is left behind them. */
+/* Multiply-adds are explicit: the compiler might contract differently for vectors and for the remaining elements. */
 DEVICE void update(const adamw_factors *f, wide gradient, wide *parameter, wide *moment1, wide *moment2) {
   const wide g = gradient * f->gradient_scale;
   const wide m = wide_multiply_add(f->beta1, *moment1, f->rest1 * g);

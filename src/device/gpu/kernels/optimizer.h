@@ -10,12 +10,12 @@
 
 enum { adamw_threads = 256 };
 
-/* All arrays are wide, but `narrow` is of elements. */
+/* All arrays are wide except `narrow`, which has elements. */
 typedef struct adamw_arguments {
   void *parameter;
   const void *gradient;
   void *moment1, *moment2;
-  void *narrow; /* or NULL: not needed, or elements are wide */
+  void *narrow; /* NULL: not needed, or elements are wide */
   const tri_step_values *values;
   int64_t count;
   double beta1, beta2, eps, weight_decay, lr_scale;

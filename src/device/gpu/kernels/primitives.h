@@ -1,12 +1,12 @@
-/* What kernels are written in: the common subset of C and C++ over the words of this header. It has three meanings.
- * CUDA and HIP compile it where the program runs (NVRTC, hipRTC); the host's compiler makes the emulator of it, in
- * which each thread is a fiber (emulator.h). Nothing of a vendor's is included.
+/* The language of kernels: the common subset of C and C++ with the functions of this header. It has three
+ * implementations. CUDA and HIP compile it at run time (NVRTC, hipRTC); the host's compiler builds the emulator from
+ * it, in which each thread is a fiber (emulator.h). No vendor's header is included.
  *
- * TRI_GPU_TYPE (64, 32 or 16 bits) is the type of activations that a file is compiled for: `element` is stored, `wide`
- * is what arithmetic is done in, and what parameters, statistics and losses are stored in.
+ * TRI_GPU_TYPE (64, 32 or 16 bits) is the type of activations that a file is compiled for: `element` is the stored
+ * type; `wide` is the type of arithmetic, and of parameters, statistics and losses.
  *
- * Threads of a block are a whole number of warps, along x. A barrier, a shuffle and a fragment's product are for all
- * threads of the block, or of the warp: the emulator stops at one that some of them do not come to. */
+ * A block has a whole number of warps, along x. A barrier, a shuffle and a fragment's product must be reached by all
+ * threads of the block, or of the warp: the emulator reports one that only some of them reach. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_H
 
@@ -36,7 +36,7 @@ typedef struct bf16 {
 
 DEVICE float bf16_value(bf16 x) { return float_of_bits((uint32_t)x.bits << 16); }
 
-/* To nearest even; a NaN stays one. */
+/* Rounds to nearest even; NaN stays NaN. */
 DEVICE bf16 bf16_of_float(float x) {
   uint32_t bits = bits_of_float(x);
   bf16 out;
@@ -53,7 +53,7 @@ typedef double element;
 typedef double wide;
 DEVICE wide load(const element *from) { return *from; }
 DEVICE void store(element *to, wide value) { *to = value; }
-/* By way of the fp32 neighbour with an odd last bit, so that there is one rounding and not two. */
+/* Rounds through the fp32 neighbour with an odd last bit, which avoids double rounding. */
 DEVICE bf16 bf16_of_wide(double x) {
   float nearest = (float)x;
   uint32_t bits = bits_of_float(nearest);
@@ -92,14 +92,14 @@ DEVICE wide wide_multiply_add(wide a, wide b, wide c) { return fmaf(a, b, c); }
 
 DEVICE wide wide_infinity(void) { return (wide)float_of_bits(0x7f800000u); }
 
-/* How many elements 16 bytes hold: what one thread moves at once where addresses and widths allow. */
+/* Number of elements in 16 bytes, which one thread moves at once if addresses and widths allow. */
 enum { VECTOR = 16 / (int)sizeof(element) };
 
-/* Whether 16 bytes can be moved to and from this address. */
+/* Returns whether 16 bytes can be moved to and from this address. */
 DEVICE int is_aligned(const void *at) { return ((uintptr_t)at & 15u) == 0; }
 
-/* VECTOR elements from an aligned address, as wide numbers; and back. Elements of 16 bits are taken out of words of 32:
- * compilers keep those in registers, and halves of them in memory. */
+/* Load VECTOR elements from an aligned address as wide numbers, and store them. Elements of 16 bits are extracted from
+ * words of 32: compilers keep words in registers, but halves in memory. */
 DEVICE void load_vector(const element *from, wide out[VECTOR]) {
 #if TRI_GPU_TYPE == 16
   union {
@@ -140,7 +140,7 @@ DEVICE void store_vector(element *to, const wide values[VECTOR]) {
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
-/* The same of VECTOR wide numbers: of a parameter beside elements. */
+/* The same for VECTOR wide numbers, such as those of a parameter. */
 DEVICE void load_wide_vector(const wide *from, wide out[VECTOR]) {
   enum { EACH = 16 / (int)sizeof(wide) };
   union {
@@ -153,7 +153,7 @@ DEVICE void load_wide_vector(const wide *from, wide out[VECTOR]) {
   }
 }
 
-/* Rows that are there: device/kernels.h, tri_rows. */
+/* Returns the number of existing rows: device/kernels.h, tri_rows. */
 DEVICE int64_t live_rows(int64_t capacity, const int32_t *count) {
   if (count == 0 || *count >= capacity) return capacity;
   return *count < 0 ? 0 : *count;
@@ -175,7 +175,7 @@ DEVICE wide warp_sum(wide value) {
 DEVICE wide warp_maximum(wide value) {
   for (int mask = WARP / 2; mask > 0; mask /= 2) {
     wide other = shuffle_wide(value, mask);
-    if (!(other <= value)) value = other; /* so that not-a-number wins */
+    if (!(other <= value)) value = other; /* so that NaN wins */
   }
   return value;
 }
@@ -185,7 +185,7 @@ DEVICE double warp_sum_double(double value) {
   return value;
 }
 
-/* `each` is shared memory, a number a warp of the block. All threads get the sum. */
+/* Returns the sum to all threads. `each` is shared memory, a number per warp of the block. */
 DEVICE wide block_sum(wide value, wide *each) {
   value = warp_sum(value);
   barrier();

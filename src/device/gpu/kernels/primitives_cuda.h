@@ -1,20 +1,20 @@
-/* The words of primitives.h in CUDA. */
+/* The functions of primitives.h in CUDA. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_CUDA_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_CUDA_H
 
 #define DEVICE static __device__ __forceinline__
-/* A kernel whose arguments are `a`, a struct NAME_arguments, with blocks of NAME_threads. One block to a processor is
- * enough: where nothing is said, ptxas rather spills a few registers than to have a block less. */
+/* A kernel whose arguments are `a`, a struct NAME_arguments, with blocks of NAME_threads. One block per processor is
+ * the required minimum: without that setting, ptxas spills a few registers rather than reduce the number of blocks. */
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads, 1) name(const name##_arguments a)
-/* `name` points to a `type` that the threads of a block share; it may hold anything at first. At most 48 KiB. */
+/* `name` points to a `type` that the threads of a block share, uninitialised. At most 48 KiB. */
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \
   type *const name = &name##_memory_
-/* The same of what the launch asked for (its shared_bytes), which may be more. Once in a kernel. */
+/* The same for dynamic shared memory (the launch's shared_bytes), which may be larger. Once in a kernel. */
 #define SHARED_ASKED(type, name)                                                                                       \
   extern __shared__ __align__(16) unsigned char asked_memory_[];                                                       \
   type *const name = (type *)(void *)asked_memory_
-/* In front of a loop of a fixed number of rounds whose arrays are to be registers. */
+/* Before a loop with a fixed number of iterations whose arrays must be in registers. */
 #define UNROLL _Pragma("unroll")
 
 enum { WARP = 32 };
@@ -38,13 +38,14 @@ DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 DEVICE uint32_t bits_of_float(float x) { return __float_as_uint(x); }
 DEVICE uint64_t bits_of_double(double x) { return (uint64_t)__double_as_longlong(x); }
 
-/* What lane (own ^ mask) of the warp gives. */
+/* Return the value of lane (own ^ mask) of the warp. */
 DEVICE float shuffle_float(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 DEVICE double shuffle_double(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 DEVICE int shuffle_int(int x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 
-/* 16 bytes on their way to shared memory, both sides aligned; there once this thread has waited for all but the newest
- * `pending` groups, and for other threads behind a barrier after that. */
+/* Starts an asynchronous copy of 16 bytes to shared memory; both addresses are aligned. The bytes are visible to this
+ * thread after it has waited for all but the newest `pending` groups, and to other threads after a subsequent
+ * barrier. */
 DEVICE void copy_async(void *to_shared, const void *from) {
 #if __CUDA_ARCH__ >= 800
   unsigned to = (unsigned)__cvta_generic_to_shared(to_shared);

@@ -1,10 +1,10 @@
-/* The words of primitives.h in HIP, as hipRTC compiles it: its own declarations (threadIdx, __shfl_xor, exp, ...) are
- * there without an include. */
+/* The functions of primitives.h in HIP, as hipRTC compiles it: its own declarations (threadIdx, __shfl_xor, exp, ...)
+ * exist without an include. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 
 #define DEVICE static __device__ __forceinline__
-/* See primitives_cuda.h for what each word promises. */
+/* See primitives_cuda.h for the specification of each. */
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads) name(const name##_arguments a)
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \
@@ -14,11 +14,12 @@
   type *const name = (type *)(void *)asked_memory_
 #define UNROLL _Pragma("unroll")
 
-/* Threads of a wavefront. hiprtc.c says it by the chip's name and looks into the compiled code whether it is so: the
+/* Threads of a wavefront. hiprtc.c defines it from the chip's name and checks it in the compiled code, because the
  * compiler's own macros for it differ by version. */
 enum { WARP = TRI_GPU_WARP };
 
-/* The compiler's, and not HIP's uint4: that is a class, and a union may hold it only in some versions. */
+/* The compiler's vector type instead of HIP's uint4, which is a class that a union may contain only in some
+ * versions. */
 typedef unsigned sixteen_bytes __attribute__((ext_vector_type(4), may_alias));
 
 DEVICE int thread(void) { return (int)threadIdx.x; }
@@ -32,8 +33,8 @@ DEVICE int64_t block_z(void) { return (int64_t)blockIdx.z; }
 DEVICE int64_t blocks_x(void) { return (int64_t)gridDim.x; }
 
 #define barrier() __syncthreads()
-/* Lanes of a wavefront go in step and see each other's shared memory in order. No instruction is needed, but the
- * compiler must not move reads and writes over it. */
+/* Lanes of a wavefront run in lockstep and see each other's shared memory in order. No instruction is needed, but the
+ * compiler must not move memory accesses across it. */
 DEVICE void warp_barrier(void) {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();

@@ -1,4 +1,4 @@
-/* The words of primitives.h for the emulator: each thread is a fiber of one thread of the CPU (emulator.h). */
+/* The functions of primitives.h for the emulator: each thread is a fiber of one thread of the CPU (emulator.h). */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HOST_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HOST_H
 
@@ -9,7 +9,7 @@
 
 #define DEVICE static inline
 
-/* A table of functions for the emulator instead of a module: each takes its arguments as bytes. */
+/* The emulator has a table of functions instead of a module: each takes its arguments as bytes. */
 #define KERNEL(name)                                                                                                   \
   static void body_of_##name(name##_arguments a);                                                                      \
   void EMULATED_SYMBOL(name)(const void *arguments);                                                                   \
@@ -20,7 +20,7 @@
   }                                                                                                                    \
   static void body_of_##name(const name##_arguments a)
 
-/* tri_emulated_NAME_32_w64: of 32-bit elements, with warps of 64. */
+/* tri_emulated_NAME_32_w64: for 32-bit elements, with warps of 64. */
 #define EMULATED_SYMBOL(name) EMULATED_SYMBOL_(name, TRI_GPU_TYPE, TRI_GPU_WARP)
 #define EMULATED_SYMBOL_(name, type, warp) EMULATED_SYMBOL__(name, type, warp)
 #define EMULATED_SYMBOL__(name, type, warp) tri_emulated_##name##_##type##_w##warp

@@ -1,4 +1,4 @@
-/* The bias, where a library adds none: in fp64, whose speed does not matter. */
+/* Adds the bias, if a library does not: for fp64, whose speed does not matter. */
 #include "device/gpu/kernels/products.h"
 
 #include "device/gpu/kernels/primitives.h"

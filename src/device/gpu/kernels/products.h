@@ -1,4 +1,4 @@
-/* What stands around a product that a library makes: kernels/products.c. */
+/* Kernels around a library's GEMM: kernels/products.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRODUCTS_H
 #define TRI_DEVICE_GPU_KERNELS_PRODUCTS_H
 

@@ -1,9 +1,9 @@
-/* States of optimizers in 8 bits (base/dynamic_map.h): a warp for each block of elements. */
+/* States of optimizers in 8 bits (base/dynamic_map.h): one warp per block of elements. */
 #include "device/gpu/kernels/quantised.h"
 
 #include "device/gpu/kernels/wide.h"
 
-/* A lane takes 4 elements at a time: their codes are one word. */
+/* A lane processes 4 elements at a time: their codes are one word. */
 enum { TAKEN = 4, ROUNDS = QUANTISED_BLOCK / (TAKEN * WARP) };
 
 typedef struct map_shared {
@@ -34,13 +34,14 @@ DEVICE void put_numbers(wide *to, int aligned, int64_t left, const float numbers
 
 DEVICE int is_of_words(const uint8_t *codes) { return ((uintptr_t)codes & 3u) == 0; }
 
-/* The first block of this warp, and the step to its next. */
+/* Return the first block of this warp, and the step to its next. */
 DEVICE int64_t first_block(void) { return block_x() * block_warps() + warp(); }
 DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 
-/* By halves: of middles[0 .. 254] those come first that x lies beyond. Whether a code is odd is known of each half. */
+/* Returns the code of x by bisection: the number of middles[0 .. 254] that x is beyond. The parity of each candidate
+ * code, which decides ties, is known from the step. */
 DEVICE uint32_t code_of(const map_shared *middles, float x) {
   int32_t code = 0;
   UNROLL for (int half = TRI_DYNAMIC_CODES / 2; half > 0; half /= 2) {
@@ -49,7 +50,7 @@ DEVICE uint32_t code_of(const map_shared *middles, float x) {
   return (uint32_t)code;
 }
 
-/* By the bits, in which not-a-numbers are above infinity. */
+/* Returns the largest magnitude of the warp, compared by the bits, so that NaN is above infinity. */
 DEVICE float warp_largest(int bits) {
   for (int mask = WARP / 2; mask > 0; mask /= 2) {
     const int other = shuffle_int(bits, mask);

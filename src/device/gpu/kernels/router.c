@@ -1,5 +1,4 @@
-/* Routers: a warp for each row, whose experts its lanes share (router_choice.h); and what keeps experts equally busy.
- */
+/* Routers: one warp per row, whose experts its lanes share (router_choice.h); and the balance of experts. */
 #include "device/gpu/kernels/router.h"
 
 #include "base/label.h"
@@ -12,7 +11,7 @@ typedef struct asked {
   sixteen_bytes at[1];
 } asked;
 
-/* One that is not a token. */
+/* Routes a row that is not a token. */
 DEVICE void route_nowhere(int chosen, int32_t *experts, wide *weights) {
   for (int j = lane(); j < chosen; j += WARP) {
     experts[j] = -1;
@@ -42,13 +41,13 @@ KERNEL(router_forward) {
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Of the scores of those chosen, into `gradient`: no expert is chosen twice. */
+/* Writes the gradients of the scores of the chosen experts to `gradient`: no expert is chosen twice. */
 DEVICE void put_chosen(const router_backward_arguments *a, const statistics *s, const wide *logits, int64_t row,
                        wide *gradient) {
   const router_kind *kind = &a->kind;
   const int32_t *experts = a->experts + row * kind->chosen;
   const wide *dw = (const wide *)a->gradient_weights + row * kind->chosen;
-  wide sum = 0, mean = 0; /* mean: of dw, weighted by the normalised scores */
+  wide sum = 0, mean = 0; /* mean of dw, weighted by the normalised scores */
   for (int j = lane(); j < kind->chosen && kind->normalised; j += WARP) {
     const wide score = score_of(kind, s, logits[experts[j]]);
     sum += score;
@@ -57,11 +56,11 @@ DEVICE void put_chosen(const router_backward_arguments *a, const statistics *s, 
   sum = warp_sum(sum);
   mean = warp_sum(mean);
   const wide by = divisor_of(kind, sum);
-  mean = mean / by; /* 0, where scores are not normalised */
+  mean = mean / by; /* 0 if scores are not normalised */
   for (int j = lane(); j < kind->chosen; j += WARP) gradient[experts[j]] = (wide)kind->scale / by * (dw[j] - mean);
 }
 
-/* Adds those of all scores, by p_i / (sum of p). */
+/* Adds the balance loss's gradients of all scores, through p_i / (sum of p). */
 DEVICE void add_balance(const router_kind *kind, const statistics *s, const wide *logits, const wide *balance,
                         wide *gradient) {
   const wide sum = sum_of_scores(kind, logits);
@@ -71,7 +70,7 @@ DEVICE void add_balance(const router_kind *kind, const statistics *s, const wide
   for (int i = lane(); i < kind->experts; i += WARP) gradient[i] += (balance[i] - mean) / sum;
 }
 
-/* The gradient of the scores as that of the logits, and z times that of log_sum_exp squared. */
+/* Computes the gradient of the logits from that of the scores, and adds z times the gradient of log_sum_exp squared. */
 DEVICE void through_scores(const router_kind *kind, const statistics *s, const wide *logits, const wide *gradient,
                            wide z, wide *out) {
   const wide log_sum_exp = wide_log(s->sum) + s->most;
@@ -115,17 +114,17 @@ KERNEL(router_backward) {
 
 typedef struct load_rows {
   statistics of[ROUTER_LOAD_ROWS];
-  wide scores[ROUTER_LOAD_ROWS]; /* their sum, of a row */
+  wide scores[ROUTER_LOAD_ROWS]; /* sum of a row's scores */
   int32_t experts[ROUTER_LOAD_ROWS * ROUTER_CHOSEN];
 } load_rows;
 
-/* What a thread sums: of every so manieth expert. */
+/* The sums of a thread: every router_loads_threads-th expert. */
 enum { LOADS_EACH = ROUTER_EXPERTS / router_loads_threads };
 typedef struct own_loads {
   wide counts[LOADS_EACH], scores[LOADS_EACH];
 } own_loads;
 
-/* Rows [first, first + rows). */
+/* Reads rows [first, first + rows). */
 DEVICE void read_rows(const router_loads_arguments *a, int64_t first, int rows, load_rows *shared) {
   const int chosen = a->kind.chosen;
   for (int r = warp(); r < rows; r += block_warps()) {
@@ -156,7 +155,7 @@ DEVICE void add_loads(const router_loads_arguments *a, int64_t first, int rows, 
   }
 }
 
-/* A block for each slab of each sequence: slabs begin at the same rows of a sequence wherever that begins. */
+/* One block per slab and sequence: slabs begin at the same rows of a sequence for any position of the sequence. */
 KERNEL(router_loads) {
   SHARED(load_rows, shared);
   const int64_t sequence = quotient(block_x(), a.num_slabs), slab = block_x() - sequence * a.num_slabs;
@@ -198,7 +197,7 @@ typedef struct warp_doubles {
   double each[MOST_WARPS];
 } warp_doubles;
 
-/* Counts are whole numbers, so their sum is exact. */
+/* Counts are integers, so their sum is exact. */
 KERNEL(router_balance) {
   SHARED(warp_doubles, shared);
   const int experts = a.kind.experts;
@@ -218,7 +217,7 @@ KERNEL(router_balance) {
   if (thread() == 0) a.parts[block_x()] = rate * sum;
 }
 
-/* The logarithm in double, which costs nothing here. */
+/* The logarithm is in double, at no cost. */
 KERNEL(router_z_loss) {
   SHARED(warp_doubles, shared);
   const int64_t begin = block_x() * ROUTER_Z_ROWS, live = live_rows(a.capacity, a.count);

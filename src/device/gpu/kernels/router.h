@@ -28,10 +28,10 @@ enum {
 };
 
 enum {
-  ROUTER_EXPERTS = 1024, /* as TRI_ROUTER_EXPERTS and TRI_ROUTER_CHOSEN */
+  ROUTER_EXPERTS = 1024, /* equal to TRI_ROUTER_EXPERTS and TRI_ROUTER_CHOSEN */
   ROUTER_CHOSEN = 64,
   ROUTER_LOAD_ROWS = 32, /* rows whose scores a block of router_loads sums at a time */
-  ROUTER_Z_ROWS = 64     /* rows whose part of the loss a block adds up */
+  ROUTER_Z_ROWS = 64     /* rows whose loss a block sums */
 };
 
 /* tri_router (base/router.h). */
@@ -43,8 +43,8 @@ typedef struct router_kind {
 
 /* Each warp has `warp_bytes` of shared memory, a multiple of 16. Floating-point arrays are wide. */
 typedef struct router_forward_arguments {
-  const int32_t *labels;     /* or NULL */
-  const void *logits, *bias; /* bias: or NULL */
+  const int32_t *labels;     /* may be NULL */
+  const void *logits, *bias; /* bias may be NULL */
   int32_t *experts;
   void *weights;
   int64_t capacity, warp_bytes;
@@ -55,7 +55,7 @@ typedef struct router_forward_arguments {
 typedef struct router_backward_arguments {
   const void *logits;
   const int32_t *experts;
-  const void *gradient_weights, *balance; /* balance: or NULL */
+  const void *gradient_weights, *balance; /* balance may be NULL */
   const tri_step_values *values;
   void *gradient_logits;
   int64_t capacity, warp_bytes, first_row, sequence_rows;
@@ -64,7 +64,7 @@ typedef struct router_backward_arguments {
   router_kind kind;
 } router_backward_arguments;
 
-/* slabs[sequences, num_slabs, 2, experts]: those of a slab of a sequence's rows. */
+/* slabs[sequences, num_slabs, 2, experts]: sums over a slab of a sequence's rows. */
 typedef struct router_loads_arguments {
   const void *logits;
   const int32_t *experts;
@@ -81,7 +81,7 @@ typedef struct router_load_totals_arguments {
   int64_t sequences, num_slabs, width;
 } router_load_totals_arguments;
 
-/* A block for each sequence, and a number of `parts`. */
+/* One block, and an element of `parts`, per sequence. */
 typedef struct router_balance_arguments {
   const tri_step_values *values;
   const void *loads;
@@ -102,8 +102,8 @@ typedef struct router_z_loss_arguments {
   router_kind kind;
 } router_z_loss_arguments;
 
-/* Rows with a weight that is not a finite number, of each tile of kernels/groups.h: the tile that has the row's first
- * pair. */
+/* Counts rows with a weight that is not finite, for each tile of kernels/groups.h: a row counts in the tile with its
+ * first pair. */
 typedef struct router_not_finite_arguments {
   const void *weights;
   int32_t *found;
@@ -115,7 +115,7 @@ typedef struct router_not_finite_arguments {
 typedef struct router_count_arguments {
   const int32_t *tiles;
   int64_t *counts;
-  int64_t capacity, chosen, stride; /* between rows of tiles */
+  int64_t capacity, chosen, stride; /* distance between rows of tiles */
   const int32_t *count;
 } router_count_arguments;
 

@@ -1,5 +1,5 @@
-/* Which experts a row goes to (base/router.h), by a warp: each lane has every so manieth of a row's numbers, in shared
- * memory, and a bit for each of them that can still be chosen. */
+/* The choice of a row's experts (base/router.h), by a warp: the lanes share the row's numbers, which are in shared
+ * memory, in turn, and each lane has a bit for each of its numbers that can still be chosen. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 #define TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 
@@ -9,7 +9,7 @@
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 typedef struct statistics {
-  wide most, sum; /* of a row of logits: the largest, and the sum of exp(logit - most) */
+  wide most, sum; /* maximum of a row of logits, and sum of exp(logit - most) */
 } statistics;
 
 DEVICE statistics statistics_of(const wide *logits, int experts) {
@@ -29,7 +29,7 @@ DEVICE wide score_of(const router_kind *kind, const statistics *s, wide logit) {
   return kind->sigmoid ? 1 / (1 + wide_exp(-logit)) : softmax_of(s, logit);
 }
 
-/* What scores are divided by to be normalised: a softmax's are already. */
+/* Returns the divisor that normalises scores: 1 for a softmax, which is normalised. */
 DEVICE wide sum_of_scores(const router_kind *kind, const wide *logits) {
   wide sum = 0;
   if (!kind->sigmoid) return 1;
@@ -37,7 +37,7 @@ DEVICE wide sum_of_scores(const router_kind *kind, const wide *logits) {
   return warp_sum(sum);
 }
 
-/* What the scores of the chosen, whose sum this is, are divided by. */
+/* Returns the divisor of the chosen experts' scores; `sum` is their sum. */
 DEVICE wide divisor_of(const router_kind *kind, wide sum) {
   if (!kind->normalised) return 1;
   return kind->sigmoid ? sum + (wide)1e-20 : sum;
@@ -50,8 +50,8 @@ typedef struct candidate {
   int index; /* -1: none */
 } candidate;
 
-/* Which comes first: the larger one, the first of equals. What is not a number is better than any, so that it is seen
- * in the weights. */
+/* Returns whether x comes before y: the larger one, or the first of equals. NaN comes before any number, so that it
+ * shows in the weights. */
 DEVICE int comes_before(candidate x, candidate y) {
   const int x_odd = x.value != x.value, y_odd = y.value != y.value;
   if (x.index < 0 || y.index < 0) return x.index >= 0;
@@ -66,7 +66,7 @@ DEVICE candidate candidate_of(const wide *values, int index) {
   return c;
 }
 
-/* The best of values[count] that is open, which is closed. A lane reads what it has written itself. */
+/* Returns the best of the open values[count], and closes it. A lane reads only elements that it has written itself. */
 DEVICE candidate take_best(const wide *values, int count, uint32_t *open) {
   candidate best = candidate_of(values, -1);
   for (int i = lane(), bit = 0; i < count; i += WARP, bit++) {
@@ -83,7 +83,8 @@ DEVICE candidate take_best(const wide *values, int count, uint32_t *open) {
   return best;
 }
 
-/* By one lane: the best of values [first, end) that comes after `last`, of all if `last` is none. */
+/* Returns, computed by one lane, the best of values [first, end) that comes after `last`, or of all if `last` has no
+ * index. */
 DEVICE candidate next_best(const wide *values, int first, int end, candidate last) {
   candidate best = candidate_of(values, -1);
   for (int i = first; i < end; i++) {
@@ -95,8 +96,9 @@ DEVICE candidate next_best(const wide *values, int first, int end, candidate las
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* A warp's shared memory: choices of experts; of groups, a score, then the choice of the last expert that may be taken,
- * and its number (GROUP_DROPPED: none may; GROUP_WHOLE: all may); scores of the chosen. */
+/* A warp's shared memory: selection scores of experts; for each group a score, later the selection score of the last
+ * expert that may be chosen, and its index (GROUP_DROPPED: none may; GROUP_WHOLE: all may); scores of the chosen
+ * experts. */
 typedef struct router_memory {
   wide *choice, *groups, *chosen;
   int32_t *last_of_group;
@@ -124,7 +126,7 @@ DEVICE wide group_score(const router_kind *kind, const wide *choice, int group) 
   return sum;
 }
 
-/* Of a group that is kept, the last expert within its quota. */
+/* Finds the last expert within the quota of a group that is kept. */
 DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group) {
   const int width = kind->experts / kind->groups;
   candidate one = candidate_of(m->choice, -1);
@@ -134,7 +136,7 @@ DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group
   m->last_of_group[group] = one.index;
 }
 
-/* A lane has the groups whose numbers it would have as experts. */
+/* Chooses groups. A lane has the groups whose indices it would have as experts. */
 DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
   uint32_t open = ~0u;
   for (int g = lane(); g < kind->groups; g += WARP) m->groups[g] = group_score(kind, m->choice, g);
@@ -160,11 +162,11 @@ DEVICE int may_be_chosen(const router_kind *kind, const router_memory *m, int ex
   return !comes_before(last, candidate_of(m->choice, expert));
 }
 
-/* Bits of the lane's experts that may be chosen. */
+/* Returns the bits of the lane's experts that may be chosen. */
 DEVICE uint32_t open_experts(const router_kind *kind, const router_memory *m) {
   uint32_t open = 0;
   if (kind->groups == 1) return ~0u;
-  warp_barrier(); /* choices are there for all lanes */
+  warp_barrier(); /* makes the selection scores visible to all lanes */
   choose_groups(kind, m);
   warp_barrier();
   for (int i = lane(), bit = 0; i < kind->experts; i += WARP, bit++) open |= (uint32_t)may_be_chosen(kind, m, i) << bit;
@@ -173,7 +175,7 @@ DEVICE uint32_t open_experts(const router_kind *kind, const router_memory *m) {
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
 
-/* By a warp, into experts[chosen] and weights[chosen]. */
+/* Computes, by a warp, experts[chosen] and weights[chosen]. */
 DEVICE void route_row(const router_kind *kind, const router_memory *m, const wide *logits, const wide *bias,
                       int32_t *experts, wide *weights) {
   const statistics s = statistics_of(logits, kind->experts);

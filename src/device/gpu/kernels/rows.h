@@ -1,16 +1,16 @@
-/* What kernels that go over rows share. */
+/* Shared by kernels on rows. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROWS_H
 #define TRI_DEVICE_GPU_KERNELS_ROWS_H
 
 #include "device/gpu/kernels/primitives.h"
 
-/* a / b of numbers that are not negative: most are small, and 32 bits divide several times faster. */
+/* Returns a / b of nonnegative numbers: most are small, and a 32-bit division is several times faster. */
 DEVICE int64_t quotient(int64_t a, int64_t b) {
   if (((uint64_t)a | (uint64_t)b) >> 32 == 0) return (int64_t)((uint32_t)a / (uint32_t)b);
   return a / b;
 }
 
-/* The numbers of 16 bytes that were moved at once. */
+/* Unpacks the elements of 16 bytes that were loaded at once. */
 DEVICE void unpack(const sixteen_bytes *from, wide out[VECTOR]) {
   union {
     sixteen_bytes all;
@@ -20,9 +20,10 @@ DEVICE void unpack(const sixteen_bytes *from, wide out[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) out[j] = load(&u.each[j]);
 }
 
-/* ---- parts: VECTOR columns of a row, or the `count` below that that are left of it ------------------------------- */
+/* ---- parts: VECTOR columns of a row, or the `count` remaining ones
+ * ---------------------------------------------------- */
 
-/* Zeros behind them. `aligned` says that all parts of the array begin at multiples of 16 bytes. */
+/* Loads a part, padded with zeros. `aligned`: all parts of the array are aligned to 16 bytes. */
 DEVICE void load_part(const element *from, int aligned, int64_t count, wide out[VECTOR]) {
   if (aligned && count >= VECTOR) {
     load_vector(from, out);
@@ -41,7 +42,7 @@ DEVICE void store_part(element *to, int aligned, int64_t count, const wide value
   }
 }
 
-/* The same of wide numbers beside elements. */
+/* The same for wide numbers. */
 DEVICE void load_wide_part(const wide *from, int aligned, int64_t count, wide out[VECTOR]) {
   if (aligned && count >= VECTOR) {
     load_wide_vector(from, out);

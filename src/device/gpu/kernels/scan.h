@@ -1,10 +1,10 @@
-/* Sums of what the threads before one have. */
+/* Prefix sums over threads. */
 #ifndef TRI_DEVICE_GPU_KERNELS_SCAN_H
 #define TRI_DEVICE_GPU_KERNELS_SCAN_H
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Of the lanes before this one; *all: of the warp. */
+/* Returns the sum of the lanes before this one; *all: the sum of the warp. */
 DEVICE int warp_sum_before(int own, int *all) {
   int before = 0;
   for (int mask = 1; mask < WARP; mask *= 2) {
@@ -16,7 +16,7 @@ DEVICE int warp_sum_before(int own, int *all) {
   return before;
 }
 
-/* The same of a block. `each` is shared memory, a number a warp. */
+/* The same for a block. `each` is shared memory, a number per warp. */
 DEVICE int block_sum_before(int own, int *each, int *all) {
   int of_warp, sum = 0, before = warp_sum_before(own, &of_warp);
   barrier();

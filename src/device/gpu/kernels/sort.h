@@ -1,10 +1,11 @@
-/* Keys in order, in shared memory, by all threads of a block. */
+/* Sorts keys in shared memory, by all threads of a block. */
 #ifndef TRI_DEVICE_GPU_KERNELS_SORT_H
 #define TRI_DEVICE_GPU_KERNELS_SORT_H
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Bitonic: compares keys `apart` from each other, so that stretches of `length` ascend and descend in turn. */
+/* Does one step of a bitonic sort: compares keys `apart` from each other, so that runs of `length` alternately ascend
+ * and descend. */
 DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
   for (int i = thread(); i < size / 2; i += threads()) {
     const int low = (i & ~(apart - 1)) * 2 + (i & (apart - 1)), high = low + apart;
@@ -16,7 +17,7 @@ DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
   }
 }
 
-/* `size` of them, a power of two, which the threads have put there. */
+/* Sorts `size` keys, a power of two, which the threads have written. */
 DEVICE void sort_keys(uint64_t *keys, int size) {
   for (int length = 2; length <= size; length *= 2) {
     for (int apart = length / 2; apart > 0; apart /= 2) {

@@ -1,11 +1,11 @@
-/* Sums whose order depends on shapes alone: not on where an array lies, nor on the number of blocks. */
+/* Sums whose order depends only on shapes: neither on an array's alignment, nor on the number of blocks. */
 #include "device/gpu/kernels/sums.h"
 
 #include "device/gpu/kernels/columns.h"
 
 /* ---- down columns ------------------------------------------------------------------------------------------------ */
 
-enum { AT_ONCE = 4 }; /* rows on their way */
+enum { AT_ONCE = 4 }; /* number of rows that are loaded ahead */
 
 KERNEL(column_sum) {
   SHARED(column_shared, shared);
@@ -13,7 +13,7 @@ KERNEL(column_sum) {
   const int aligned = is_aligned(in) && a.ld % VECTOR == 0;
   const int64_t live = live_rows(a.capacity, a.count);
   const column_place at = column_place_of(&a.cut, a.width, live);
-  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block */
+  if ((a.cut.first_slab + at.slab) * a.cut.slab_rows >= live) return; /* all threads of the block return */
   wide sums[VECTOR], values[AT_ONCE][VECTOR];
   for (int j = 0; j < VECTOR; j++) sums[j] = 0;
   for (int64_t r = at.row; r < at.end; r += AT_ONCE * at.down) {
@@ -34,7 +34,7 @@ typedef struct totals_shared {
   wide sums[TOTALS_DOWN][COLUMN_TOTALS];
 } totals_shared;
 
-/* Slabs of the launch that hold rows. */
+/* Returns the number of slabs of the launch that have rows. */
 DEVICE int64_t live_slabs(const column_totals_arguments *a) {
   const int64_t rows = live_rows(a->capacity, a->count) * a->groups;
   const int64_t slabs = (rows + a->slab_rows - 1) / a->slab_rows - a->first_slab;
@@ -67,7 +67,7 @@ KERNEL(column_totals) {
 
 /* ---- over an array ----------------------------------------------------------------------------------------------- */
 
-/* Numbers that a thread, or a lane, takes at a time, from wherever the array lies. */
+/* Elements that a thread, or a lane, processes at a time, for any alignment of the array. */
 enum { TAKEN = 16 / (int)sizeof(wide) };
 
 DEVICE void load_doubles(const wide *from, int aligned, int64_t count, double out[TAKEN]) {
@@ -111,8 +111,8 @@ KERNEL(sum_total) {
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* A tri_exact_sum as 70 words, each of which one thread owns while terms are added: its limbs, then not_finite, then
- * pending. Threads stand in groups of 72; a group takes every so manieth term. */
+/* A tri_exact_sum as 70 words, each owned by one thread while terms are added: its limbs, then not_finite, then
+ * pending. Threads form groups of 72; the groups share the terms in turn. */
 enum { NOT_FINITE = TRI_EXACT_SUM_LIMBS, PENDING, WORDS, GROUP = 72 };
 enum { SQUARES_GROUPS = exact_squares_threads / GROUP, MERGE_GROUPS = exact_merge_threads / GROUP };
 
@@ -147,7 +147,7 @@ DEVICE int64_t part_of_term(const exact_terms *terms, int t, int word) {
   return part >= 0 && part < 3 ? terms->parts[part][t] : 0;
 }
 
-/* By a warp: of elements [term * block, (term + 1) * block). */
+/* Returns, by a warp, the sum of squares of elements [term * block, (term + 1) * block). */
 DEVICE double squares_of(const exact_squares_arguments *a, int64_t term) {
   const int64_t first = term * a->block, count = a->count - first < a->block ? a->count - first : a->block;
   const wide *in = (const wide *)a->in + first;
@@ -184,7 +184,7 @@ KERNEL(exact_squares) {
   *word_of(&a.sums[block_x()], thread()) = own;
 }
 
-/* Makes room for as many terms more: afterwards fewer than TRI_EXACT_MOST_PENDING wait. */
+/* Carries if necessary, so that `more` terms can be added with fewer than TRI_EXACT_MOST_PENDING pending. */
 DEVICE void make_room(tri_exact_sum *sum, int64_t more) {
   if (sum->pending + more >= TRI_EXACT_MOST_PENDING) tri_exact_carry(sum);
 }

@@ -25,7 +25,7 @@ enum {
   exact_add_threads = 64
 };
 
-/* How stage 1 of a sum down columns is cut (columns.h): `across` is a power of two, at most 32. */
+/* The division of stage 1 of a sum down columns (columns.h): `across` is a power of two, at most 32. */
 typedef struct column_slabs {
   int64_t slab_rows, first_slab;
   int64_t across;
@@ -39,7 +39,7 @@ typedef struct column_sum_arguments {
   column_slabs cut;
 } column_sum_arguments;
 
-/* Stage 2: out[width] (+)= the slabs, `stride` apart, of rows that are there; there are `groups` sums to a row. */
+/* Stage 2: out[width] (+)= the sum of slabs, `stride` apart, of existing rows; a row has `groups` sums. */
 typedef struct column_totals_arguments {
   const void *slabs;
   void *out;
@@ -51,7 +51,7 @@ typedef struct column_totals_arguments {
   int32_t no_padding;
 } column_totals_arguments;
 
-/* Columns that a block of stage 2 adds up. */
+/* Columns per block of stage 2. */
 enum { COLUMN_TOTALS = 8 };
 
 /* parts[i] = sum of elements [i * part, (i + 1) * part) of in. */
@@ -69,7 +69,7 @@ typedef struct sum_total_arguments {
   int32_t no_padding;
 } sum_total_arguments;
 
-/* sums[b] = the squares of the blocks of elements that block b of the grid takes, EXACT_TERMS at a time. */
+/* sums[b] = the sum of squares of the blocks of elements that block b of the grid processes, EXACT_TERMS at a time. */
 typedef struct exact_squares_arguments {
   const void *in;
   tri_exact_sum *sums;

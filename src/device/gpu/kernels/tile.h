@@ -1,11 +1,11 @@
-/* Tiles in shared memory: pieces of matrices in device memory, with zeros where a matrix has ended. */
+/* Tiles in shared memory: pieces of matrices in device memory, padded with zeros beyond a matrix. */
 #ifndef TRI_DEVICE_GPU_KERNELS_TILE_H
 #define TRI_DEVICE_GPU_KERNELS_TILE_H
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Before a loop: over parts of an array that is to lie in registers; one whose rounds may overlap; and one that is
- * seldom taken, to be kept small. */
+/* Unrolling of loops: over parts of an array that must be in registers; a loop whose iterations may overlap; and a
+ * rarely executed loop, to be kept small. */
 #if defined(TRI_GPU_HOST)
 #define UNROLL
 #define UNROLL_SOME
@@ -22,18 +22,18 @@
 #define ONE_BY_ONE _Pragma("unroll 1")
 #endif
 
-/* Whether all rows of a matrix begin where 16 bytes can be moved. */
+/* Returns whether all rows of a matrix are aligned to 16 bytes. */
 DEVICE int rows_are_aligned(const element *from, int64_t stride) { return is_aligned(from) && stride % VECTOR == 0; }
 
-/* Of VECTOR elements the first `live`, then zeros. */
+/* Stores the first `live` of VECTOR elements, then zeros. */
 DEVICE void tile_put_some(element *to, const element *from, int64_t live) {
   ONE_BY_ONE
   for (int j = 0; j < VECTOR; j++) store(to + j, j < live ? load(from + j) : 0);
 }
 
-/* rows x columns from `from`, whose rows lie `stride` apart, into `to`, where they lie `pitch` apart; what is not among
- * live_rows x live_columns becomes zero. All threads of a block do it. There for the block behind copy_async_wait and a
- * barrier. */
+/* Loads rows x columns from `from`, with row distance `stride`, to `to`, with row distance `pitch`; elements beyond
+ * live_rows x live_columns become zero. All threads of a block call it. The tile is visible to the block after
+ * copy_async_wait and a barrier. */
 DEVICE void tile_load(element *to, const int pitch, const element *from, int64_t stride, const int rows,
                       const int columns, int64_t live_rows, int64_t live_columns, int aligned, const int threads) {
   const int vectors = columns / VECTOR, count = rows * vectors;

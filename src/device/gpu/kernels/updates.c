@@ -1,11 +1,11 @@
-/* Optimizers element by element: each number is read and written once, 16 bytes at a time where all addresses allow it.
- * Multiply-adds are by name: left to the compiler, it might choose others where few elements are left. */
+/* Optimizers element by element: each number is read and written once, 16 bytes at a time if all addresses allow it.
+ * Multiply-adds are explicit: the compiler might contract differently for the remaining elements. */
 #include "device/gpu/kernels/updates.h"
 
 #include "device/gpu/kernels/wide.h"
 
-/* ---- WIDE_VECTOR numbers, or the `left` that there are ------------------------------------------------------------
- */
+/* ---- WIDE_VECTOR numbers, or the `left` remaining ones
+ * --------------------------------------------------------------- */
 
 DEVICE void load_update_vector(const wide *from, int whole, int64_t left, wide out[WIDE_VECTOR]) {
   if (whole && left >= WIDE_VECTOR) {
@@ -25,7 +25,7 @@ DEVICE void store_update_vector(wide *to, int whole, int64_t left, const wide va
   }
 }
 
-/* The parameter, and its copy where somebody wants one: `narrow` is an array. */
+/* Stores the parameter, and its copy if `narrow` is not NULL. */
 DEVICE void store_parameter(wide *to, element *narrow, int64_t at, int whole, int64_t left,
                             const wide values[WIDE_VECTOR]) {
   store_update_vector(to + at, whole, left, values);
@@ -39,7 +39,7 @@ DEVICE void store_parameter(wide *to, element *narrow, int64_t at, int whole, in
   }
 }
 
-/* The first number of this thread, and the step to its next. */
+/* Return the first number of this thread, and the step to its next. */
 DEVICE int64_t first_number(void) { return (block_x() * threads() + thread()) * WIDE_VECTOR; }
 DEVICE int64_t number_step(void) { return blocks_x() * threads() * WIDE_VECTOR; }
 
@@ -99,7 +99,7 @@ typedef struct schedule_free_factors {
   wide scale, beta2, rest2, inverse2, eps, decay, average, y_step, z_step;
 } schedule_free_factors;
 
-/* By one thread of each block. */
+/* Computes the factors, by one thread of each block. */
 DEVICE void fill_factors(const schedule_free_arguments *a, schedule_free_factors *f) {
   const tri_step_values *values = a->values;
   const double lr = values->lr * a->lr_scale;
@@ -145,7 +145,7 @@ KERNEL(schedule_free) {
   }
 }
 
-/* ---- points between, and momentum -------------------------------------------------------------------------------- */
+/* ---- interpolation, and momentum -------------------------------------------------------------------------------- */
 
 KERNEL(lerp) {
   const wide *from = (const wide *)a.a, *to = (const wide *)a.b;

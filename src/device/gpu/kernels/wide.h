@@ -1,10 +1,10 @@
-/* Wide numbers, 16 bytes of them at once: of parameters, gradients of parameters, logits. */
+/* Wide numbers, 16 bytes of them at once: those of parameters, gradients of parameters, logits. */
 #ifndef TRI_DEVICE_GPU_KERNELS_WIDE_H
 #define TRI_DEVICE_GPU_KERNELS_WIDE_H
 
 #include "device/gpu/kernels/primitives.h"
 
-/* How many 16 bytes hold; VECTOR is a multiple of it. */
+/* Number of wide numbers in 16 bytes; VECTOR is a multiple of it. */
 enum { WIDE_VECTOR = 16 / (int)sizeof(wide) };
 
 DEVICE void load_16_bytes(const wide *from, wide out[WIDE_VECTOR]) {
@@ -25,8 +25,8 @@ DEVICE void store_16_bytes(wide *to, const wide values[WIDE_VECTOR]) {
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
-/* The copy in the activations' type, where there is one: WIDE_VECTOR elements to an address aligned on 8 bytes, or one.
- */
+/* Stores the copy in the activations' type, if it has one: WIDE_VECTOR elements at an address aligned to 8 bytes, or
+ * one element. */
 #if TRI_GPU_TYPE == 16
 DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) {
   const uint32_t low = bf16_of_wide(values[0]).bits | (uint32_t)bf16_of_wide(values[1]).bits << 16;
@@ -39,7 +39,7 @@ DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) { (
 DEVICE void store_narrow(element *to, wide value) { (void)to, (void)value; }
 #endif
 
-/* x^n, n >= 0, by squares: no two libraries' pow agree to the last bit. */
+/* Returns x^n, n >= 0, by squaring: no two libraries' pow agree to the last bit. */
 DEVICE double whole_power(double x, int64_t n) {
   double out = 1;
   for (; n > 0; n /= 2) {
