@@ -8,9 +8,10 @@
  *   1. state.json and COMPLETE, if present, are read and must belong together. They list every file with its checksums.
  *   2. model.safetensors, or the shards of its index, or adapter_model.safetensors: only headers are read. With
  * averages the optimizer's files are added, for reading by name only.
- *   3. parts of names from PyTorch's wrappers are removed (wrapped_names.h).
- *   4. the tensors of a matrix in 4 bits become one tensor (four_bits.h).
- *   5. a tied model with the output projection alone reads it as the embedding as well (ties.h).
+ *   3. without state.json (another program's folder): parts of names from PyTorch's wrappers are removed
+ *      (wrapped_names.h), the tensors of a matrix in 4 bits become one tensor (four_bits.h), and a tied model with the
+ *      output projection alone reads it as the embedding as well (ties.h).
+ *   4. for averages the optimizer's files are added, for reading by name only.
  *
  * `find` then maps our name to a tensor of the list: exactly, with PEFT's prefix, without the base model's prefix, or
  * as an average. The shape must be equal. Values are converted while they are read, in any slices, and the checksum of
