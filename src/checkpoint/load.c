@@ -6,8 +6,8 @@
  * The idea: open_folder builds one list of tensors in steps. Each step removes one difference between programs:
  *
  *   1. state.json and COMPLETE, if present, are read and must belong together. They list every file with its checksums.
- *   2. model.safetensors, or the shards of its index, or adapter_model.safetensors: only headers are read. With
- * averages the optimizer's files are added, for reading by name only.
+ *   2. model.safetensors, or the shards of its index, or adapter_model.safetensors: only headers are
+ *      read.
  *   3. without state.json (another program's folder): parts of names from PyTorch's wrappers are removed
  *      (wrapped_names.h), the tensors of a matrix in 4 bits become one tensor (four_bits.h), and a tied model with the
  *      output projection alone reads it as the embedding as well (ties.h).

@@ -8,10 +8,10 @@
 struct tri_bigram {
   int64_t vocab_size, num_tokens, num_kinds; /* N, T */
   uint64_t *pairs;                           /* previous << 32 | next, sorted; each once after counting */
-  int64_t *counts;                           /* of pairs */
+  int64_t *counts;                           /* [num_pairs] */
   int64_t num_pairs;
   int64_t *token_counts;      /* c(w) */
-  int64_t *context_counts;    /* c(h): as the first of a pair */
+  int64_t *context_counts;    /* c(h): occurrences as the first of a pair */
   int64_t *context_followers; /* T(h) */
 };
 
@@ -22,7 +22,7 @@ static int bigram_compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* The stream in pieces, each beginning with the last token of the one before. */
+/* Reads the stream in pieces. Each piece begins with the last token of the one before. */
 static tri_status read_pairs(tri_bigram *bigram, const tri_corpus *corpus, int32_t *piece) {
   int64_t total = tri_corpus_num_tokens(corpus);
   for (int64_t first = 0; first < total; first += READ_TOKENS) {

@@ -19,7 +19,7 @@ typedef struct tri_bigram tri_bigram;
 tri_status tri_bigram_create(const tri_corpus *corpus, int64_t vocab_size, tri_bigram **out);
 void tri_bigram_destroy(tri_bigram *bigram);
 
-/* p(next | previous), above 0 for any ids below vocab_size. */
+/* Returns p(next | previous), which is above 0 for all ids below vocab_size. */
 double tri_bigram_probability(const tri_bigram *bigram, int32_t previous, int32_t next);
 
 #endif

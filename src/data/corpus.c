@@ -1,7 +1,7 @@
-/* Reading a corpus. Both files are mapped: a run reads windows in random order, and the page cache is shared by all
- * ranks of a node. The stream of tokens is the sequences in the order of the index. Corpora that were written in one
- * go are one run of the .bin, and token t lies at a byte that needs no search; others (merged, reordered, parts of a
- * larger file) get a table of the tokens before each sequence, and a search. */
+/* Reads a corpus. Both files are mapped: a run reads windows in random order, and all ranks of a node share the page
+ * cache. The stream of tokens is the concatenation of the sequences in the order of the index. In a corpus that was
+ * written sequentially the sequences are contiguous in the .bin, and the offset of token t is computed directly; others
+ * (merged, reordered, parts of a larger file) have a table of the tokens before each sequence, which is searched. */
 #include "data/corpus.h"
 
 #include "base/file.h"
@@ -31,15 +31,15 @@ typedef struct mapped_file {
 
 struct tri_corpus {
   mapped_file idx, bin;
-  mapped_file mask, labels; /* empty if there is none */
+  mapped_file mask, labels; /* empty: no such file */
   char *name;               /* the prefix */
   tri_corpus_index index;
   int64_t *starts; /* tokens before each sequence; NULL if contiguous */
   int64_t num_learnt;
-  char fingerprint[TRI_FINGERPRINT_BYTES]; /* of all of these */
+  char fingerprint[TRI_FINGERPRINT_BYTES]; /* over all files */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   char labels_fingerprint[TRI_FINGERPRINT_BYTES];
-  tri_corpus_record record; /* empty if there is none */
+  tri_corpus_record record; /* empty: no record */
 };
 
 static tri_status make_path(const char *prefix, const char *suffix, char **out) {
@@ -54,7 +54,7 @@ static int is_index(const struct dirent *entry) {
   return length > 4 && strcmp(entry->d_name + length - 4, ".idx") == 0;
 }
 
-/* What to name instead of what is not there: a folder's corpora, or the name without its suffix. */
+/* Fails because a corpus is missing, and suggests the folder's corpora, or the name without its suffix. */
 static tri_status no_such_corpus(const char *prefix, const char *path) {
   struct dirent **entries = NULL;
   char found[512] = "", nearest[TRI_NEAREST_FILE_BYTES];
@@ -87,7 +87,7 @@ static tri_status no_such_corpus(const char *prefix, const char *path) {
 static tri_status map_file(const char *prefix, const char *suffix, mapped_file *out) {
   tri_status status = TRI_OK;
   TRI_TRY(make_path(prefix, suffix, &out->path));
-  int file = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for, but refused below */
+  int file = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe, which is refused below */
   if (file < 0) {
     if (errno == ENOENT) return no_such_corpus(prefix, out->path);
     return tri_fail(tri_open_fault(errno), "cannot open %s: %s", out->path, strerror(errno));
@@ -116,8 +116,8 @@ static void unmap_file(mapped_file *file) {
   tri_free(file->path);
 }
 
-/* A .bin that goes on after what its index names may be meant (an index of a part of it) or be the wrong one; that of a
- * corpus with a record was changed. */
+/* Checks a .bin that is longer than its index. The index may describe a part of it on purpose, or belong to another
+ * file; if the corpus has a record, the file was changed. */
 static tri_status check_rest(const tri_corpus *corpus) {
   const tri_corpus_index *index = &corpus->index;
   int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
@@ -147,8 +147,8 @@ static tri_status make_starts(tri_corpus *corpus) {
   return TRI_OK;
 }
 
-/* The .bin and the .idx are those of which the record tells. Copied or replaced one by one they may fit together by
- * their sizes and still be of two corpora. */
+/* Checks that .bin and .idx belong to the record. Files that were copied or replaced one by one may match by size and
+ * still belong to two corpora. */
 static tri_status check_record(const tri_corpus *corpus, const char *path) {
   const tri_corpus_record *record = &corpus->record;
   if (record->corpus[0] == '\0' || strcmp(record->corpus, corpus->fingerprint) == 0) return TRI_OK;
@@ -161,8 +161,8 @@ static tri_status check_record(const tri_corpus *corpus, const char *path) {
                   corpus->index.num_documents, path);
 }
 
-/* The other corpus of the same `trireme prepare`, training's for validation: files of two of them side by side are a
- * mistake, since a document that one validates with the other trains on. */
+/* Checks that training and validation corpora in one folder come from the same `trireme prepare`. A mixture is a
+ * mistake, because a held-out document of one may be a training document of the other. */
 static tri_status check_other(const char *prefix, const char *path, const tri_corpus_record *record) {
   static const char train[] = TRI_FILE_TRANSACTION_TRAIN, validation[] = TRI_FILE_TRANSACTION_VALIDATION;
   const char *slash = strrchr(prefix, '/');
@@ -173,7 +173,7 @@ static tri_status check_other(const char *prefix, const char *path, const tri_co
   tri_corpus_record read;
   int length = snprintf(other, sizeof other, "%.*s%s" TRI_CORPUS_RECORD_SUFFIX, (int)(name - prefix), prefix,
                         trains ? validation : train);
-  /* One that cannot be read is reported when that corpus is opened. */
+  /* an unreadable one is reported when that corpus is opened */
   if (length < 0 || (size_t)length >= sizeof other || tri_corpus_record_read(other, &read) != TRI_OK) return TRI_OK;
   if (read.generation[0] == '\0' || strcmp(read.generation, record->generation) == 0) return TRI_OK;
   return tri_fail(
@@ -194,18 +194,18 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
   return status;
 }
 
-/* A file that lies beside a corpus: a mask, or labels. */
+/* A side file of a corpus: a mask, or labels. */
 typedef struct side_file {
-  const char *has, *suffix, *option; /* "a mask"; what `trireme prepare` makes it with */
-  const char *values;                /* what 0 and 1 are */
+  const char *has, *suffix, *option; /* "a mask"; suffix; option of `trireme prepare` */
+  const char *values;                /* meaning of 0 and 1 */
 } side_file;
 static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
                                     "a mask has 0 (context) and 1 (learnt) alone"};
 static const side_file labels_file = {"labels", TRI_CORPUS_LABELS_SUFFIX, "--preferences",
                                       "labels are 0 (undesirable) and 1 (desirable) alone"};
 
-/* A record that knows of a mask is of a corpus that has one, and the other way round: without its mask a corpus of
- * conversations would teach a model the questions too. So with labels. */
+/* Checks that a mask exists if and only if the record has one: without its mask a corpus of conversations would teach a
+ * model the questions as well. The same for labels. */
 static tri_status check_side(const tri_corpus *corpus, const char *path, const side_file *side, const char *recorded,
                              const char *fingerprint) {
   bool known = recorded[0] != '\0', there = fingerprint[0] != '\0';
@@ -221,7 +221,7 @@ static tri_status check_side(const tri_corpus *corpus, const char *path, const s
                   path, words[0], side->suffix, words[1], side->option);
 }
 
-/* Bytes that are 0 or 1: how many are 1. A loop without a branch, so that the compiler makes vectors of it. */
+/* Checks that bytes are 0 or 1, and counts ones. The loop has no branch, so that the compiler vectorizes it. */
 static tri_status count_ones(const char *path, const side_file *side, const uint8_t *data, size_t bytes, int64_t *out) {
   enum { CHUNK = 1 << 16 };
   *out = 0;
@@ -283,7 +283,7 @@ static tri_status check_preferences(const tri_corpus *corpus, const char *path) 
                                             : "has documents without tokens");
 }
 
-/* The corpus's own fingerprint is of all files from here on. */
+/* Opens mask and labels, and extends the corpus's fingerprint to all files. */
 static tri_status read_side_files(const char *prefix, tri_corpus *corpus) {
   char path[TRI_PATH_BYTES];
   const char *const all[] = {corpus->tokens_fingerprint, corpus->mask_fingerprint, corpus->labels_fingerprint};
@@ -299,7 +299,8 @@ static tri_status read_side_files(const char *prefix, tri_corpus *corpus) {
   return tri_fingerprint_join(all, corpus->labels.data == NULL ? 2 : 3, corpus->fingerprint);
 }
 
-/* The samples lie far apart: reading on behind them, as the system does by itself, would cost far more than they do. */
+/* Computes the fingerprint. The samples are far apart, so readahead is switched off: it would cost more than the
+ * samples. */
 static tri_status take_fingerprint(tri_corpus *corpus) {
   const mapped_file *bin = &corpus->bin;
   bool samples = bin->bytes > TRI_FINGERPRINT_WHOLE_BYTES;
@@ -352,7 +353,7 @@ int64_t tri_corpus_num_empty(const tri_corpus *corpus) { return corpus->index.nu
 
 const char *tri_corpus_name(const tri_corpus *corpus) { return corpus->name; }
 
-/* The pointers of empty sequences say nothing. */
+/* Returns the token with which a document begins. Pointers of empty sequences are ignored. */
 int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document) {
   const tri_corpus_index *index = &corpus->index;
   int64_t sequence = tri_corpus_index_document(index, document);
@@ -362,7 +363,7 @@ int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document) {
   return (tri_corpus_index_pointer(index, sequence) - index->first_byte) / index->id_bytes;
 }
 
-/* ---- what is learnt --------------------------------------------------------------------------------------------- */
+/* ---- mask --------------------------------------------------------------------------------------------- */
 
 bool tri_corpus_has_mask(const tri_corpus *corpus) { return corpus->mask.data != NULL; }
 
@@ -381,7 +382,7 @@ int64_t tri_corpus_num_learnt(const tri_corpus *corpus) { return corpus->num_lea
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */
 
-/* A corpus that has lost its record still has its labels. */
+/* Returns the kind of preferences. A corpus without its record is recognized by its labels. */
 tri_preferences tri_corpus_preferences(const tri_corpus *corpus) {
   return corpus->labels.data != NULL ? TRI_PREFERENCES_LABELS : corpus->record.preferences;
 }
@@ -401,7 +402,7 @@ tri_status tri_corpus_want_preferences(const tri_corpus *corpus) {
                   corpus->name);
 }
 
-/* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
+/* ---- fingerprint and tokenizer ------------------------------------------------------------------------------ */
 
 const char *tri_corpus_fingerprint(const tri_corpus *corpus) { return corpus->fingerprint; }
 
@@ -457,7 +458,7 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
   const tri_corpus_record *own = &corpus->record, *its = &other->record;
   if (own->tokenizer[0] == '\0' || its->tokenizer[0] == '\0') return TRI_OK;
   if (strcmp(own->tokenizer, its->tokenizer) == 0) return TRI_OK;
-  /* Said where they are compared with a tokenizer. */
+  /* Logged when they are compared with a tokenizer. */
   if (tri_fingerprint_fits(NULL, own->tokenizer, its->tokenizer, its->tokenizer_before)) return TRI_OK;
   if (tri_fingerprint_fits(NULL, its->tokenizer, own->tokenizer, own->tokenizer_before)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -491,7 +492,7 @@ bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-/* ids[count] at `from`, as int32; ids that an int32 cannot hold become -1, which no vocabulary has. */
+/* Converts ids[count] to int32. Ids that do not fit become -1, which is not in any vocabulary. */
 static void convert_ids(tri_corpus_type type, const char *from, int64_t count, int32_t *out) {
 #define CONVERT(id_type, expression)                                                                                   \
   for (int64_t i = 0; i < count; i++) {                                                                                \
@@ -523,12 +524,12 @@ static int64_t raw_id(const tri_corpus *corpus, const char *at) {
   return id;
 }
 
-/* One run of the .bin: tokens [position, position + count) of the stream lie at byte `offset`. */
+/* Reads the tokens [position, position + count) of the stream, which are contiguous at byte `offset` of the .bin. */
 static tri_status read_run(const tri_corpus *corpus, int64_t position, int64_t offset, int64_t count,
                            int64_t vocab_size, int32_t *out) {
   const char *from = corpus->bin.data + offset;
   convert_ids(corpus->index.type, from, count, out);
-  /* A loop without a branch, so that the compiler makes vectors of it; a negative id is a large unsigned one. */
+  /* Without a branch, so that the compiler vectorizes the loop; a negative id is a large unsigned one. */
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; i++) largest = (uint32_t)out[i] > largest ? (uint32_t)out[i] : largest;
   if ((int64_t)largest < vocab_size) return TRI_OK;
@@ -540,7 +541,7 @@ static tri_status read_run(const tri_corpus *corpus, int64_t position, int64_t o
                   corpus->bin.path, position + i, raw_id(corpus, from + i * corpus->index.id_bytes), vocab_size);
 }
 
-/* The last sequence that begins at or before a position; empty sequences before it are passed over. */
+/* Returns the last sequence that begins at or before a position, which is not empty. */
 static int64_t find_sequence(const tri_corpus *corpus, int64_t position) {
   int64_t low = 0, high = corpus->index.num_sequences;
   while (high - low > 1) {

@@ -1,8 +1,8 @@
-/* A tokenized corpus in Megatron-LM's format: PREFIX.bin holds the ids of all documents one after the other, PREFIX.idx
- * says their type and where documents begin. Existing Megatron-LM corpora work as they are. `trireme prepare` also
- * writes PREFIX.corpus.json, which names the tokenizer (corpus_record.h). A corpus of conversations has PREFIX.mask,
- * too: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only. A
- * corpus of preferences is one of conversations whose documents belong together (tri_preferences). */
+/* A tokenized corpus in Megatron-LM's format: PREFIX.bin has the ids of all documents one after the other,
+ * PREFIX.idx their type and the begins of documents. Existing Megatron-LM corpora work unchanged. `trireme prepare`
+ * also writes PREFIX.corpus.json, which names the tokenizer (corpus_record.h). A corpus of conversations also has
+ * PREFIX.mask: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only.
+ * A corpus of preferences is one of conversations whose documents belong together (tri_preferences). */
 #ifndef TRI_DATA_CORPUS_H
 #define TRI_DATA_CORPUS_H
 
@@ -14,7 +14,7 @@
 #define TRI_CORPUS_MASK_SUFFIX ".mask"
 #define TRI_CORPUS_LABELS_SUFFIX ".labels"
 
-/* What preferences a corpus has. Each document is a prompt and an answer, whose tokens have the mask 1. */
+/* Kind of preferences of a corpus. Each document is a prompt and an answer, whose tokens have the mask 1. */
 typedef enum tri_preferences {
   TRI_PREFERENCES_NONE,   /* texts, or conversations                                                         */
   TRI_PREFERENCES_PAIRS,  /* documents 2 i and 2 i + 1 are the chosen and the rejected answer to one prompt  */
@@ -24,8 +24,8 @@ typedef enum tri_preferences {
 typedef struct tri_corpus tri_corpus;
 
 /* Opens PREFIX.bin and PREFIX.idx for reading (memory-mapped), and PREFIX.mask if there is one. Every number of the
- * index is checked against the size of the files before it is used, and both files against PREFIX.corpus.json if there
- * is one. Release with tri_corpus_close. */
+ * index is checked against the size of the files before it is used, and both files against PREFIX.corpus.json, if it
+ * exists. Release with tri_corpus_close. */
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out);
 void tri_corpus_close(tri_corpus *corpus);
 
@@ -34,52 +34,52 @@ int64_t tri_corpus_num_documents(const tri_corpus *corpus);
 
 /* ---- fingerprint and tokenizer ---------------------------------------------------------------------------------- */
 
-/* The fingerprint of index, tokens, mask and labels (fingerprint.h says which bytes it reads), computed when the corpus
- * was opened. */
+/* Returns the fingerprint of index, tokens, mask and labels (see fingerprint.h for the bytes that it reads), computed
+ * when the corpus was opened. */
 const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 
-/* The fingerprint of .bin and .idx only, that of the mask ("": no mask) and that of the labels ("": no labels), as in
- * PREFIX.corpus.json. */
+/* Return the fingerprint of .bin and .idx only, that of the mask ("": no mask) and that of the labels ("": no labels),
+ * as in PREFIX.corpus.json. */
 const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_labels_fingerprint(const tri_corpus *corpus);
 
-/* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 if the corpus does
- * not say. */
+/* Return the fingerprint of the tokenizer that made the ids, and the size of its vocabulary; "" and 0 if unknown. */
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
-/* The token at the end of each document, from the record; -1 if there is no record, or an older one without it. */
+/* Returns the token at the end of each document, from the record; -1 if the record is missing, or older. */
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus);
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
-/* The bytes of the texts that the tokens were made of, from the record; 0 if it does not have them. */
+/* Returns the bytes of the texts from which the tokens were made, from the record; 0 if unknown. */
 int64_t tri_corpus_text_bytes(const tri_corpus *corpus);
 
-/* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, TRI_BAD_FILE with a message that
- * names both; tokenizer_name is what the user gave (a path, "bytes"). If one of them is not known, logs a line and
- * accepts it. */
+/* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, fails with TRI_BAD_FILE;
+ * the message names both. tokenizer_name: as the user gave it (a path, "bytes"). If one of them is unknown, logs a line
+ * and succeeds. */
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
                                       const char *tokenizer_name);
 
 /* The same for two corpora, if both tokenizers are known. */
 tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_corpus *other);
 
-/* Whether a model's vocabulary is much larger than the one with which the corpus was made (tri_tokenizer_leaves_gap);
- * if so, logs a line. */
+/* Returns whether a model's vocabulary is much larger than the one with which the corpus was made
+ * (tri_tokenizer_leaves_gap); if so, logs a line. */
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
-/* Whether its texts lack the tokens with which the tokenizer (NULL: none) begins one, by its record: corpora are older
- * than that, or their tokenizer.json has been changed. If so, logs a line. */
+/* Returns whether the corpus's texts lack the tokens with which the tokenizer (NULL: none) begins a text, by its
+ * record: the corpus may be older, or its tokenizer.json was changed. If so, logs a line. */
 bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
 
-/* Copies tokens [first, first + count) of the stream of all documents. An id outside [0, vocab_size) is TRI_BAD_FILE
- * and the message says at which position, and that the corpus was made with another tokenizer than the model's. */
+/* Copies tokens [first, first + count) of the stream of all documents. Fails with TRI_BAD_FILE for an id
+ * outside [0, vocab_size); the message has its position, and explains that the corpus was made with another tokenizer
+ * than the model's. */
 tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out);
 
 /* ---- mask -------------------------------------------------------------------------------------------------------- */
 
 bool tri_corpus_has_mask(const tri_corpus *corpus);
-/* The mask of tokens [first, first + count), in the corpus's memory; NULL: no mask, all are learnt. */
+/* Returns the mask of tokens [first, first + count), in the corpus's memory; NULL: no mask, all are learnt. */
 const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count);
-/* labels[count] are tokens [first, first + count): sets those whose mask is 0 to -1, so that they do not count. */
+/* Sets labels[count], which are tokens [first, first + count), to -1 if their mask is 0, so that they do not count. */
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);
 /* The number of tokens whose mask is 1; without a mask that of all. */
 int64_t tri_corpus_num_learnt(const tri_corpus *corpus);

@@ -44,7 +44,7 @@ typedef struct tri_corpus_index {
   int64_t num_sequences, num_documents, num_tokens;
   /* Each sequence begins where the one before it ends, so that all tokens are contiguous in PREFIX.bin. */
   bool contiguous;
-  int64_t first_byte;                       /* of the tokens in PREFIX.bin, if contiguous */
+  int64_t first_byte;                       /* offset of the tokens in PREFIX.bin, if contiguous */
   int64_t num_empty;                        /* documents without tokens */
   const char *sizes, *pointers, *documents; /* unaligned; use the functions below */
 } tri_corpus_index;

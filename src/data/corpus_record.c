@@ -13,7 +13,7 @@
 
 enum { VERSION = 1, MASKED_VERSION = 2, PREFERENCES_VERSION = 3, LONGEST_BYTES = 64 << 10 };
 
-/* What to do about a bad one; one that cannot be believed is never passed over in silence. */
+/* Advice for a damaged record, which is never ignored silently. */
 #define HINT "; make the corpus again with `trireme prepare --force`, or remove this file to use the corpus without it"
 
 static tri_status read_version(const char *path, const json_t *root) {
@@ -50,7 +50,7 @@ static tri_status read_count(const char *path, const json_t *root, const char *k
   return TRI_OK;
 }
 
-/* The words of "preferences"; none is written for a corpus without. */
+/* Values of "preferences"; a corpus without preferences does not have the key. */
 #define PREFERENCES(X) X("pairs", TRI_PREFERENCES_PAIRS) X("labels", TRI_PREFERENCES_LABELS) X("", TRI_PREFERENCES_NONE)
 TRI_CONFIG_WORDS(preference_words, tri_preferences, PREFERENCES)
 
@@ -121,7 +121,7 @@ tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out) {
     *out = (tri_corpus_record){.end_of_text = -1};
     return TRI_OK;
   }
-  /* Opening a pipe would wait for ever. */
+  /* Opening a pipe would wait forever. */
   if (stat(path, &facts) != 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
   if (!S_ISREG(facts.st_mode)) return tri_fail(TRI_BAD_FILE, "%s is not a plain file" HINT, path);
   char *text = NULL;

@@ -1,5 +1,5 @@
 /* PREFIX.corpus.json: facts about a corpus that .bin and .idx cannot hold. `trireme prepare` writes it; corpora of
- * other programs have none.
+ * other programs do not have it.
  *
  *   {"version": 1,
  *    "corpus": "9e1c...",       the fingerprint of the .bin and .idx that it describes
@@ -8,11 +8,10 @@
  *    "vocab_size": 50257,       its size
  *    "end_of_text": 50256,      the token at the end of each document; older records lack it, and the tokenizer knows
  *                               it
- *    "text_bytes": 45678,       the bytes of the texts as they were read, in UTF-8; older records lack it, and so do
- *                               corpora between which a document was cut
- *    "beginning": [1],          the tokens that each document begins with, as the tokenizer's post_processor has it;
- *                               without it: none
- *    "generation": "77d0..."}   the fingerprint of all that was written together: both corpora and the tokenizer
+ *    "text_bytes": 45678,       the bytes of the texts as they were read, in UTF-8; absent in older records, and in
+ * both corpora if a document was cut between them "beginning": [1],          the tokens that each document begins with,
+ * as the tokenizer's post_processor has it; without it: none "generation": "77d0..."}   the fingerprint of all that was
+ * written together: both corpora and the tokenizer
  *
  * "tokenizer_before" is the fingerprint that older records have for the same tokenizer
  * (tri_tokenizer_fingerprint_before), if it differs; so corpora with old and new records can be recognised as belonging
@@ -23,7 +22,7 @@
  *    "mask": "1b9d...",         the fingerprint of PREFIX.mask
  *    "learnt_tokens": 1234      the number of tokens whose mask is 1
  *
- * That of a corpus of preferences has a mask, version 3 and in addition
+ * The record of a corpus of preferences has a mask, version 3 and in addition
  *
  *    "preferences": "pairs",    or "labels" (tri_preferences)
  *    "labels": "c07e..."        with "labels": the fingerprint of PREFIX.labels
@@ -44,17 +43,17 @@ typedef struct tri_corpus_record {
   char labels[TRI_FINGERPRINT_BYTES];           /* "": no labels */
   tri_preferences preferences;
   int64_t tokens, documents, vocab_size, learnt_tokens;
-  int64_t text_bytes;  /* bytes of the texts; 0: not known */
-  int64_t end_of_text; /* -1: not known */
+  int64_t text_bytes;  /* bytes of the texts; 0: unknown */
+  int64_t end_of_text; /* -1: unknown */
   int32_t beginning[TRI_MOST_BEGINNING];
   int num_beginning;
 } tri_corpus_record;
 
-/* "pairs" or "labels"; "" for none. */
+/* Returns "pairs", "labels", or "" for none. */
 const char *tri_preferences_word(tri_preferences preferences);
 
-/* Without such a file all texts are "" and all numbers 0, but for end_of_text. A file that is not a record is
- * TRI_BAD_FILE. */
+/* Reads a record. Without such a file all texts are "" and all numbers 0, except end_of_text. Fails with TRI_BAD_FILE
+ * for a file that is not a record. */
 tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out);
 
 /* The same for a text in memory; `path` is for messages. */

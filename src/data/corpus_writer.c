@@ -1,7 +1,7 @@
-/* The index of a corpus lists sizes, then pointers, then documents, and none is known before the last token. To stay in
- * constant memory the sizes go to a file of their own as they come, 4 bytes each, with the top bit set where a document
- * ends; the index is three passes over that file. A document longer than MAX_SEQUENCE tokens becomes several sequences,
- * because the format counts them in an int32. */
+/* The index of a corpus lists sizes, then pointers, then documents, which are complete only after the last token. To
+ * need constant memory, the sizes are written to a temporary file, 4 bytes each, with the top bit set at the end of a
+ * document; the index is made in three passes over that file. A document longer than MAX_SEQUENCE tokens becomes
+ * several sequences, because the format counts them in an int32. */
 #include "data/corpus_writer.h"
 
 #include "base/file.h"
@@ -26,11 +26,11 @@ struct tri_corpus_writer {
   tri_corpus_type type;
   int id_bytes;
   tri_output_file bin, sizes, idx;
-  tri_output_file mask;   /* of a corpus that has one */
-  tri_output_file labels; /* of documents, where they have labels */
+  tri_output_file mask;   /* used if the corpus has a mask */
+  tri_output_file labels; /* used if the documents have labels */
   bool masked, labelled;
   int64_t tokens, documents, sequences, desirable;
-  int64_t open_tokens; /* of the sequence that is not in `sizes` yet */
+  int64_t open_tokens; /* tokens of the sequence that is not in `sizes` yet */
   bool in_document;
 };
 
@@ -162,7 +162,7 @@ tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t c
 
 /* ---- moving the tail ------------------------------------------------------------------------------------------- */
 
-/* Finds the entry of `sizes` in which the last `tokens` tokens begin, and how many of its own come before them. */
+/* Finds the entry of `sizes` in which the last `tokens` tokens begin, and the number of its tokens before them. */
 static tri_status find_tail(tri_corpus_writer *from, int64_t tokens, int64_t *out_entry, int64_t *out_kept) {
   uint32_t entries[CHUNK];
   int64_t before = from->sequences;
@@ -194,7 +194,7 @@ static tri_status copy_bytes(tri_output_file *from, tri_output_file *to, int64_t
   return TRI_OK;
 }
 
-/* Those of the last documents, which were moved; documents with labels are not cut. */
+/* Moves the labels of the last `count` documents. Documents with labels are never cut. */
 static tri_status move_labels(tri_corpus_writer *from, tri_corpus_writer *to, int64_t count) {
   if (!from->labelled) return TRI_OK;
   for (int64_t at = from->labels.bytes - count; at < from->labels.bytes; at++) {
@@ -239,7 +239,7 @@ tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_write
   TRI_TRY(copy_sizes(from, to, entry, kept));
   TRI_TRY(move_labels(from, to, to->documents - documents));
   bool reopened = kept > 0;
-  if (kept == 0 && entry > 0) { /* the cut lies between two sequences: the one before it must end a document */
+  if (kept == 0 && entry > 0) { /* a cut between two sequences: the one before must end a document */
     uint32_t size = 0;
     entry--;
     TRI_TRY(tri_output_file_read(&from->sizes, entry * 4, &size, sizeof size));
@@ -261,7 +261,7 @@ tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_write
 
 typedef enum index_part { PART_SIZES, PART_POINTERS, PART_DOCUMENTS } index_part;
 
-/* One pass over the sizes. */
+/* Writes one part of the index in a pass over the sizes. */
 static tri_status write_part(tri_corpus_writer *writer, index_part part) {
   uint32_t entries[CHUNK];
   int64_t pointer = 0;
@@ -325,6 +325,6 @@ tri_status tri_corpus_writer_commit(tri_corpus_writer *writer) {
   TRI_TRY(tri_output_file_rename(&writer->bin, writer->prefix, ".bin"));
   if (writer->masked) TRI_TRY(tri_output_file_rename(&writer->mask, writer->prefix, TRI_CORPUS_MASK_SUFFIX));
   if (writer->labelled) TRI_TRY(tri_output_file_rename(&writer->labels, writer->prefix, TRI_CORPUS_LABELS_SUFFIX));
-  tri_output_file_destroy(&writer->sizes); /* while the folder has its name; the index has it all */
+  tri_output_file_destroy(&writer->sizes); /* the index has its content */
   return tri_output_file_rename(&writer->idx, writer->prefix, ".idx");
 }

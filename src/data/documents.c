@@ -17,7 +17,7 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
 
 /* ---- positions -------------------------------------------------------------------------------------------------- */
 
-/* The document of the index that holds a token: the last that begins at or before it, which is not an empty one. */
+/* Returns the document of the index with a token: the last one that begins at or before it, which is not empty. */
 static int64_t find_document(const tri_corpus *corpus, int64_t token) {
   int64_t low = 0, high = tri_corpus_num_documents(corpus);
   while (high - low > 1) {
@@ -35,7 +35,7 @@ static void positions_by_index(const tri_corpus *corpus, int64_t first, int64_t 
   int64_t document = find_document(corpus, first), end = tri_corpus_document(corpus, document + 1);
   int32_t position = 0;
   for (int64_t i = 0; i < count; i++) {
-    while (first + i == end) { /* empty ones end where they begin */
+    while (first + i == end) { /* empty documents end at their begin */
       document++;
       end = tri_corpus_document(corpus, document + 1);
       position = 0;
@@ -64,7 +64,7 @@ void tri_documents_positions(const tri_documents *documents, int64_t first, int6
   *ends = *ends || first + count == tri_corpus_num_tokens(documents->corpus);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
+/* ---- iteration ------------------------------------------------------------------------------------------------- */
 
 static tri_status walk_index(const tri_corpus *corpus, tri_documents_take *take, void *context) {
   int64_t begin = 0;
@@ -99,9 +99,9 @@ tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take
   return status;
 }
 
-/* ---- whether there are any --------------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------------- */
 
-/* TRI_INTERRUPTED ends the walk at the first boundary; it is not a failure, and not reported. */
+/* Ends the iteration at the first boundary, with TRI_INTERRUPTED, which is not a failure and not reported. */
 static tri_status stop_at_boundary(void *context, int64_t first, int64_t length) {
   const tri_corpus *corpus = context;
   return first + length < tri_corpus_num_tokens(corpus) ? TRI_INTERRUPTED : TRI_OK;

@@ -1,4 +1,4 @@
-/* The documents of a corpus: those of its index, or, if that has only one, the text between end-of-text tokens.
+/* The documents of a corpus: from its index, or, if that has only one, the text between end-of-text tokens.
  * Documents without tokens are ignored. */
 #ifndef TRI_DATA_DOCUMENTS_H
 #define TRI_DATA_DOCUMENTS_H
@@ -7,25 +7,25 @@
 
 typedef struct tri_documents {
   const tri_corpus *corpus;
-  int32_t end_of_text; /* the last token of each document; -1: the documents are those of the index */
+  int32_t end_of_text; /* last token of each document; -1: documents are from the index */
 } tri_documents;
 
-/* Whether the documents are those of the index: it has several that are not empty, or they are conversations. */
+/* Returns whether documents are from the index: it has several non-empty ones, or they are conversations. */
 bool tri_documents_in_index(const tri_corpus *corpus);
 
-/* end_of_text is the tokenizer's, or -1; that of the corpus's record is used instead if there is one. The corpus must
- * outlive the result. */
+/* Returns the documents of a corpus, which must outlive the result. end_of_text is the tokenizer's, or -1; the corpus's
+ * record has precedence. */
 tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text);
 
-/* TRI_BAD_FILE if the corpus is not divided into documents; the message says how it can be. Reads up to the first
- * boundary. */
+/* Fails with TRI_BAD_FILE if the corpus is not divided into documents; the message explains how to divide it. Reads up
+ * to the first boundary. */
 tri_status tri_documents_check(const tri_documents *documents);
 
-/* TRI_BAD_FILE if all documents have only one token, so that none has a label. Reads up to the first longer one. */
+/* Fails with TRI_BAD_FILE if all documents have only one token, and so no label. Reads up to the first longer one. */
 tri_status tri_documents_check_lengths(const tri_documents *documents);
 
-/* Sets positions[i] to the position of token first + i of the stream in its document; of a document that begins before
- * `first` positions count from `first`. ids[count] are these tokens. *ends: a document ends with the last of them. */
+/* Sets positions[i] to the position of token first + i of the stream in its document; in a document that begins before
+ * `first`, positions count from `first`. ids[count] are these tokens. *ends: a document ends with the last of them. */
 void tri_documents_positions(const tri_documents *documents, int64_t first, int64_t count, const int32_t *ids,
                              int32_t *positions, bool *ends);
 

@@ -1,14 +1,14 @@
-/* One thread reads, `threads` encode, and the caller's writes. They share a ring of slots: block number n lies in slot
- * n % size from when it is read until it is accepted, so that order costs nothing and memory is bounded:
+/* One thread reads, `threads` encode, and the caller's thread writes. They share a ring of slots: block number n is in
+ * slot n % size from its reading to its acceptance, so that the order is kept without sorting and memory is bounded:
  *
  *      accepted <= claimed <= read <= accepted + size
  *
  * [accepted, claimed) is being encoded or done, [claimed, read) waits for an encoder. One mutex guards the three counts
- * and the `done` of each slot; a slot's contents belong to the one thread whose turn it is. A block is about a mebibyte
- * of text, so the lock is taken some hundred times a second and never contended.
+ * and the `done` of each slot; a slot's contents belong to one thread at a time. A block is about a mebibyte of
+ * text, so the lock is taken some hundred times a second and hardly contended.
  *
- * A failure travels in the slot of its block with its message (tri_fail keeps that for its thread only) and is reported
- * when its turn to be accepted comes: which of two bad lines is named does not depend on who was faster. */
+ * A failure is kept in the slot of its block with its message (tri_fail keeps messages per thread), and reported when
+ * the block would be accepted, so that the reported error does not depend on the speed of threads. */
 #include "data/encode_pipeline.h"
 
 #include "base/memory.h"
@@ -28,7 +28,7 @@ typedef struct slot {
   tri_token_list ids;
   tri_encoded_piece *pieces;
   int64_t piece_capacity;
-  uint8_t *mask; /* of the ids, where they are conversations */
+  uint8_t *mask; /* mask of the ids, for conversations */
   int64_t mask_room;
   tri_saved_error failure, skipped;
   bool done;
@@ -37,18 +37,18 @@ typedef struct slot {
 typedef struct ring {
   const tri_encode_pipeline *pipeline;
   pthread_mutex_t lock;
-  pthread_cond_t room, work, done; /* for the reader, the encoders and the caller */
+  pthread_cond_t room, work, done; /* signals to the reader, the encoders and the caller */
   slot *slots;
   int64_t size;
   int64_t read, claimed, accepted;
-  bool ended;   /* nothing will be read any more */
-  bool stopped; /* the rest is not needed */
+  bool ended;   /* the input has ended */
+  bool stopped; /* the caller has failed: the rest is not needed */
 } ring;
 
 typedef struct worker {
   ring *ring;
   tri_encoder *encoder;
-  tri_chat_session *session; /* of conversations */
+  tri_chat_session *session; /* for conversations */
   tri_preference_encoder *preferences;
   tri_token_ends ends;
   pthread_t thread;
@@ -90,7 +90,8 @@ static tri_status append_id(tri_token_list *list, int32_t id) {
   return TRI_OK;
 }
 
-/* A bad document is passed over as a whole, or not at all: the parts of a long one have been written, or will be. */
+/* Skips a piece with an error. Only whole documents are skipped, because other parts of a long one may be written
+ * already. */
 static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
   const tri_text_piece *piece = &s->block.pieces[index];
   if (!piece->begins_document || !piece->ends_document) {
@@ -102,7 +103,7 @@ static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
   return TRI_OK;
 }
 
-/* Of many elements in one line the line says little: which element it was stands at the message's end. */
+/* Adds the number of the element to a message, because many elements may be in one line. */
 static tri_status name_element(const tri_text_piece *piece, tri_status status) {
   char message[1024];
   if (piece->element == 0 || (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED)) return status;
@@ -145,8 +146,8 @@ static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder 
 
 /* ---- conversations --------------------------------------------------------------------------------------------- */
 
-/* A token is learnt if any of its bytes is of an answer. Of one without bytes of its own (normalization gave them to
- * the one before it) that one decides. */
+/* Sets the mask of tokens. A token is learnt if one of its bytes belongs to an answer. A token without bytes of its own
+ * (normalization gave them to the token before) is learnt if the token before is. */
 static void mark_tokens(const tri_chat_answered *c, const tri_token_ends *ends, uint8_t *mask) {
   size_t begin = 0;
   int64_t k = 0;
@@ -297,7 +298,7 @@ static tri_status encode_pipeline_start(worker *w, void *(*body)(void *)) {
   return status;
 }
 
-/* workers[0] reads, the others encode. */
+/* Runs the workers: workers[0] reads, the others encode. */
 static tri_status run_workers(ring *r, worker *workers, int count) {
   tri_status status = TRI_OK;
   for (int i = 0; i < count; i++) {

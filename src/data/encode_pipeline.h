@@ -1,5 +1,5 @@
-/* Encodes the blocks of an input with many threads and hands them over in the order of the input, whatever the number
- * of threads. */
+/* Encodes the blocks of an input with many threads, and returns them in the order of the input for any number of
+ * threads. */
 #ifndef TRI_DATA_ENCODE_PIPELINE_H
 #define TRI_DATA_ENCODE_PIPELINE_H
 
@@ -15,31 +15,31 @@
 /* An encoded piece; an empty or skipped document has no tokens, all others end with the end-of-text token. */
 typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
-  int64_t document; /* number over all inputs */
+  int64_t document; /* index over all inputs */
   bool ends_document;
-  bool skipped; /* of a bad document, which was skipped */
-  int64_t line; /* of its record, for messages; JSON only */
-  /* Of preferences: a pair is two documents, of which the first has `chosen_tokens`; else one with a label. */
+  bool skipped; /* part of a bad document that was skipped */
+  int64_t line; /* line of its record, for messages; JSON only */
+  /* Preferences: a pair is two documents, and the first has `chosen_tokens`; otherwise one document with a label. */
   bool is_pair, desirable;
   int64_t chosen_tokens;
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
-  const int32_t *ids;                   /* of all pieces, one after the other */
+  const int32_t *ids;                   /* ids of all pieces, one after the other */
   const uint8_t *mask;                  /* for each id: 1 if it is learnt; NULL: all are */
-  const tri_saved_error *first_skipped; /* why the first skipped piece was skipped, if there is one */
+  const tri_saved_error *first_skipped; /* error of the first skipped piece; NULL: none was skipped */
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
-  const char *path; /* of the file */
+  const char *path; /* path of the file */
   int64_t position; /* bytes of the input files read up to here */
 } tri_encoded_block;
 
 typedef struct tri_encode_pipeline {
   tri_text_input *input;
   const tri_tokenizer *tokenizer;
-  const char *key;             /* of the text in JSON records */
+  const char *key;             /* key of the text in JSON records */
   const tri_chat_format *chat; /* inputs are conversations; NULL: texts */
-  tri_chat_reading reading;    /* of conversations */
+  tri_chat_reading reading;    /* options for conversations */
   bool preferences;            /* inputs are preferences, rendered with `chat` */
   bool skip_bad;               /* skip bad documents; else they are errors */
   int threads;
@@ -48,8 +48,8 @@ typedef struct tri_encode_pipeline {
   void *context;
 } tri_encode_pipeline;
 
-/* Returns when everything is encoded and accepted. Of several errors in the input the one that comes first in it is
- * returned. */
+/* Encodes all blocks, and returns when they are accepted. If the input has several errors, the first one in its order
+ * is returned. */
 tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline);
 
 #endif

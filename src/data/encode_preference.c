@@ -1,7 +1,7 @@
-/* As TRL does it (DPOTrainer and KTOTrainer, 1.16): the prompt is encoded by itself, prompt and answer are encoded
- * together, and the answer is what follows the tokens that both have in common. Where letters on either side of the
- * answer's beginning become one token, that token is the answer's; of a pair the prompt is what both answers leave of
- * it. Texts begin with the tokens that the tokenizer's post-processor puts there; a template writes them itself. */
+/* Follows TRL (DPOTrainer and KTOTrainer, 1.16): the prompt is encoded alone, prompt and answer are encoded together,
+ * and the answer begins after the common tokens of both. If letters on both sides of the boundary become one token,
+ * that token belongs to the answer; the prompt of a pair is the common part for both answers. Texts begin with the
+ * tokens that the tokenizer's post-processor adds; a template writes them itself. */
 #include "data/encode_preference.h"
 
 #include "base/memory.h"
@@ -52,7 +52,7 @@ static int64_t common_ids(const tri_token_list *prompt, const int32_t *ids, int6
   return same;
 }
 
-/* Texts that differ may be the same tokens, by a normalizer. */
+/* Refuses answers with equal tokens: different texts may become equal by normalization. */
 static tri_status check_differ(const int32_t *ids, const tri_encoded_preference *e, const tri_preference_line *line) {
   if (e->num_documents == 1 || e->tokens[0] != e->tokens[1]) return TRI_OK;
   if (memcmp(ids, ids + e->tokens[0], (size_t)e->tokens[0] * sizeof *ids) != 0) return TRI_OK;

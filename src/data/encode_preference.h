@@ -1,19 +1,19 @@
-/* From a record of preferences to the tokens of its texts, and which of them are the answers'. */
+/* Encodes the texts of a record of preferences, and marks the tokens of answers. */
 #ifndef TRI_DATA_ENCODE_PREFERENCE_H
 #define TRI_DATA_ENCODE_PREFERENCE_H
 
 #include "chat/format.h"
 #include "tokenizer/tokenizer.h"
 
-/* Of one thread. */
+/* An encoder; for one thread at a time. */
 typedef struct tri_preference_encoder tri_preference_encoder;
 
-/* Format and tokenizer must outlive it. Release with tri_preference_encoder_destroy. */
+/* Creates an encoder. Format and tokenizer must outlive it. Release with tri_preference_encoder_destroy. */
 tri_status tri_preference_encoder_create(const tri_chat_format *format, const tri_tokenizer *tokenizer,
                                          tri_preference_encoder **out);
 void tri_preference_encoder_destroy(tri_preference_encoder *encoder);
 
-/* A record, and where it is, for messages. */
+/* A record, with its place for messages. */
 typedef struct tri_preference_line {
   const char *path;
   int64_t number;
@@ -23,18 +23,18 @@ typedef struct tri_preference_line {
 
 typedef struct tri_encoded_preference {
   int num_documents;     /* 2: chosen, then rejected; 1: an answer with a label */
-  int64_t tokens[2];     /* of each document: prompt and answer */
-  int64_t prompt_tokens; /* of the prompt, with which each begins */
-  int64_t text_bytes;    /* of all documents */
+  int64_t tokens[2];     /* tokens of each document: prompt and answer */
+  int64_t prompt_tokens; /* tokens of the prompt, with which each document begins */
+  int64_t text_bytes;    /* bytes of all documents */
   bool desirable;        /* the label of one answer */
 } tri_encoded_preference;
 
-/* Appends the tokens of the record's documents, one behind the other. On failure nothing is appended; whatever is wrong
- * with the record is TRI_BAD_FILE or TRI_UNSUPPORTED, and the message begins with file and line. */
+/* Appends the tokens of the record's documents, one after the other. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED and
+ * appends nothing if the record is wrong; the message begins with file and line. */
 tri_status tri_preference_encoder_add(tri_preference_encoder *encoder, const tri_preference_line *line,
                                       tri_token_list *ids, tri_encoded_preference *out);
 
-/* The mask of all its tokens: 1 on those of answers. */
+/* Sets the mask of all tokens: 1 on tokens of answers. */
 void tri_preference_mark(const tri_encoded_preference *encoded, uint8_t *mask);
 
 #endif

@@ -1,5 +1,5 @@
-/* A feed: where a training loop's samples come from: the sampler of a run's corpora, tokens in memory, or a function of
- * the caller. */
+/* A feed: the source of a training loop's samples, such as the sampler of a run's corpora, tokens in memory, or a
+ * function of the caller. */
 #ifndef TRI_DATA_FEED_H
 #define TRI_DATA_FEED_H
 

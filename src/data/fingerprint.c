@@ -13,7 +13,7 @@
 
 /* ---- hashing --------------------------------------------------------------------------------------------------- */
 
-/* `kind` keeps fingerprints of different things, and of different rules for them, apart. */
+/* Begins a hash. `kind` makes fingerprints of different kinds, or by different rules, different. */
 static tri_status fingerprint_begin(const char *kind, XXH3_state_t **out) {
   XXH3_state_t *hash = XXH3_createState();
   if (hash == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot compute a fingerprint");
@@ -25,7 +25,7 @@ static tri_status fingerprint_begin(const char *kind, XXH3_state_t **out) {
 
 static void add_int(XXH3_state_t *hash, int64_t value) { XXH3_128bits_update(hash, &value, sizeof value); }
 
-/* With its length, so that "ab", "c" is not "a", "bc". */
+/* Adds a text with its length, so that "ab", "c" differs from "a", "bc". */
 static void add_text(XXH3_state_t *hash, const char *text, size_t bytes) {
   add_int(hash, (int64_t)bytes);
   if (bytes > 0) XXH3_128bits_update(hash, text, bytes);
@@ -51,7 +51,7 @@ tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char
 
 /* ---- tokenizers ------------------------------------------------------------------------------------------------ */
 
-/* `learnt` decides only whether a word that is a token is that token at once, and about single bytes. */
+/* Adds the vocabulary. `learnt` only affects words that are tokens, and single bytes. */
 static void add_vocabulary(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
   add_int(hash, vocabulary->size);
@@ -63,7 +63,7 @@ static void add_vocabulary(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   XXH3_128bits_update(hash, vocabulary->byte_ids, sizeof vocabulary->byte_ids);
 }
 
-/* In order. A pair that is listed again further on counts only there. */
+/* Adds the merges in order. A repeated pair counts at its last position. */
 static void add_merges(XXH3_state_t *hash, const tri_vocabulary *vocabulary) {
   int64_t count = 0;
   for (int64_t rank = 0; rank < vocabulary->merge_count; rank++) {
@@ -77,7 +77,7 @@ static void add_merges(XXH3_state_t *hash, const tri_vocabulary *vocabulary) {
   add_int(hash, count);
 }
 
-/* How Digits and Punctuation were written when the machine's PCRE2 decided what a letter or a digit is. */
+/* Patterns of Digits and Punctuation, now and in versions that used the machine's PCRE2 for classes of characters. */
 static const struct {
   const char *now, *before;
 } once[] = {
@@ -87,8 +87,8 @@ static const struct {
     {TRI_PATTERN_PUNCTUATION "+", "[\\p{P}$+<=>^`|~]+"},
 };
 
-/* All patterns of one scanner match the same; GPT-2's is written in more than one way. A pattern that asks for
- * categories of characters matches by a version of Unicode, which `before` leaves out. */
+/* Adds a pattern. All patterns of one scanner match the same; GPT-2's can be written in several ways. A pattern with
+ * Unicode categories depends on the version of Unicode, which `before` omits. */
 static void add_pattern(XXH3_state_t *hash, const tri_stage *stage, bool before) {
   const bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
   const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
@@ -114,7 +114,7 @@ static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer,
   }
 }
 
-/* 0 for none and 1 for NFC alone, as it was when there was nothing else. */
+/* Adds normalization steps. 0: none, 1: NFC alone, as in versions that had nothing else. */
 static void add_steps(XXH3_state_t *hash, const tri_text_steps *steps) {
   bool alone = steps->count == 1 && steps->steps[0].kind == TRI_TEXT_NFC;
   add_int(hash, steps->count == 0 ? 0 : alone ? 1 : 1 + steps->count);
@@ -127,7 +127,7 @@ static void add_steps(XXH3_state_t *hash, const tri_text_steps *steps) {
   }
 }
 
-/* What tokens become in a text says nothing about ids and is left out. */
+/* Adds a tokenizer of characters. The decoder is left out, because it does not affect ids. */
 static void add_characters(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   add_text(hash, "characters", sizeof "characters" - 1);
   XXH3_128bits_update(hash, tokenizer->vocabulary.fallback, sizeof tokenizer->vocabulary.fallback);
@@ -140,11 +140,11 @@ static int compare_added(const void *a, const void *b) {
   int order = memcmp(left->content, right->content, shorter);
   if (order != 0) return order;
   if (left->bytes != right->bytes) return left->bytes < right->bytes ? -1 : 1;
-  return left < right ? -1 : left > right; /* alike after normalization: as they are listed */
+  return left < right ? -1 : left > right; /* equal after normalization: in the order of the list */
 }
 
-/* Their order in the file says nothing. Whether they are looked for before or after normalization matters only where
- * there is one, or where some are looked for before others. */
+/* Adds the added tokens, in any order of the file. Whether they are searched before or after normalization only matters
+ * if the tokenizer normalizes, or if some are searched before others. */
 static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   int64_t count = tokenizer->added_count, late = 0;
   const tri_added_token **sorted = NULL;
@@ -178,7 +178,7 @@ static tri_status fingerprint_tokenizer(const tri_tokenizer *tokenizer, bool bef
   add_int(hash, tokenizer->ignore_merges);
   add_int(hash, tokenizer->unknown);
   add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);
-  add_int(hash, tokenizer->named_end); /* whatever else lies in its folder */
+  add_int(hash, tokenizer->named_end); /* independent of the other files of its folder */
   tri_status status = add_added(hash, tokenizer);
   if (status == TRI_OK) {
     fingerprint_end(hash, out);
@@ -217,7 +217,7 @@ static void add_samples(XXH3_state_t *hash, const char *data, size_t bytes) {
   XXH3_128bits_update(hash, data, TRI_FINGERPRINT_END_BYTES);
   size_t distance = bytes / (TRI_FINGERPRINT_PIECES + 1);
   for (size_t i = 1; i <= TRI_FINGERPRINT_PIECES; i++) {
-    /* At the beginning of a page of the file, so that each piece is one page that has to be read. */
+    /* Aligned to a page of the file, so that each piece reads only one page. */
     size_t at = i * distance / TRI_FINGERPRINT_PIECE_BYTES * TRI_FINGERPRINT_PIECE_BYTES;
     XXH3_128bits_update(hash, data + at, TRI_FINGERPRINT_PIECE_BYTES);
   }
@@ -231,7 +231,7 @@ tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx
   add_int(hash, index->num_tokens);
   add_int(hash, index->num_documents);
   add_text(hash, idx, idx_bytes);
-  /* Of a .bin that is shared by several indexes only what this one means, if that is one stretch of it. */
+  /* If several indexes share a .bin, only the range of this one counts, if it is contiguous. */
   if (index->contiguous) {
     bin += index->first_byte;
     bin_bytes = (size_t)(index->num_tokens * index->id_bytes);

@@ -1,6 +1,5 @@
-/* Fingerprints: short texts that are equal for equal things. They find out whether files that must belong together do
- * (a corpus and the tokenizer that made it, a run and its corpus). They find mistakes, not forgeries: XXH3 is not a
- * cryptographic hash. */
+/* Fingerprints: short texts that are equal for equal contents. They show whether files belong together (a corpus and
+ * its tokenizer, a run and its corpus). They detect mistakes, not forgeries: XXH3 is not a cryptographic hash. */
 #ifndef TRI_DATA_FINGERPRINT_H
 #define TRI_DATA_FINGERPRINT_H
 
@@ -12,26 +11,27 @@
 /* 32 hexadecimal digits and a NUL. */
 #define TRI_FINGERPRINT_BYTES 33
 
-/* The fingerprint of a tokenizer: of everything that decides which ids a text becomes, and which text an id. It does
+/* Computes the fingerprint of a tokenizer: everything that affects the ids of a text, and the text of an id. It does
  * not depend on the file: a vocabulary that was read from encoder.json and vocab.bpe has the fingerprint of the
  * tokenizer.json that tri_tokenizer_save writes for it, and white space and the order of keys do not matter. Patterns
  * count as they are written, but patterns that are known to match the same are equal. */
 tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
-/* The fingerprint as older versions computed it, which did not include the version of Unicode that patterns use
- * (unicode_classes.h). It differs only for patterns with \p{..}, \w, \d or \b, for Digits and for Punctuation. */
+/* Computes the fingerprint as older versions computed it, which did not include the version of Unicode that patterns
+ * use (unicode_classes.h). It differs only for patterns with \p{..}, \w, \d or \b, for Digits and for Punctuation. */
 tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
-/* Whether a recorded fingerprint is one of a tokenizer's two: `now`, or `before` as older versions computed it ("": not
- * known). If it is `before`, logs a line that begins with `what`, which has the record (NULL: does not log). */
+/* Returns whether a recorded fingerprint is one of a tokenizer's two: `now`, or `before` by the rules of older versions
+ * ("": unknown). If it is `before`, logs a line that begins with `what`, the owner of the record (NULL: does not log).
+ */
 bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before);
 
-/* The fingerprint of a corpus: of the whole index, and of bytes of the tokens: all up to TRI_FINGERPRINT_WHOLE_BYTES,
- * of more the first and the last TRI_FINGERPRINT_END_BYTES and TRI_FINGERPRINT_PIECES pieces of
+/* Computes the fingerprint of a corpus: the whole index, and all token bytes up to TRI_FINGERPRINT_WHOLE_BYTES; of a
+ * larger file the first and the last TRI_FINGERPRINT_END_BYTES and TRI_FINGERPRINT_PIECES pieces of
  * TRI_FINGERPRINT_PIECE_BYTES between them, at equal distances. So it reads some 1.2 MB of a terabyte, and misses an
- * edit that changes neither the index nor a byte of these pieces: it hardly ever sees an edit of a few tokens in a
- * large corpus, and always one that is longer than the distance between two pieces (a 257th of the file). bin and idx
- * are the contents of PREFIX.bin and PREFIX.idx. */
+ * edit that changes neither the index nor a byte of these pieces: rarely detects an edit of a few tokens in a large
+ * corpus, and always one that is longer than the distance of two pieces (a 257th of the file). bin and idx are the
+ * contents of PREFIX.bin and PREFIX.idx. */
 enum {
   TRI_FINGERPRINT_WHOLE_BYTES = 16 << 20,
   TRI_FINGERPRINT_END_BYTES = 64 << 10,
@@ -41,13 +41,13 @@ enum {
 tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx, size_t idx_bytes, const char *bin,
                                   size_t bin_bytes, char out[TRI_FINGERPRINT_BYTES]);
 
-/* The fingerprint of a mask, or of labels; it reads as many bytes of it as of a .bin. */
+/* Computes the fingerprint of a mask, or of labels, from the same share of bytes as for a .bin. */
 tri_status tri_fingerprint_mask(const char *mask, size_t bytes, char out[TRI_FINGERPRINT_BYTES]);
 
-/* The fingerprint of several fingerprints in this order. */
+/* Computes the fingerprint of several fingerprints in this order. */
 tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char out[TRI_FINGERPRINT_BYTES]);
 
-/* Whether a text has the form of a fingerprint. */
+/* Returns whether a text has the form of a fingerprint. */
 bool tri_fingerprint_is_valid(const char *text);
 
 #endif

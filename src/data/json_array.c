@@ -21,7 +21,7 @@ static int64_t count_lines(const char *text, size_t bytes) {
   return lines;
 }
 
-/* Behind the closing quote of the string that begins at `at`; 0 if it does not end. */
+/* Returns the offset after the closing quote of the string at `at`; 0 if the string does not end. */
 static size_t end_of_string(const char *text, size_t bytes, size_t at) {
   for (at++; at < bytes; at++) {
     if (text[at] == '"') return at + 1;
@@ -30,7 +30,7 @@ static size_t end_of_string(const char *text, size_t bytes, size_t at) {
   return 0;
 }
 
-/* Behind the value that begins at `at`, by its quotes and brackets; 0 if it does not end in the text. */
+/* Returns the offset after the value at `at`, by its quotes and brackets; 0 if it does not end in the text. */
 static size_t end_of_value(const char *text, size_t bytes, size_t at, bool ended) {
   int64_t depth = 0;
   while (at < bytes) {
@@ -70,7 +70,7 @@ static tri_status unexpected(const tri_json_array *array, char c) {
                   array->path, array->lines + 1, c >= ' ' && c < 0x7F ? c : '?', wanted);
 }
 
-/* Takes a bracket or comma of the array itself; false if `c` is none that may stand here. */
+/* Reads a bracket or comma of the array itself; returns false if `c` is not allowed at this point. */
 static bool take_mark(tri_json_array *array, char c) {
   if (array->closed) return false;
   if (!array->opened && c == '[') {

@@ -1,7 +1,7 @@
-/* A complete parser builds a tree and copies every string, which takes longer than encoding the text it carries. Here
- * the line is only walked over: every rule of RFC 8259 is checked, but nothing is kept besides where the wanted string
- * begins and ends. Strings are nearly all of a line, so only their walk is made fast: eight bytes at a time as long as
- * none of them is a quote, a backslash or a control character. */
+/* A complete parser builds a tree and copies every string, which takes longer than encoding the text. This one only
+ * scans the line: it checks every rule of RFC 8259, but keeps only the range of the requested string. Strings are most
+ * of a line, so only they are scanned fast: eight bytes at a time as long as none of them is a quote, a backslash or a
+ * control character. */
 #include "data/json_line.h"
 
 #include "tokenizer/utf8.h"
@@ -15,11 +15,11 @@ typedef struct cursor {
   const char *at, *end;
 } cursor;
 
-/* Behind the opening quote .. before the closing one. */
+/* The content of a string, between its quotes. */
 typedef struct span {
   const char *begin;
   size_t bytes;
-  bool escaped; /* holds a backslash */
+  bool escaped; /* has a backslash */
 } span;
 
 static void skip_space(cursor *c) {
@@ -73,7 +73,7 @@ static bool read_hex4(cursor *c, uint32_t *out) {
   return true;
 }
 
-/* Behind a backslash: the code point that is meant. Half a surrogate pair alone is invalid. */
+/* Reads the code point of an escape, after its backslash. Half a surrogate pair is invalid. */
 static bool read_escape(cursor *c, uint32_t *out) {
   static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
   if (c->at == c->end) return false;
@@ -114,7 +114,7 @@ static bool read_string(cursor *c, span *out) {
   return tri_utf8_is_ascii(found.begin, found.bytes) || tri_utf8_valid_bytes(found.begin, found.bytes) == found.bytes;
 }
 
-/* What the string says is never longer than how it is written, so it fits in its own place. */
+/* Decodes escapes in place: the decoded text is never longer. */
 static size_t undo_escapes(char *text, size_t bytes) {
   cursor c = {text, text + bytes};
   char *to = text;
@@ -126,7 +126,7 @@ static size_t undo_escapes(char *text, size_t bytes) {
     if (backslash == NULL) return (size_t)(to - text);
     uint32_t code = 0;
     c.at = backslash + 1;
-    (void)read_escape(&c, &code); /* read_string has seen that it succeeds */
+    (void)read_escape(&c, &code); /* read_string has checked it */
     char letters[4];
     size_t length = tri_utf8_encode(code, letters);
     memcpy(to, letters, length);
@@ -160,7 +160,7 @@ static bool skip_word(cursor *c, const char *word) {
 
 static bool skip_value(cursor *c, int depth);
 
-/* Behind the opening bracket of an array or, with keys, of an object. */
+/* Skips the members of an array or, with keys, of an object, after its opening bracket. */
 static bool skip_members(cursor *c, bool keys, int depth) {
   char closing = keys ? '}' : ']';
   span unused;

@@ -1,6 +1,6 @@
 #include "data/lengths.h"
 
-/* Parts that a power of two has. */
+/* Returns the number of buckets of a power of two. */
 static int parts_of(int power) { return power < 4 ? 1 << power : TRI_LENGTH_PARTS; }
 
 static int bucket_of(int64_t length) {

@@ -17,7 +17,7 @@ typedef struct tri_lengths {
   tri_length_bucket buckets[TRI_LENGTH_BUCKETS];
 } tri_lengths;
 
-/* The shortest length of a bucket; for a bucket without lengths, the next power of two. */
+/* Returns the shortest length of a bucket; for a bucket without lengths, the next power of two. */
 int64_t tri_length_bucket_from(int bucket);
 
 tri_status tri_lengths_count(const tri_documents *documents, tri_lengths *out);

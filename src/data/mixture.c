@@ -1,14 +1,14 @@
-/* The order is R. Tijdeman's ("The chairman assignment problem", Discrete Mathematics 32, 1980): of those that are
- * behind their share by at least 1 / (2K - 2), where K is the number of sources, the next sample is of the one that
- * would be behind by 1 - 1 / (2K - 2) first. After any number of samples no source is then away from its share by more
- * than that, so by less than one sample, which is the best that holds for all weights. Drawing sources at random would
- * be away by the square root of the number.
+/* The order is R. Tijdeman's ("The chairman assignment problem", Discrete Mathematics 32, 1980): among the sources that
+ * lag behind their share by at least 1 / (2K - 2), where K is the number of sources, the next sample is from the source
+ * that would first lag by 1 - 1 / (2K - 2). After any number of samples every source then differs from its share by at
+ * most that, so by less than one sample, which is the best possible bound for all weights. With random sources the
+ * difference would be of the order of the square root of the number of samples.
  *
- * The choice needs the counts so far, and any rank has to find any sample alone. So shares are made whole numbers of a
- * period: after one, everybody has their exact share and the order begins again. Weights as people write them have
- * short periods (0.7, 0.2, 0.1: 10 samples). For others the period is the common denominator, of all up to a million,
- * that comes nearest; what is left is far below what any run can see (some 1e-12 of the samples for two sources, 1e-9
- * for three, below 5e-7 for any number). All is in whole numbers then: no rounding, the same order on every machine. */
+ * The choice needs the counts so far, but every rank must find any sample without the others. So shares are integers of
+ * a period: after each period every source has its exact share, and the order repeats. Usual weights have short periods
+ * (0.7, 0.2, 0.1: 10 samples). For others the period is the most accurate common denominator up to a million; the error
+ * is negligible (some 1e-12 of the samples for two sources, 1e-9 for three, below 5e-7 for any number). All numbers are
+ * then integers: no rounding, and the same order on every machine. */
 #include "data/mixture.h"
 
 #include "base/memory.h"
@@ -16,11 +16,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* What doubles that were written in decimal may be off by, and shares that are whole numbers with it. */
+/* Most error of a share that counts as an integer: rounding of weights that were written in decimal. */
 static const double exact = 1e-9;
 
-/* The largest error of a share with this period, where it is below `limit` and the counts go together; else INFINITY.
- */
+/* Returns the largest error of a share with this period, if it is below `limit` and the counts sum to the period; else
+ * INFINITY. */
 static double share_error(const double *shares, int64_t num_sources, int64_t period, double limit) {
   double worst = 0;
   int64_t sum = 0;
@@ -41,7 +41,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
     return tri_fail_internal("a mixture of %" PRId64 " sources was asked for", num_sources);
   }
   for (int64_t k = 0; k < num_sources; k++) largest = fmax(largest, weights[k]);
-  for (int64_t k = 0; k < num_sources; k++) sum += weights[k] / largest; /* which is no larger than their number */
+  for (int64_t k = 0; k < num_sources; k++) sum += weights[k] / largest; /* at most num_sources */
   for (int64_t k = 0; k < num_sources; k++) {
     shares[k] = weights[k] / largest / sum;
     if (shares[k] * TRI_MIXTURE_LONGEST >= 1) continue;
@@ -62,14 +62,14 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
   return TRI_OK;
 }
 
-/* The source of the sample in this place of the period, where counts[k] of source k lie before it. All is multiplied
- * by (2K - 2) period: products of whole numbers below 2^50. */
+/* Returns the source of sample `place` of the period, if counts[k] samples of source k precede it. All values are
+ * multiplied by (2K - 2) period: products of integers below 2^50. */
 static int64_t choose_mixture_source(const tri_mixture_shares *shares, int64_t place, const int64_t *counts) {
   int64_t twice = 2 * shares->num_sources - 2, chosen = -1, slack = 0;
   for (int64_t k = 0; k < shares->num_sources; k++) {
     int64_t behind = twice * ((place + 1) * shares->counts[k] - shares->period * counts[k]);
     if (behind < shares->period) continue;
-    int64_t left = (twice - 1) * shares->period - behind; /* over the share: the samples until it is too late */
+    int64_t left = (twice - 1) * shares->period - behind; /* divided by the share: samples until the limit */
     if (chosen >= 0 && left * shares->counts[chosen] >= slack * shares->counts[k]) continue;
     chosen = k;
     slack = left;
@@ -107,7 +107,7 @@ void tri_mixture_destroy(tri_mixture *mixture) {
   tri_free(mixture->places);
 }
 
-/* Those of a source among the first samples of a period, by bisection. */
+/* Counts the samples of a source among the first `samples` of a period, by bisection. */
 static int64_t count_in_period(const tri_mixture *mixture, int64_t source, int64_t samples) {
   int64_t low = mixture->begins[source], high = mixture->begins[source + 1];
   while (low < high) {

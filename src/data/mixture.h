@@ -1,4 +1,4 @@
-/* A mixture: which of several sources a sample comes from, computed from their weights. */
+/* A mixture: the source of each sample, computed from the weights of several sources. */
 #ifndef TRI_DATA_MIXTURE_H
 #define TRI_DATA_MIXTURE_H
 
@@ -8,34 +8,34 @@
 
 enum { TRI_MOST_SOURCES = 128, TRI_MIXTURE_LONGEST = 1 << 20 };
 
-/* The weights as whole numbers: of `period` samples, source k gives counts[k]. */
+/* The weights as integers: source k has counts[k] of `period` samples. */
 typedef struct tri_mixture_shares {
   int64_t num_sources, period;
   int64_t counts[TRI_MOST_SOURCES];
 } tri_mixture_shares;
 
-/* Weights are positive; only their ratios count. The period is the smallest with which all shares are whole numbers,
- * or, if that is above TRI_MIXTURE_LONGEST, the one up to there that is the most accurate. TRI_BAD_CONFIG if a weight
- * is less than 1 / TRI_MIXTURE_LONGEST of the sum; *small (unless NULL) is its index. */
+/* Finds the shares of positive weights; only their ratios count. The period is the smallest with integer shares,
+ * or, if that is above TRI_MIXTURE_LONGEST, the most accurate one up to it. Fails with TRI_BAD_CONFIG if a weight is
+ * less than 1 / TRI_MIXTURE_LONGEST of the sum; *small (unless NULL) is its index. */
 tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, tri_mixture_shares *out, int64_t *small);
 
 /* An endless order of samples of all sources, which repeats after a period: for every N, the number of samples of
  * source k among the first N differs from N counts[k] / period by less than one. */
 typedef struct tri_mixture {
   tri_mixture_shares shares;
-  uint8_t *sources;                     /* [period]: the source of each sample of a period */
+  uint8_t *sources;                     /* [period]: source of each sample of a period */
   int32_t *places;                      /* [period]: the samples of source 0 in a period, then those of source 1, ... */
   int64_t begins[TRI_MOST_SOURCES + 1]; /* source k has places[begins[k] .. begins[k + 1]) */
 } tri_mixture;
 
-/* Release with tri_mixture_destroy. */
+/* Creates a mixture. Release with tri_mixture_destroy. */
 tri_status tri_mixture_create(const tri_mixture_shares *shares, tri_mixture *out);
 void tri_mixture_destroy(tri_mixture *mixture);
 
-/* The number of samples of a source among the first `samples`. */
+/* Returns the number of samples of a source among the first `samples`. */
 int64_t tri_mixture_count(const tri_mixture *mixture, int64_t source, int64_t samples);
 
-/* The source of a sample; *number is its number among the samples of this source, from 0. */
+/* Returns the source of a sample; *number is its number among the samples of this source, from 0. */
 int64_t tri_mixture_at(const tri_mixture *mixture, int64_t sample, int64_t *number);
 
 #endif

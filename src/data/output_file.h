@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 typedef struct tri_output_file {
-  char *path; /* the temporary name */
+  char *path; /* temporary name */
   int file;
   char *buffer;
   size_t held;   /* bytes in the buffer */
-  int64_t bytes; /* of the file, including those in the buffer */
+  int64_t bytes; /* bytes of the file, including those in the buffer */
 } tri_output_file;
 
 /* The initial value, so that tri_output_file_destroy may always be called. */
@@ -20,7 +20,7 @@ typedef struct tri_output_file {
 
 /* Creates or empties PREFIX SUFFIX. */
 tri_status tri_output_file_create(const char *prefix, const char *suffix, tri_output_file *out);
-/* Closes, and removes the file unless it was renamed. */
+/* Closes the file, and removes it unless it was renamed. */
 void tri_output_file_destroy(tri_output_file *output);
 
 tri_status tri_output_file_write(tri_output_file *output, const void *data, size_t bytes);

@@ -1,45 +1,45 @@
 /* Best-fit decreasing on a histogram (after Krell et al. 2021, "Efficient sequence packing without
  * cross-contamination", who pack histograms too).
  *
- * Best-fit decreasing puts one piece after the other, longest first, into the sequence that it leaves least room in.
- * Pieces of one length are alike, and so are sequences with equal contents: a group of these takes as many pieces each
- * as fit, since a sequence that has taken one is the best fit for the next. So the work is one step for each meeting of
- * a length with a group, of which there are few: a group's room falls below half whenever all of it takes part, and
- * splits in two where the pieces end within it, once a length. The result is that of the plain algorithm, sequence for
- * sequence.
+ * Best-fit decreasing puts one piece after the other, longest first, into the sequence with the least sufficient room.
+ * Pieces of one length are equivalent, and so are sequences with equal contents, which form a group: each sequence of a
+ * group gets as many pieces of a length as fit, since a sequence with one such piece is the best fit for the next. So
+ * the work is one step for each pair of a length and a group. There are few such pairs: a group's room falls below half
+ * when all its sequences get pieces, and a group is split at most once for each length, when the pieces end. The result
+ * equals that of the plain algorithm, sequence for sequence.
  *
- * What a group holds is a chain of entries, the newest first. Groups that were split share the chain behind: row r of
- * an entry is the r-th sequence that got these pieces, and a group's sequences are rows from `row` on. */
+ * The contents of a group are a chain of entries, the newest first. Groups that were split share the rest of the chain:
+ * row r of an entry is the r-th sequence that got these pieces, and a group's sequences are the rows from `row` on. */
 #include "data/packing.h"
 
 #include "base/memory.h"
 
 enum { LEVELS = 6 }; /* 64^6 lengths */
 
-/* Each of some sequences got `times` pieces of this length: row r the numbers from first + r * times on. */
+/* Sequences that got `times` pieces of this length each: row r has the pieces from number first + r * times on. */
 typedef struct entry {
   int64_t length, times, first;
-  int64_t before, before_row; /* what its row 0 held already: an entry, or -1, and the row there */
+  int64_t before, before_row; /* earlier contents of its row 0: an entry and the row in it; -1: empty */
 } entry;
 
 typedef struct group {
-  int64_t entry, row; /* of its first sequence */
-  int64_t count;      /* sequences */
-  int64_t next;       /* group with as much room, or -1 */
+  int64_t entry, row; /* entry and row of its first sequence */
+  int64_t count;      /* number of sequences */
+  int64_t next;       /* next group with the same room; -1: none */
 } group;
 
 struct tri_packing {
   int64_t sequence, tokens;
   entry *entries;
   int64_t num_entries, entries_room;
-  group *groups; /* those with count 0 are gone */
+  group *groups; /* count 0: unused */
   int64_t num_groups, groups_room;
-  int64_t *ends; /* [num_groups]: sequences up to and with this group's */
+  int64_t *ends; /* [num_groups]: sequences up to the end of this group */
 };
 
-/* Groups by their room, and which rooms have one: a bit for each, and above that a bit for each word that has one. */
+/* Groups by their room, with a hierarchical bit set of the rooms that have a group. */
 typedef struct rooms {
-  int64_t *first; /* [sequence + 1]: group, or -1 */
+  int64_t *first; /* [sequence + 1]: first group with this room; -1: none */
   uint64_t *bits[LEVELS];
   int64_t words[LEVELS];
 } rooms;
@@ -53,7 +53,7 @@ static void rooms_set(rooms *r, int64_t room, bool has) {
   }
 }
 
-/* The smallest room from `room` on that has a group, or -1. */
+/* Returns the smallest room from `room` on that has a group; -1 if there is none. */
 static int64_t rooms_find(const rooms *r, int64_t room) {
   for (int level = 0; level < LEVELS; level++) {
     if (room >> 6 >= r->words[level]) return -1;
@@ -99,7 +99,7 @@ static tri_status add_group(tri_packing *p, rooms *r, group g, int64_t room) {
   return TRI_OK;
 }
 
-/* `count` sequences that held what row 0 of `before` on did take `times` pieces each. */
+/* Adds e.times pieces to each of the first `count` sequences of a group, which become a group with less room. */
 static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before, int64_t count, entry e,
                                           int64_t room) {
   TRI_TRY(tri_grow("packing", sizeof *p->entries, p->num_entries, &p->entries_room, &p->entries));
@@ -109,7 +109,7 @@ static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before
   return add_group(p, r, (group){.entry = p->num_entries - 1, .count = count}, room - e.length * e.times);
 }
 
-/* Of the group with the least room for the length, or of empty sequences. */
+/* Packs pieces of a length into the group with the least sufficient room, or into empty sequences. */
 static tri_status pack_some(tri_packing *p, rooms *r, int64_t length, int64_t *number, int64_t *left) {
   int64_t room = rooms_find(r, length), at = room < 0 ? -1 : r->first[room];
   group before = {.entry = -1, .count = INT64_MAX};
@@ -178,7 +178,7 @@ int64_t tri_packing_sequences(const tri_packing *packing) {
 int64_t tri_packing_tokens(const tri_packing *packing) { return packing->tokens; }
 
 tri_packing_cursor tri_packing_at(const tri_packing *packing, int64_t sequence) {
-  int64_t low = 0, high = packing->num_groups - 1; /* the first group that ends behind it */
+  int64_t low = 0, high = packing->num_groups - 1; /* the first group that ends after it */
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
     if (packing->ends[middle] > sequence) {

@@ -1,5 +1,5 @@
-/* Packing whole pieces of documents into sequences, best-fit. The plan depends only on how many pieces there are of
- * each length; a piece is (length, number among those of its length). So time and memory do not grow with the number of
+/* Packing whole pieces of documents into sequences, best-fit. The plan depends only on the number of pieces of each
+ * length; a piece is (length, number among those of its length). So time and memory do not grow with the number of
  * pieces, and the caller can map numbers to different pieces in every epoch. */
 #ifndef TRI_DATA_PACKING_H
 #define TRI_DATA_PACKING_H
@@ -15,23 +15,23 @@ enum { TRI_PACKING_FILLING = 64 };
 
 typedef struct tri_packing tri_packing;
 
-/* counts[sequence + 1]: the number of pieces of each length; counts[0] is ignored. There must be at least one piece.
- * Release with tri_packing_destroy. */
+/* Plans the packing. counts[sequence + 1]: the number of pieces of each length; counts[0] is ignored. There must be at
+ * least one piece. Release with tri_packing_destroy. */
 tri_status tri_packing_create(int64_t sequence, const int64_t *counts, tri_packing **out);
 void tri_packing_destroy(tri_packing *packing);
 
-/* The number of sequences, as best-fit decreasing gives it; and of tokens in all pieces. */
+/* Return the number of sequences by best-fit decreasing; the number of tokens in all pieces. */
 int64_t tri_packing_sequences(const tri_packing *packing);
 int64_t tri_packing_tokens(const tri_packing *packing);
 
-/* A walk over the pieces of one sequence. */
+/* An iteration over the pieces of one sequence. */
 typedef struct tri_packing_cursor {
   const tri_packing *packing;
   int64_t entry, row, done;
 } tri_packing_cursor;
 
 tri_packing_cursor tri_packing_at(const tri_packing *packing, int64_t sequence);
-/* The next piece; false after the last. */
+/* Moves to the next piece; returns false after the last one. */
 bool tri_packing_next(tri_packing_cursor *cursor, int64_t *length, int64_t *number);
 
 #endif

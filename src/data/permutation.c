@@ -1,11 +1,11 @@
-/* A Feistel network over 2h bits is a bijection of [0, 4^h) whatever its round function is (Luby and Rackoff, 1988);
- * the smallest such domain that holds the places is used, and values that fall outside are sent through again until one
- * falls inside, which is again a bijection ("cycle walking", Black and Rogaway, 2002). The domain is less than four
- * times the number of places, so that takes fewer than four passes on average. */
+/* A Feistel network over 2h bits is a bijection of [0, 4^h) for any round function (Luby and Rackoff, 1988). The
+ * smallest such domain with at least `count` values is used, and values outside of [0, count) are mapped again until
+ * one is inside, which is again a bijection ("cycle walking", Black and Rogaway, 2002). The domain is less than four
+ * times `count`, so that takes fewer than four passes on average. */
 #include "data/permutation.h"
 #include "base/random.h"
 
-/* Four rounds already pass for random to who does not see the key; small domains want more. */
+/* Four rounds are pseudo-random for an observer without the key; small domains need more. */
 enum { ROUNDS = 8 };
 
 uint64_t tri_permutation_at(tri_random_key key, uint64_t count, uint64_t index) {

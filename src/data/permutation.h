@@ -4,8 +4,8 @@
 
 #include "base/philox.h"
 
-/* Element `index` of the permutation of [0, count) that the key selects. It does not use blocks of the key from 2^63
- * on, which are free for the caller. */
+/* Returns element `index` of the permutation of [0, count) that the key selects. Blocks of the key from 2^63 on are not
+ * used, and are free for the caller. */
 uint64_t tri_permutation_at(tri_random_key key, uint64_t count, uint64_t index);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "`a`, `b` and `c`": the keys that are there, so that the right --key is seen at once. */
+/* Writes the keys of an object, "`a`, `b` and `c`", so that a message shows the possible values of --key. */
 static void list_keys(json_t *object, char *out, size_t out_bytes) {
   size_t held = 0, left = json_object_size(object);
   const char *key = NULL;
@@ -81,7 +81,7 @@ tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece
     *out = found;
     return TRI_OK;
   }
-  /* Most likely there is a fault, and this parser says which. */
+  /* Most likely the line is invalid, and this parser reports the error. */
   json_t *root = NULL;
   TRI_TRY(tri_json_parse_line(block->path, piece->line, text, piece->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &root));
   json_t *value = NULL;

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- how many of each length ------------------------------------------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------------------------------- */
 
 typedef struct counter {
   const tri_corpus *corpus;
@@ -13,12 +13,12 @@ typedef struct counter {
   tri_too_long rule;
   int64_t documents, too_long, left_out, unlearnt;
   int64_t *counts;     /* [sequence + 1] */
-  double windows_area; /* of documents that windows of `sequence` tokens cut, from the first token on */
+  double windows_area; /* attention area of documents cut by windows of `sequence` tokens, from the first token on */
 } counter;
 
 static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }
 
-/* Tokens of a document that are taken. */
+/* Returns the number of tokens of a document that are used. */
 static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
   if (length <= sequence) return length;
   switch (rule) {
@@ -32,7 +32,7 @@ static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
   return length;
 }
 
-/* Whether none of the labels of tokens first .. first + count - 1, which are those behind them, is learnt. */
+/* Returns whether none of the labels of tokens first .. first + count - 1 (the tokens after them) is learnt. */
 static bool nothing_is_learnt(const tri_corpus *corpus, int64_t first, int64_t count) {
   const uint8_t *mask = tri_corpus_mask(corpus, first + 1, count);
   return mask != NULL && memchr(mask, 1, (size_t)count) == NULL;
@@ -83,9 +83,10 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
   return status;
 }
 
-/* ---- where they are ---------------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------------------- */
 
-/* begins[l + 1] counts up from where the pieces of length l begin: when all are in, to where they end. */
+/* Places pieces by length. begins[l + 1] is the next free place for length l: first the begin of its pieces, at last
+ * their end. */
 typedef struct placer {
   int64_t sequence;
   tri_too_long rule;

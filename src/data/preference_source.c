@@ -1,5 +1,5 @@
-/* Units are pairs or single answers; a document is a prompt and an answer (corpus.h). A document of n tokens takes n -
- * 1 rows of a sample: its last token is a label, and nothing follows it. */
+/* Units are pairs or single answers; a document is a prompt and an answer (corpus.h). A document of n tokens occupies n
+ * - 1 rows of a sample, because its last token is only a label. */
 #include "data/preference_source.h"
 
 #include "base/label.h"
@@ -15,10 +15,10 @@
 
 /* A text of a sample: a prompt and an answer. */
 typedef struct text {
-  int64_t prompt, prompt_tokens; /* position of its first token in the corpus; number of tokens that remain of it */
-  int64_t beginning, cut;        /* tokens that are cut off it, and those before them, which remain */
+  int64_t prompt, prompt_tokens; /* position of its first token in the corpus; number of its tokens after cutting */
+  int64_t beginning, cut;        /* tokens at its begin that remain; tokens that are cut after them */
   int64_t answer, answer_tokens;
-  int64_t document; /* of the answer */
+  int64_t document; /* document of the answer */
   int side;         /* 0 chosen or desirable, 1 rejected or undesirable */
 } text;
 
@@ -32,7 +32,7 @@ static bool has_pairs(const tri_preference_source *source) { return tri_corpus_l
 
 static int64_t texts_of_unit(const tri_preference_source *source) { return source->options.paired ? 2 : 1; }
 
-/* The document of an answer of a unit, and its side. */
+/* Returns the document of an answer of a unit, and sets *side. */
 static int64_t document_of(const tri_preference_source *source, int64_t unit, int64_t which, int *side) {
   const int64_t pairs = num_documents(source) / 2;
   if (source->options.paired) {
@@ -47,7 +47,7 @@ static int64_t document_of(const tri_preference_source *source, int64_t unit, in
   return unit < pairs ? 2 * unit : 2 * (unit - pairs) + 1;
 }
 
-/* The prompt is what the mask keeps as context, up to the first token of the answer. */
+/* Finds prompt and answer: the prompt ends at the first token whose mask is 1. */
 static void find_text(const tri_corpus *corpus, int64_t document, text *out) {
   const int64_t first = tri_corpus_document(corpus, document), end = tri_corpus_document(corpus, document + 1);
   const uint8_t *mask = tri_corpus_mask(corpus, first, end - first);
@@ -61,7 +61,7 @@ static void find_text(const tri_corpus *corpus, int64_t document, text *out) {
   out->document = document;
 }
 
-/* A text of a unit, or its answer behind the prompt of the next line. */
+/* Finds a text of a unit; mismatched: its answer with the prompt of the next line. */
 static void text_of(const tri_preference_source *source, int64_t unit, int64_t which, bool mismatched, text *out) {
   int side = 0, other_side = 0;
   const int64_t document = document_of(source, unit, which, &side);
@@ -80,7 +80,7 @@ static int64_t sum_rows(const text *texts, int64_t count) {
   return rows;
 }
 
-/* The number of tokens that a prompt begins with because every text does, such as <s>; they are not cut. */
+/* Returns the number of tokens with which every text begins, such as <s>; they are not cut. */
 static int64_t beginning_of(const tri_preference_source *source, const text *t) {
   const int64_t count = source->options.num_beginning;
   int32_t ids[TRI_MOST_BEGINNING];
@@ -89,8 +89,8 @@ static int64_t beginning_of(const tri_preference_source *source, const text *t) 
   return memcmp(ids, source->options.beginning, (size_t)count * sizeof *ids) == 0 ? count : 0;
 }
 
-/* Cuts the beginning off the prompts of a unit that is too long: the same number of tokens off each, since both answers
- * of a pair answer one prompt. A token of each prompt remains; if that is not enough, nothing is cut. */
+/* Cuts the begin of the prompts of a unit that is too long: the same number of tokens from each, since both answers of
+ * a pair have the same prompt. At least one token of each prompt remains; if that is not enough, nothing is cut. */
 static void shorten(const tri_preference_source *source, text *texts, int64_t count) {
   const int64_t over = sum_rows(texts, count) - source->options.sequence, cut = (over + count - 1) / count;
   int64_t beginnings[2] = {0, 0};
@@ -106,8 +106,7 @@ static void shorten(const tri_preference_source *source, text *texts, int64_t co
   }
 }
 
-/* The texts of a unit as they stand in a sample. Returns the rows that they take, more than a sequence where it is too
- * long. */
+/* Makes the texts of a unit as in a sample. Returns the number of their rows, which may exceed a sequence. */
 static int64_t make_unit(const tri_preference_source *source, int64_t unit, bool mismatched, text texts[2]) {
   const int64_t count = texts_of_unit(source);
   for (int64_t i = 0; i < count; i++) text_of(source, unit, i, mismatched, &texts[i]);
@@ -118,8 +117,8 @@ static int64_t make_unit(const tri_preference_source *source, int64_t unit, bool
 /* The longest form of a unit in any sample. */
 typedef struct unit_size {
   int64_t rows;
-  bool mismatched; /* that of the answer behind the prompt of the next line */
-  bool shortened;  /* a prompt is cut, in one form or the other */
+  bool mismatched; /* the longest form is the answer with the prompt of the next line */
+  bool shortened;  /* a prompt is cut in one of the forms */
 } unit_size;
 
 static unit_size measure_unit(const tri_preference_source *source, int64_t unit) {
@@ -138,7 +137,7 @@ static unit_size measure_unit(const tri_preference_source *source, int64_t unit)
 
 static const char *noun_of(const tri_preference_source *source) { return source->options.paired ? "pair" : "answer"; }
 
-/* "pair 3", "answer 3", or "the chosen answer of pair 3" where pairs are read as answers. */
+/* Writes "pair 3", "answer 3", or "the chosen answer of pair 3" if pairs are read as answers. */
 static void name_unit(const tri_preference_source *source, int64_t unit, char *out, size_t bytes) {
   int side = 0;
   const int64_t document = document_of(source, unit, 0, &side);
@@ -186,7 +185,8 @@ static tri_status measure_units(tri_preference_source *source, measured *m) {
                   tri_corpus_name(source->corpus), source->num_units, noun_of(source), sequence);
 }
 
-/* Units in the order of their rows, and of the corpus among those of as many: next[rows] is where the first lies. */
+/* Sorts units by their rows, equal ones in the order of the corpus. next[rows]: place of the next unit with that many
+ * rows. */
 static void sort_units(const tri_preference_source *source, const measured *m, int64_t *next, int64_t *order) {
   const int64_t sequence = source->options.sequence;
   next[0] = 0;
@@ -304,7 +304,7 @@ static int64_t sequence_of(const tri_preference_at *at, int64_t index) {
   return (int64_t)tri_permutation_at(key, (uint64_t)source->per_epoch, place);
 }
 
-/* Whether label t of a text, the one of its token t, counts in the cross entropy. */
+/* Returns whether a label counts in the cross entropy. */
 static bool has_weight(const tri_preference_source *source, const text *t, bool answer) {
   switch (source->options.weights) {
     case TRI_PREFERENCE_WEIGHTS_NONE: return false;
@@ -314,7 +314,7 @@ static bool has_weight(const tri_preference_source *source, const text *t, bool 
   return t->side == 0;
 }
 
-/* Number of an answer's first label in `reference`. */
+/* Returns the index of an answer's first label in `reference`. */
 static int64_t first_label(const tri_preference_at *at, const text *t) {
   return at->source->label_begins[t->document] + (at->mismatched ? at->source->num_labels : 0);
 }
@@ -358,7 +358,7 @@ static void fill_padding(const tri_preference_source *source, int64_t row, const
   }
 }
 
-/* A walk over the texts of a sample. */
+/* Called for each text of a sample, with its number and its first row. */
 typedef tri_status take_text(void *context, const text *t, int64_t number, int64_t row);
 
 static tri_status walk(const tri_preference_at *at, int64_t index, take_text *take, void *context, int64_t *end) {

@@ -1,6 +1,6 @@
-/* A corpus of preferences as an endless sequence of samples: packed sequences of answers, each behind its prompt and by
- * itself (documents are masked). The answers of a pair are always in one sequence, and a sequence holds the same
- * answers in every epoch: an epoch has an order of its own. */
+/* A corpus of preferences as an endless sequence of samples: packed sequences of answers, each after its prompt
+ * (documents are masked). The answers of a pair are always in one sequence, and a sequence has the same
+ * answers in every epoch; epochs differ in the order of sequences. */
 #ifndef TRI_DATA_PREFERENCE_SOURCE_H
 #define TRI_DATA_PREFERENCE_SOURCE_H
 
@@ -13,12 +13,10 @@ typedef struct tri_preference_source_options {
   int64_t sequence, vocab_size;
   uint64_t seed;
   bool paired;     /* samples of pairs, chosen and rejected; else of answers that are desirable or not */
-  bool mismatched; /* not paired: answers are also wanted behind the prompt of the next line (tri_preference_feed) */
+  bool mismatched; /* not paired: answers are also needed with the prompt of the next line (tri_preference_feed) */
   tri_preference_weights weights;
-  tri_too_long
-      too_long; /* TRI_TOO_LONG_REFUSE, _DROP or _TRUNCATE_PROMPT: of pairs, or answers, longer than a sequence */
-  int32_t
-      beginning[TRI_MOST_BEGINNING]; /* tokens that the tokenizer begins texts with, which stay where prompts are cut */
+  tri_too_long too_long; /* rule for units longer than a sequence: TRI_TOO_LONG_REFUSE, _DROP or _TRUNCATE_PROMPT */
+  int32_t beginning[TRI_MOST_BEGINNING]; /* tokens with which the tokenizer begins texts; kept when prompts are cut */
   int num_beginning;
   int64_t max_samples; /* only the first sequences in order; 0: all */
 } tri_preference_source_options;
@@ -26,21 +24,21 @@ typedef struct tri_preference_source_options {
 typedef struct tri_preference_source {
   const tri_corpus *corpus;
   tri_preference_source_options options;
-  int64_t num_units;       /* pairs, or answers, in the corpus. Of a corpus of pairs that is read as answers the chosen
-                              ones come first, then the rejected ones */
-  int64_t per_epoch;       /* sequences */
-  int64_t most_units;      /* of a sequence */
-  int64_t *begins, *units; /* [sequences + 1], [units]: those of each sequence */
-  int64_t *label_begins;   /* [documents + 1]: number of each answer's first label in `reference` */
-  int64_t num_labels;      /* of all answers */
+  int64_t num_units;  /* pairs, or answers, in the corpus. If pairs are read as answers, the chosen ones come first,
+                         then the rejected ones */
+  int64_t per_epoch;  /* sequences */
+  int64_t most_units; /* most units in a sequence */
+  int64_t *begins, *units; /* [sequences + 1], [units]: units of each sequence */
+  int64_t *label_begins;   /* [documents + 1]: index of each answer's first label in `reference` */
+  int64_t num_labels;      /* labels of all answers */
   int64_t left_out;        /* units that are dropped */
   int64_t shortened;       /* units whose prompts are cut */
-  const double *reference; /* [num_labels], the caller's; then, where `mismatched`, as many of the mismatched answers.
-                              NULL: samples have zeros */
+  const double *reference; /* [num_labels], owned by the caller; if `mismatched`, followed by as many for mismatched
+                              answers. NULL: samples have zeros */
 } tri_preference_source;
 
-/* TRI_BAD_CONFIG for a corpus of labels where pairs are wanted, for one that is too long for a sequence and may not be
- * cut, and where nothing is left. Release with tri_preference_source_destroy; the corpus must outlive it. */
+/* Creates a source. Fails with TRI_BAD_CONFIG if the corpus has labels instead of pairs, if a unit is too long and may
+ * not be cut, or if no unit is left. Release with tri_preference_source_destroy; the corpus must outlive it. */
 tri_status tri_preference_source_create(const tri_corpus *corpus, const tri_preference_source_options *options,
                                         tri_preference_source *out);
 void tri_preference_source_destroy(tri_preference_source *source);
@@ -48,23 +46,23 @@ void tri_preference_source_destroy(tri_preference_source *source);
 /* A feed of the source. */
 typedef struct tri_preference_at {
   const tri_preference_source *source;
-  int64_t first;   /* sample that the feed begins with */
+  int64_t first;   /* first sample of the feed */
   bool in_order;   /* sequences in their order, from 0 to per_epoch - 1; else shuffled, and endless */
-  bool mismatched; /* each answer stands behind the prompt of the next line, and is no label of a pair */
+  bool mismatched; /* each answer follows the prompt of the next line; not for pairs */
 } tri_preference_at;
 tri_feed tri_preference_feed(const tri_preference_at *at);
 
-/* What a sample has of one pair, or of one answer, whose side is chosen (desirable) or rejected. */
+/* The sums of a sample for one pair, or for one answer on the side chosen (desirable) or rejected. */
 typedef struct tri_preference_unit {
-  tri_completion_sums sums[2]; /* chosen and rejected: without labels where it is not there */
+  tri_completion_sums sums[2]; /* chosen and rejected; an absent side has no labels */
 } tri_preference_unit;
 
-/* Sums of log_probs[sequence], which are those of the feed's sample `index`; out[source->most_units]. */
+/* Sums log_probs[sequence] of the feed's sample `index` for each unit; out[source->most_units]. */
 tri_status tri_preference_units(const tri_preference_at *at, int64_t index, const double *log_probs,
                                 tri_preference_unit *out, int64_t *count);
 
-/* Puts those of the labels of answers where `reference` has them: reference[num_labels], twice as many where
- * mismatched. */
+/* Copies the log-probabilities of answers' labels to reference[num_labels], with twice as many elements if mismatched.
+ */
 tri_status tri_preference_store(const tri_preference_at *at, int64_t index, const double *log_probs, double *reference);
 
 #endif

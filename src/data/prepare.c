@@ -1,6 +1,6 @@
-/* All that can be wrong is looked for first (options, inputs, the folder, the tokenizer), because encoding takes hours.
- * Everything is written into a folder of its own and put in the place of the older corpus as one when all of it is on
- * the disk (file_transaction.h). */
+/* Errors of options, inputs, the folder and the tokenizer are found first, because encoding may take hours. All files
+ * are written to a temporary folder, and replace the older corpus together when all of them are on the disk
+ * (file_transaction.h). */
 #include "data/prepare.h"
 
 #include "base/clock.h"
@@ -38,7 +38,7 @@ typedef struct prepare {
   tri_tokenizer *tokenizer;
   tri_split_writer *writer;
   tri_file_transaction *generation;
-  tri_chat_format format; /* of conversations */
+  tri_chat_format format; /* format of conversations */
   char tokenizer_path[TRI_PATH_BYTES];
   double start_s, shown_s;
   int64_t tokens, text_bytes; /* encoded so far */
@@ -53,10 +53,10 @@ static int count_cores(void) {
   return online < 1 ? 1 : (int)online;
 }
 
-/* Documents have masks, of the records' answers. */
+/* Returns whether documents have masks of the records' answers. */
 static bool is_masked(const tri_prepare_options *options) { return options->chat || options->preferences; }
 
-/* What goes with conversations and preferences, and what does not. */
+/* Checks the combination of options for conversations and preferences. */
 static tri_status check_record_options(const tri_prepare_options *options) {
   if (options->preferences && options->chat) {
     return tri_fail(
@@ -116,7 +116,7 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
-/* Whether a file is the tokenizer's, which is written again as it is meant. */
+/* Returns whether a file belongs to the tokenizer, which is written again. */
 static bool is_of_tokenizer(const char *path, const char *tokenizer) {
   char beside[TRI_PATH_BYTES];
   const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
@@ -175,7 +175,7 @@ static void show_progress(prepare *p, const char *what, int64_t position) {
 
 /* ---- the tokenizer --------------------------------------------------------------------------------------------- */
 
-/* One of the two. */
+/* One of the two trainers. */
 typedef struct vocabulary_learner {
   tri_tokenizer_trainer *pieces;
   tri_character_trainer *characters;
@@ -192,7 +192,7 @@ static tri_status get_text(const prepare *p, tri_text_block *block, const tri_te
   return tri_piece_text_get(block, piece, p->options->key, out);
 }
 
-/* The inputs, as the options want them to be read. */
+/* Opens the inputs according to the options. */
 static tri_status open_inputs(const prepare *p, tri_text_input **out) {
   const tri_prepare_options *options = p->options;
   TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, out));
@@ -278,7 +278,7 @@ static tri_status learn_tokenizer(prepare *p) {
   return TRI_OK;
 }
 
-/* What is neither a word that is known nor a file that is there. */
+/* Refuses a --tokenizer that is neither a known word nor an existing file. */
 static tri_status check_tokenizer_word(const char *given) {
   static const char *const words[] = {"char", "bytes", "train:", "gpt2:"};
   char advice[TRI_HUB_ADVICE_BYTES];
@@ -318,7 +318,7 @@ static tri_status make_format(prepare *p) {
   return tri_prepare_say_messages(options, &p->format);
 }
 
-/* Of a tokenizer that somebody else made. */
+/* Logs the end-of-text token of a tokenizer from another program. */
 static void say_end(const prepare *p) {
   const int32_t end = tri_tokenizer_end_of_text(p->tokenizer);
   size_t bytes = 0;
@@ -328,7 +328,7 @@ static void say_end(const prepare *p) {
           tri_tokenizer_end_source(p->tokenizer));
 }
 
-/* The same for the tokens that a document begins with. */
+/* Logs the tokens with which a document begins. */
 static void say_beginning(const prepare *p) {
   int count = 0;
   size_t bytes = 0;
@@ -383,7 +383,7 @@ static tri_status accept(void *context, const tri_encoded_block *block) {
   return TRI_OK;
 }
 
-/* Belongs to the thread that reads. */
+/* Used by the reading thread only. */
 typedef struct cut_checker {
   tri_encoder *encoder;
   tri_token_list whole, parts;
@@ -442,7 +442,7 @@ static void put_beginning(const prepare *p, tri_corpus_record *out) {
   memcpy(out->beginning, beginning, (size_t)out->num_beginning * sizeof *beginning);
 }
 
-/* What the record of one of the two corpora tells, but for the generation. */
+/* Makes the record of one of the two corpora, without the generation. */
 static tri_status prepare_describe(const prepare *p, const char *prefix, bool validation, tri_corpus_record *out) {
   tri_corpus *corpus = NULL;
   tri_split_counts counts;
@@ -495,7 +495,8 @@ static tri_status write_records(const prepare *p) {
   return TRI_OK;
 }
 
-/* What goes on to the models that learn from the corpus: which token ends a text, and the chat template. */
+/* Writes the tokenizer's files for models that learn from the corpus: the token that ends a text, and the chat
+ * template. */
 static tri_status write_tokenizer(const prepare *p) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES], *text = NULL;
   const char *slash = strrchr(p->tokenizer_path, '/');

@@ -14,23 +14,23 @@ typedef struct tri_prepare_options {
   const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char *key;     /* of the text in JSON records; of the messages of conversations, or NULL */
-  const char *form;    /* of conversations (chat/forms.h); NULL: the one that a record has */
+  const char *key;     /* key of the text in JSON records, or of the messages of conversations; NULL: the usual one */
+  const char *form;    /* form of conversations (chat/forms.h); NULL: the form that a record has */
   int64_t max_records; /* read only the first documents of all inputs; 0: all */
   tri_document_rule documents;
   double validation;           /* share of the documents for validation, in [0, 1) */
   int threads;                 /* 0: the number of cores that this process may use */
-  uint64_t seed;               /* of the choice of validation documents */
+  uint64_t seed;               /* seed of the choice of validation documents */
   int64_t train_bytes;         /* most bytes of text from which train:VOCAB and char learn */
   bool force;                  /* replace an older corpus */
   bool chat;                   /* the inputs are conversations; the corpora get masks */
-  bool preferences;            /* they are preferences (chat/preference_forms.h); the corpora get masks */
+  bool preferences;            /* the inputs are preferences (chat/preference_forms.h); the corpora get masks */
   const char *chat_template;   /* path of a template, or "none"; NULL: the tokenizer's */
   const char *const *chat_set; /* [num_chat_set]: variables of the template, "NAME=VALUE" */
   int num_chat_set;
   bool skip_bad; /* skip bad documents: conversations, JSON lines, texts that are not UTF-8; else they are errors */
   bool binary;   /* read files that are not text as bytes; else they are errors */
-  /* Called between blocks; true ends the work with TRI_INTERRUPTED, and no files are left. May be NULL. */
+  /* Called between blocks; if it returns true, the work ends with TRI_INTERRUPTED, without files. May be NULL. */
   bool (*interrupted)(void *context);
   void *context;
 } tri_prepare_options;
@@ -39,7 +39,7 @@ typedef struct tri_prepare_report {
   tri_split_counts counts;
   int64_t vocab_size, input_bytes; /* input_bytes: size of the input files on the disk */
   int threads;
-  char skipped[1024];       /* why the first skipped document was skipped; "" if none was */
+  char skipped[1024];       /* error of the first skipped document; "": none was skipped */
   double learn_s, encode_s; /* time for learning the vocabulary, and for the rest */
 } tri_prepare_report;
 

@@ -29,7 +29,7 @@ static bool is_table(const char *path) {
   return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
 }
 
-/* A table is read as what it looks like, which is seldom what is wanted. */
+/* Warns of a table, which is read as plain text, usually by mistake. */
 static void say_table(const char *path) {
   if (!is_table(path)) return;
   tri_log(
@@ -38,7 +38,7 @@ static void say_table(const char *path) {
       path);
 }
 
-/* A page of HTML may be meant, or be what a server sent in place of a text. */
+/* Warns of a page of HTML, which may be a server's error page instead of a text. */
 static void say_page(const char *path) {
   const tri_file_kind *kind = tri_file_kind_find(path);
   if (kind == NULL || kind->never_text) return;
@@ -49,7 +49,7 @@ static void say_page(const char *path) {
 
 enum { LOOK_BYTES = 1 << 16 };
 
-/* So is a file of JSON lines under another name: its keys and quotes would be learnt. The first line tells. */
+/* Warns of a file of JSON lines with another extension, by its first line: its keys and quotes would be learnt. */
 static tri_status say_json(const char *path, const char *key) {
   char *text = NULL;
   size_t got = 0;
@@ -85,7 +85,7 @@ static int compare_files(const void *a, const void *b) {
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* A file that is named twice, or has two names, is learnt twice, and held-out documents may be among the learnt ones.
+/* Warns of a file that is given twice, or by two names: it is learnt twice, and held-out documents may also be learnt.
  */
 static tri_status say_twice(const tri_prepare_options *options) {
   const int count = options->num_inputs;
@@ -140,7 +140,8 @@ static void find_in_messages(json_t *list, const tri_chat_format *format, unread
   }
 }
 
-/* The form of a record, and the keys that it does not read, or those that its messages do not; false if it has none. */
+/* Finds the form of a record, and the keys of the record or of its messages that are not read; false if it has no form.
+ */
 static bool find_form(const tri_prepare_options *options, json_t *record, const tri_chat_format *format,
                       const char **name, unread_keys *unread) {
   const tri_chat_form *form = NULL;
@@ -161,7 +162,7 @@ static bool find_form(const tri_prepare_options *options, json_t *record, const 
   return true;
 }
 
-/* How the first record is read, if it can be: keys that are not read are lost. */
+/* Logs how the first record is read, and its keys that are not read. */
 static void say_form(const tri_prepare_options *options, const tri_text_block *block, const tri_chat_format *format) {
   unread_keys unread = {"", 0};
   const char *name = NULL;
@@ -176,7 +177,7 @@ static void say_form(const tri_prepare_options *options, const tri_text_block *b
   json_decref(record);
 }
 
-/* `format`: NULL to look at the record, else at its messages. */
+/* Logs unread keys of the first record; `format` NULL: of the record, else of its messages. */
 static tri_status look_at_records(const tri_prepare_options *options, const char *path, const tri_chat_format *format) {
   tri_text_input *input = NULL;
   tri_text_block block = {0};
@@ -201,7 +202,7 @@ tri_status tri_prepare_say_messages(const tri_prepare_options *options, const tr
   return TRI_OK;
 }
 
-/* What conversations and preferences may be in. */
+/* Checks the kind of a file with conversations or preferences. */
 static tri_status check_records(const tri_prepare_options *options, const char *path) {
   char advice[TRI_ADVICE_BYTES];
   const char *what = options->preferences ? "preferences" : "conversations";

@@ -7,7 +7,7 @@
 #include "data/source.h"
 
 /* An endless sequence of samples: sample `index` depends only on the corpora with their weights and on (seed, index).
- * Weights are shares of samples, that is of sequences: mixture.h says which sample is of which source. Each source has
+ * Weights are shares of samples (sequences); mixture.h assigns samples to sources. Each source has
  * its own epochs (source.h) and its own order. */
 typedef struct tri_sampler {
   int64_t sequence;    /* tokens of a sample */
@@ -18,19 +18,20 @@ typedef struct tri_sampler {
   float *label_weights; /* weight of the labels of each source; NULL: 1 */
 } tri_sampler;
 
-/* corpora[shares->num_sources]. With one source the order is that of the source with options->seed; with several each
- * source gets its own seed. Release with tri_sampler_destroy; the corpora must outlive it. */
+/* Creates a sampler of corpora[shares->num_sources]. With one source the order is that of the source with
+ * options->seed; with several each source gets its own seed. Release with tri_sampler_destroy; the corpora must outlive
+ * it. */
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
                               const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
 
-/* Sets the weights of the labels of each source, for samples that are read from now on. */
+/* Sets the weights of the labels of each source, for samples that are read later. */
 tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
 
-/* Sample `index`, shuffled. */
+/* Reads sample `index` of the shuffled order. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* A feed of the shuffled samples. */
+/* Returns a feed of the shuffled samples. */
 tri_feed tri_sampler_feed(const tri_sampler *sampler);
 /* A feed of the shuffled samples that begins with sample number `by`. */
 typedef struct tri_sampler_shift {
@@ -45,10 +46,10 @@ typedef struct tri_sampler_spread {
 } tri_sampler_spread;
 tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 
-/* Sample `index` < per_epoch in order: those of one source after the other, as in tri_source_read_in_order. */
+/* Reads sample `index` < per_epoch in order: source after source, each as in tri_source_read_in_order. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* Of the first `samples`: how many are of a source; how many epochs of the source these are. */
+/* Return the number of samples of a source among the first `samples`; the number of epochs of the source in them. */
 int64_t tri_sampler_count(const tri_sampler *sampler, int64_t source, int64_t samples);
 double tri_sampler_epochs(const tri_sampler *sampler, int64_t source, int64_t samples);
 

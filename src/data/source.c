@@ -1,18 +1,18 @@
-/* What a sample is.
+/* Samples of a corpus.
  *
- * Windows of an epoch are sequence + 1 tokens long and lie `sequence` tokens apart, so that every token but the first
- * is a label once. An epoch begins its windows at a shift of its own in [0, sequence): otherwise every epoch would cut
- * the text at the same places. Their number must not depend on the shift (the epoch of a sample is its index divided by
- * it), so where the last window would reach over the end of the corpus it is moved back to end there.
+ * Windows are sequence + 1 tokens long and begin `sequence` tokens apart, so that every token but the first is a label
+ * once. Each epoch shifts its windows by an offset in [0, sequence); otherwise every epoch would cut the text at the
+ * same positions. The number of windows must not depend on the offset (the epoch of a sample is its index divided by
+ * the number), so a last window beyond the end of the corpus is moved back to end there.
  *
- * Packed sequences hold pieces of given lengths (packing.h), and their number does not depend on the epoch either: an
- * epoch only says which of the pieces of a length takes which place.
+ * Packed sequences have pieces of given lengths (packing.h), and their number does not depend on the epoch either: an
+ * epoch only permutes the pieces of each length.
  *
  * The order is a permutation that is computed, not stored (permutation.h): a corpus of 10^12 tokens has 10^9 windows,
- * and any rank must find sample i of epoch e alone.
+ * and every rank must find sample i of epoch e without the others.
  *
- * The label of a token is the one that follows it where both are of one sequence, or of one document. At the end of a
- * masked document nothing follows: that label does not count. Nor does one that the corpus's mask keeps as context. */
+ * The label of a token is the next token of the sequence; if documents are masked, of the document. The label at the
+ * end of a masked document does not count, nor do labels that the corpus's mask excludes. */
 #include "data/source.h"
 
 #include "base/label.h"
@@ -23,7 +23,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Beside the permutation's blocks, for the shift. */
+/* Block of the key for the offset; the permutation does not use it. */
 #define SHIFT_BLOCK (UINT64_C(1) << 63)
 
 static void say_empty(const tri_corpus *corpus) {
@@ -95,7 +95,7 @@ static tri_status read_window(const tri_source *source, int64_t first, const tri
   return TRI_OK;
 }
 
-/* Where window `window` begins in an epoch. */
+/* Returns the first token of a window in an epoch. */
 static int64_t window_begin(const tri_source *source, tri_random_key key, int64_t window) {
   uint32_t words[4];
   tri_random_block(key, SHIFT_BLOCK, words);
@@ -107,7 +107,8 @@ static int64_t window_begin(const tri_source *source, tri_random_key key, int64_
 
 /* ---- packed sequences -------------------------------------------------------------------------------------------- */
 
-/* Which of the pieces of a length has this number in an epoch; in that of evaluations (-1) each its own. */
+/* Returns the piece with a number, among the pieces of a length, in an epoch; epoch -1 (evaluations): in the order of
+ * the corpus. */
 static int64_t piece_of(const tri_source *source, int64_t epoch, int64_t length, int64_t number) {
   const int64_t *begins = source->pieces.begins;
   if (epoch < 0) return source->pieces.places[begins[length] + number];
@@ -117,7 +118,7 @@ static int64_t piece_of(const tri_source *source, int64_t epoch, int64_t length,
   return source->pieces.places[begins[length] + (int64_t)tri_permutation_at(key, count, (uint64_t)number)];
 }
 
-/* A piece, from token `at` of the sample on. */
+/* Reads a piece to the tokens of the sample from `at` on. */
 static tri_status read_piece(const tri_source *source, int64_t place, int64_t length, int64_t at,
                              const tri_sample *out) {
   int64_t first = place >> 1;

@@ -5,14 +5,14 @@
 #include "base/batch_columns.h"
 #include "data/pieces.h"
 
-/* Whether documents that share a sequence attend to each other. */
+/* Attention between documents of a sequence: joined (yes) or masked (no). */
 typedef enum tri_document_use {
   TRI_DOCUMENTS_JOINED,
   TRI_DOCUMENTS_MASKED,
   TRI_DOCUMENTS_AUTO, /* not decided yet: only in a configuration before resolving */
 } tri_document_use;
 
-/* What a sequence is: a window of the stream of all documents, or whole documents one after the other (pieces.h). */
+/* Content of a sequence: a window of the stream of all documents, or whole documents one after the other (pieces.h). */
 typedef enum tri_packing_use {
   TRI_PACKING_WINDOWS,
   TRI_PACKING_DOCUMENTS,
@@ -37,8 +37,8 @@ typedef struct tri_source_options {
 typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
-  int64_t per_epoch; /* samples in one pass: over the corpus, or over its first samples */
-  bool limited;      /* to its first samples, which are the same in every epoch */
+  int64_t per_epoch; /* samples in one pass over the corpus, or over its first samples */
+  bool limited;      /* uses only its first samples, the same in every epoch */
   int64_t vocab_size;
   uint64_t seed;
   bool masked;
@@ -46,24 +46,24 @@ typedef struct tri_source {
   tri_pieces pieces; /* {0} if samples are windows */
 } tri_source;
 
-/* TRI_BAD_CONFIG if the corpus is shorter than one window (sequence + 1 tokens); the message has both lengths. Release
- * with tri_source_destroy; the corpus must outlive it. */
+/* Creates a source. Fails with TRI_BAD_CONFIG if the corpus is shorter than one window (sequence + 1 tokens); the
+ * message has both lengths. Release with tri_source_destroy; the corpus must outlive it. */
 tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options *options, tri_source *out);
 void tri_source_destroy(tri_source *source);
 
-/* Sample `index`, shuffled. */
+/* Reads sample `index` of the shuffled order. */
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out);
 
-/* Sample `index` < per_epoch without shuffling, for evaluation: windows in the order of the text, or packed sequences.
- * The last tokens of the corpus, fewer than `sequence`, are in no window. */
+/* Reads sample `index` < per_epoch without shuffling, for evaluation: windows in the order of the text, or packed
+ * sequences. The last tokens of the corpus, fewer than `sequence`, are not in a window. */
 tri_status tri_source_read_in_order(const tri_source *source, int64_t index, const tri_sample *out);
 
-/* Relation of a token of a sequence to the corpus. */
+/* Relation of a token of a sequence to the token before it. */
 typedef enum tri_token_place {
-  TRI_TOKEN_INSIDE,    /* the token before it is also the one before it in the corpus */
+  TRI_TOKEN_INSIDE,    /* follows the token before it in the corpus */
   TRI_TOKEN_CONTINUES, /* the first of a piece that begins in the middle of a document */
   TRI_TOKEN_BEGINS,    /* the first of a document */
-  TRI_TOKEN_NONE       /* padding, and all that follows it */
+  TRI_TOKEN_NONE       /* padding, to the end of the sequence */
 } tri_token_place;
 
 /* Sets out[sequence] for the tokens of a packed sequence that tri_source_read_in_order reads. */

@@ -11,18 +11,18 @@
 
 typedef struct tri_split_writer tri_split_writer;
 
-/* Writes DIRECTORY/train.* and, if validation > 0 (a fraction below 1), DIRECTORY/validation.*. `masked`: blocks have
- * masks, and the corpora, too; then no document is ever cut. */
+/* Writes DIRECTORY/train.* and, if validation > 0 (a fraction below 1), DIRECTORY/validation.*. `masked`: blocks and
+ * corpora have masks; then documents are never cut. */
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
                                    bool masked, tri_split_writer **out);
-/* Removes what was not committed. */
+/* Removes files that were not committed. */
 void tri_split_writer_destroy(tri_split_writer *writer);
 
-/* Before the first block: the documents are preferences, and have masks. Those of a file are all pairs, or all have
- * labels; what the first is decides, and others are TRI_BAD_FILE, or skipped. A pair stays together. */
+/* Must be called before the first block if documents are preferences, with masks. All must be of the kind of the first,
+ * pairs or answers with labels; others are refused with TRI_BAD_FILE, or skipped. A pair stays together. */
 void tri_split_writer_take_preferences(tri_split_writer *writer, bool skip_bad);
 
-/* Why the first record of the other kind was skipped; "" if none was. */
+/* Returns the error of the first skipped record of the other kind; "" if none was skipped. */
 const char *tri_split_writer_skipped(const tri_split_writer *writer);
 
 /* Adds a block. A hash of (seed, number of the document) decides whether a document goes to validation; the first one
@@ -30,12 +30,12 @@ const char *tri_split_writer_skipped(const tri_split_writer *writer);
 tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block);
 
 typedef struct tri_split_counts {
-  int64_t documents, tokens, text_bytes; /* of both corpora; a document that is cut between them counts once */
-  int64_t empty_documents;               /* which are not in the corpora */
-  int64_t learnt_tokens;                 /* of both corpora; only with masks */
+  int64_t documents, tokens, text_bytes; /* sums over both corpora; a document that is cut between them counts once */
+  int64_t empty_documents;               /* not in the corpora */
+  int64_t learnt_tokens;                 /* sum over both corpora; only with masks */
   int64_t skipped_documents;             /* bad documents, or records of preferences */
-  int64_t desirable;                     /* documents with labels: those whose answer is desirable */
-  tri_preferences preferences;           /* what they are */
+  int64_t desirable;                     /* documents with a desirable answer */
+  tri_preferences preferences;           /* kind of the documents */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   int64_t validation_bytes; /* part of text_bytes */
@@ -44,9 +44,9 @@ typedef struct tri_split_counts {
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);
 
-/* After the last block: if one of the corpora is empty, divides the stream of tokens instead, so that validation is its
- * end (with masks: moves the last document or pair). TRI_BAD_FILE if there is no text, or no label of one kind. Then
- * flushes everything to the disk. */
+/* Must be called after the last block. If one of the corpora is empty, divides the stream of tokens instead, so that
+ * validation is its end (with masks: moves the last document or pair). Fails with TRI_BAD_FILE if there is no text, or
+ * no label of one kind. Then flushes everything to the disk. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
 /* Renames the files to their final names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const double MOST_BAD = 0.001; /* a share of all bytes: a text with a few damaged characters is a text */
-enum { FIRST_BYTES = 1 << 20 };       /* after as many the share is looked at, and at the end */
+static const double MOST_BAD = 0.001; /* share of bytes that may be damaged */
+enum { FIRST_BYTES = 1 << 20 };       /* the share is tested after these bytes, and at the end */
 
 static tri_status refuse_nul(const char *path, int64_t at) {
   return tri_fail(TRI_BAD_FILE,
@@ -32,7 +32,7 @@ static void add_bad(tri_text_check *check, int64_t count) {
   check->bad += count;
 }
 
-/* The first byte of a character beyond ASCII, by the table of well-formed sequences of the Unicode standard (3-7). */
+/* Begins a character beyond ASCII, by the table of well-formed sequences of the Unicode standard (3-7). */
 static void begin_character(tri_text_check *check, unsigned char byte) {
   check->missing = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
   check->low = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
@@ -42,7 +42,7 @@ static void begin_character(tri_text_check *check, unsigned char byte) {
   if (check->missing > 0) check->begun = 1;
 }
 
-/* Characters may go on over the end of one piece into the next. */
+/* Counts bytes that are not UTF-8. Characters may continue in the next piece. */
 static void count_bad(tri_text_check *check, const char *text, size_t bytes) {
   for (size_t i = 0; i < bytes; check->bytes++, i++) {
     const unsigned char byte = (unsigned char)text[i];

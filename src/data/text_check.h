@@ -13,18 +13,18 @@
 typedef struct tri_text_check {
   const char *path;
   bool json;               /* check only the kind of the file, since a parser checks the rest */
-  int64_t bytes;           /* checked so far                           */
+  int64_t bytes;           /* bytes so far                             */
   int64_t bad;             /* bytes that are not UTF-8                 */
   int64_t first_bad;       /* offset of the first of these             */
-  int begun, missing;      /* of an unfinished character at the end: bytes that are there, bytes that must follow */
+  int begun, missing;      /* unfinished character at the end: its bytes so far, its missing bytes */
   unsigned char low, high; /* valid range of the next byte of that character */
 } tri_text_check;
 
-/* LOCAL. The next bytes of the file; `ended`: the last ones. TRI_BAD_FILE for a kind that is not text, a NUL byte, and
- * for more than 0.1 % of bytes that are not UTF-8 in the first mebibyte or in all of it. */
+/* LOCAL. Checks the next bytes of the file; `ended`: the last ones. Fails with TRI_BAD_FILE for a file of another kind,
+ * a NUL byte, or more than 0.1 % of bytes that are not UTF-8 in the first mebibyte or in the whole file. */
 tri_status tri_text_check_next(tri_text_check *check, const char *text, size_t bytes, bool ended);
 
-/* LOCAL. Whether a text has no NUL bytes and is UTF-8; else *at is the offset of the first bad byte. */
+/* LOCAL. Returns whether a text has no NUL bytes and is UTF-8; else *at is the offset of the first bad byte. */
 bool tri_text_is_clean(const char *text, size_t bytes, size_t *at);
 
 #endif

@@ -1,21 +1,20 @@
-/* Cutting a file of any size into blocks.
+/* Cuts a file of any size into blocks.
  *
- * A block is BLOCK_BYTES of the file or a little less: it ends with the last whole document, and what follows is
- * carried into the next block. A document longer than a block is cut into pieces. Cutting must not change the ids, so
- * it happens only where the usual pre-tokenizer patterns (those of GPT-2, Llama 3 and Qwen 2) end a word whatever
- * stands on either side. There are two such places:
+ * A block is BLOCK_BYTES of the file or a little less: it ends with the last whole document, and the rest is moved to
+ * the next block. A document longer than a block is cut into pieces. A cut must not change the ids, so it is only made
+ * where the usual pre-tokenizer patterns (GPT-2, Llama 3 and Qwen 2) always end a word. There are two such positions:
  *
- *   behind a newline between two characters that are not white space: a newline can stand only in the tokens of white
- *   space, or at the end of a run of punctuation, and no token that has one can go on with anything but white space;
- *   the look-ahead \s+(?!\S) of white space sees a run of one character, which it treats the same at the end of the
- *   text as in the middle (a run of two it would not: "a \nb" is a, ' ', '\n', b, but "a \n" is a, ' \n');
+ *   after a newline between two characters that are not white space: a newline can only be in tokens of white space, or
+ * at the end of a run of punctuation, and a token with a newline can only continue with white space; the look-ahead
+ * \s+(?!\S) of white space sees a run of one character, which it treats the same at the end of the text as in the
+ * middle (a run of two it would not: "a \nb" is a, ' ', '\n', b, but "a \n" is a, ' \n');
  *
- *   before a single space between two characters that are not white space: no token goes on over a space.
+ *   before a single space between two characters that are not white space: no token continues across a space.
  *
- * White space is what Unicode says, taken generously: what is doubtful is not a place to cut. A tokenizer may have
- * another pattern, or put a space before every text: it is asked about each cut, which costs nothing at one in a
- * mebibyte. Text without a good place for ROUGH_BYTES (Chinese without newlines, base64) is cut between two characters,
- * which is counted and reported. */
+ * White space is Unicode's; in doubt, a position is not used. A tokenizer may have another pattern, or put a space
+ * before every text, so each cut is tested with the tokenizer, which is cheap for one cut in a mebibyte. Text without a
+ * safe position for ROUGH_BYTES (Chinese without newlines, base64) is cut between two characters; such cuts are counted
+ * and reported. */
 #include "data/text_input.h"
 
 #include "base/format.h"
@@ -41,20 +40,20 @@ struct tri_text_input {
   const char *const *paths;
   int num_paths, next_path;
   tri_document_rule rule;
-  tri_text_stream *stream; /* of the current file, or NULL */
+  tri_text_stream *stream; /* stream of the current file; NULL: none */
   char *carry;             /* text that was read but is not in a block yet */
   size_t carried, carry_capacity;
-  int64_t lines;             /* of the current file, in blocks before this one; JSON only */
-  bool is_array, form_known; /* a JSON file's: an array of records, or lines of them */
+  int64_t lines;             /* lines of the current file in earlier blocks; JSON only */
+  bool is_array, form_known; /* JSON: the file is an array of records, not lines; whether that is known */
   tri_json_array array;
-  int64_t documents;         /* whole ones so far */
-  int64_t most_documents;    /* what follows these is not read; 0: all are read */
-  bool in_document;          /* the carried text goes on with a document */
+  int64_t documents;         /* complete documents so far */
+  int64_t most_documents;    /* limit of documents; 0: no limit */
+  bool in_document;          /* the carried text continues a document */
   int64_t finished_position; /* bytes of the files before the current one */
   int64_t rough_cuts;
-  bool binary, leaves_bad;  /* what is not a text is taken as it is; it is the caller's to leave out */
-  tri_text_check quality;   /* of the current file */
-  tri_text_cut_check check; /* or NULL */
+  bool binary, leaves_bad;  /* files that are not text are read as bytes; the caller skips bad documents */
+  tri_text_check quality;   /* check of the current file */
+  tri_text_cut_check check; /* NULL: none */
   void *check_context;
 };
 
@@ -111,7 +110,7 @@ void tri_text_input_leave_bad(tri_text_input *input) { input->leaves_bad = true;
 
 int64_t tri_text_input_rough_cuts(const tri_text_input *input) { return input->rough_cuts; }
 
-/* ---- where to cut ---------------------------------------------------------------------------------------------- */
+/* ---- cuts ---------------------------------------------------------------------------------------------- */
 
 static bool is_wide_space(const unsigned char *c) {
   switch (c[0]) {
@@ -126,7 +125,7 @@ static bool is_wide_space(const unsigned char *c) {
 
 static bool is_narrow_space(const unsigned char *c) { return c[0] == 0xC2 && (c[1] == 0x85 || c[1] == 0xA0); }
 
-/* The character that begins at `at`, or ends before it, is there and certainly no white space. */
+/* Return whether a character begins at `at`, or ends before it, that is certainly not white space. */
 static bool solid_from(const char *text, size_t bytes, size_t at) {
   const unsigned char *c = (const unsigned char *)text + at;
   if (at >= bytes) return false;
@@ -141,7 +140,7 @@ static bool solid_until(const char *text, size_t at) {
   return at >= 3 && !is_narrow_space(c - 2) && !is_wide_space(c - 3);
 }
 
-/* The last place of one kind: around a newline, behind it, or around a space, before it. 0 if there is none. */
+/* Returns the last safe position after a newline, or before a space; 0 if there is none. */
 static size_t find_cut_at(char separator, const char *text, size_t bytes) {
   for (size_t end = bytes; end > 0;) {
     const char *found = memrchr(text, separator, end);
@@ -164,7 +163,7 @@ static bool agrees(const tri_text_input *input, const char *text, size_t bytes, 
   return input->check(input->check_context, text + from, to - from, cut - from);
 }
 
-/* The last safe place that the tokenizer agrees with, seen in the text nearby; 0 if none of the last few is. */
+/* Returns the last safe position that the tokenizer accepts, with the text around it; 0 if it refuses the last few. */
 static size_t find_checked_cut(const tri_text_input *input, const char *text, size_t bytes) {
   static const char separators[] = {'\n', ' '};
   for (int kind = 0; kind < 2; kind++) {
@@ -178,8 +177,8 @@ static size_t find_checked_cut(const tri_text_input *input, const char *text, si
   return 0;
 }
 
-/* A place between two characters, near the end. It is not before white space, so that the next block does not take the
- * rest of a line for a blank one. */
+/* Returns a position between two characters near the end. It is not before white space, so that the rest of a line is
+ * not read as a blank line in the next block. */
 static size_t find_rough_cut(const char *text, size_t bytes) {
   size_t cut = bytes - 1;
   while (cut > bytes / 2 && (((unsigned char)text[cut] & 0xC0) == 0x80 || (unsigned char)text[cut] <= 0x20)) cut--;
@@ -206,7 +205,7 @@ static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t
   return TRI_OK;
 }
 
-/* A part of a document that is longer than the block. *consumed stays 0 if there is no place to cut yet. */
+/* Adds a part of a document that is longer than the block. *consumed stays 0 if there is no position for a cut yet. */
 static tri_status cut_document(tri_text_input *input, tri_text_block *block, size_t begin, size_t *consumed) {
   const char *text = block->text + begin;
   size_t bytes = block->bytes - begin;
@@ -226,7 +225,7 @@ static tri_status split_file(tri_text_input *input, tri_text_block *block, bool 
   return block->bytes > 0 ? add_piece(input, block, 0, block->bytes, true) : TRI_OK;
 }
 
-/* The end of the line that begins at `at`, behind its newline; 0 if the text ends before that. */
+/* Returns the end of the line at `at`, after its newline; 0 if the text ends before it. */
 static size_t find_line_end(const tri_text_block *block, size_t at, bool ended) {
   const char *newline = memchr(block->text + at, '\n', block->bytes - at);
   if (newline != NULL) return (size_t)(newline - block->text) + 1;
@@ -240,7 +239,7 @@ static bool is_blank(const char *text, size_t bytes) {
   return true;
 }
 
-/* `end` without the newline before it. */
+/* Returns `end` without the newline before it. */
 static size_t without_newline(const tri_text_block *block, size_t begin, size_t end) {
   if (end > begin && block->text[end - 1] == '\n') end--;
   if (end > begin && block->text[end - 1] == '\r') end--;
@@ -260,7 +259,7 @@ static tri_status split_lines(tri_text_input *input, tri_text_block *block, bool
   return TRI_OK;
 }
 
-/* Elements of an array, each a piece; its line is that in which it begins. */
+/* Adds the elements of an array as pieces. */
 static tri_status split_array(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   for (bool found = true; found;) {
     tri_json_element element = {0};
@@ -274,7 +273,7 @@ static tri_status split_array(tri_text_input *input, tri_text_block *block, bool
   return TRI_OK;
 }
 
-/* By its first byte that is not white space, if there is one yet. */
+/* Splits JSON into records. The first byte that is not white space determines the form of the file. */
 static tri_status split_json(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   if (!input->form_known) {
     input->is_array = tri_json_array_begins(block->text, block->bytes);
@@ -284,7 +283,8 @@ static tri_status split_json(tri_text_input *input, tri_text_block *block, bool 
   return input->is_array ? split_array(input, block, ended, consumed) : split_lines(input, block, ended, consumed);
 }
 
-/* Runs of lines that are not blank. One that goes on behind the block begins the next one, unless it fills this one. */
+/* Adds runs of lines that are not blank. A run that continues after the block is moved to the next one, unless it fills
+ * this one. */
 static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   bool open = input->in_document;
   size_t begin = 0, at = 0;
@@ -298,7 +298,7 @@ static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block,
     at = end;
     if (blank) *consumed = end;
   }
-  if (!open) begin = at; /* the text may end in a line that is not whole */
+  if (!open) begin = at; /* the text may end in an incomplete line */
   if (ended) {
     *consumed = block->bytes;
     return open ? add_piece(input, block, begin, without_newline(block, begin, block->bytes), true) : TRI_OK;
@@ -353,7 +353,7 @@ static tri_status line_too_long(const tri_text_input *input, const tri_text_bloc
                   block->path, input->lines + 1, tri_format_bytes(LINE_BYTES, limit, sizeof limit));
 }
 
-/* One block of the current file; it may have no pieces (blank lines, an empty file). */
+/* Reads one block of the current file, which may have no pieces (blank lines, an empty file). */
 static tri_status read_block(tri_text_input *input, tri_text_block *block) {
   size_t consumed = 0;
   bool ended = false;

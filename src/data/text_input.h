@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a document is in a plain text file. In a JSON file (.jsonl, .ndjson, .json) it is always a record: a line, or,
- * in a file that begins with `[`, an element of the array. */
+/* Definition of a document in a plain text file. In a JSON file (.jsonl, .ndjson, .json) it is always a record: a line,
+ * or, in a file that begins with `[`, an element of the array. */
 typedef enum tri_document_rule {
   TRI_DOCUMENT_FILE,  /* the file                                        */
   TRI_DOCUMENT_BLANK, /* the lines between two blank lines               */
@@ -18,10 +18,10 @@ typedef enum tri_document_rule {
 } tri_document_rule;
 
 typedef struct tri_text_piece {
-  size_t offset, bytes; /* in the block's text; of JSON, the whole record */
+  size_t offset, bytes; /* range in the block's text; JSON: the whole record */
   int64_t document;     /* index over all inputs                        */
-  int64_t line;         /* in which it begins, from 1; JSON only        */
-  int64_t element;      /* of the file's array, from 1; 0: no array     */
+  int64_t line;         /* line of its begin, from 1; JSON only         */
+  int64_t element;      /* index in the file's array, from 1; 0: none   */
   bool begins_document, ends_document;
 } tri_text_piece;
 
@@ -31,7 +31,7 @@ typedef struct tri_text_block {
   size_t bytes, capacity;
   tri_text_piece *pieces;
   int64_t num_pieces, piece_capacity;
-  const char *path; /* of the file that the text is from; the caller owns it */
+  const char *path; /* path of the text's file, owned by the caller */
   bool json;
   int64_t position; /* bytes of all input files read so far, before decompression */
 } tri_text_block;
@@ -42,11 +42,11 @@ void tri_text_block_trim(tri_text_block *block);
 
 typedef struct tri_text_input tri_text_input;
 
-/* The paths must outlive the input. */
+/* Creates an input. The paths must outlive it. */
 tri_status tri_text_input_create(const char *const *paths, int count, tri_document_rule rule, tri_text_input **out);
 void tri_text_input_destroy(tri_text_input *input);
 
-/* The next block; num_pieces is 0 at the end. */
+/* Reads the next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
 /* By default files that are not text are errors (text_check.h). `take_binary`: nothing is checked. `leave_bad`: only
@@ -57,18 +57,20 @@ void tri_text_input_leave_bad(tri_text_input *input);
 /* Reads only the first `documents` of all inputs; 0: all. */
 void tri_text_input_limit(tri_text_input *input, int64_t documents);
 
-/* Called before a document is cut: whether text[0, bytes), a part of a document, gives the same ids as a whole and as
- * two parts that meet at `cut`. A tokenizer.json may have any patterns, so this is needed even for cuts that are safe
- * with the usual patterns, which are tried first. */
+/* Called before a document is cut. Returns whether text[0, bytes), a part of a document, has the same ids as a whole
+ * and as two parts divided at `cut`. A tokenizer.json may have any patterns, so this is needed even for cuts that are
+ * safe with the usual patterns, which are tried first. */
 typedef bool (*tri_text_cut_check)(void *context, const char *text, size_t bytes, size_t cut);
 void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context);
 
-/* The number of cuts at which ids may differ from those of the whole document, because there was no better place. */
+/* Returns the number of cuts at which ids may differ from those of the whole document, because there was no safe
+ * position. */
 int64_t tri_text_input_rough_cuts(const tri_text_input *input);
 
 bool tri_text_input_is_json(const char *path);
 
-/* The last offset in the text, other than its begin and end, where it can be cut without changing its ids; 0: none. */
+/* Returns the last offset in the text, other than its begin and end, where it can be cut without changing its ids; 0:
+ * none. */
 size_t tri_text_find_cut(const char *text, size_t bytes);
 
 /* ---- the text of a piece --------------------------------------------------------------------------------------- */
@@ -77,13 +79,13 @@ size_t tri_text_find_cut(const char *text, size_t bytes);
 typedef struct tri_piece_text {
   const char *text;
   size_t bytes;
-  void *memory; /* that the text owns, or NULL */
+  void *memory; /* memory of the text; NULL: not allocated */
 } tri_piece_text;
 
-/* The text of a piece; for JSON the string under `key`. TRI_BAD_FILE, with file and line, for bad JSON, and if the key
- * is missing or not a string. Call it once for a piece, since it may overwrite it. */
+/* Returns the text of a piece; for JSON the string under `key`. Fails with TRI_BAD_FILE, with file and line, for bad
+ * JSON, and if the key is missing or not a string. Call it once for a piece, since it may overwrite it. */
 tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key, tri_piece_text *out);
-/* The same; TRI_BAD_FILE also if the text has NUL bytes or is not UTF-8. */
+/* The same; also fails with TRI_BAD_FILE if the text has NUL bytes or is not UTF-8. */
 tri_status tri_piece_text_get_clean(tri_text_block *block, const tri_text_piece *piece, const char *key,
                                     tri_piece_text *out);
 void tri_piece_text_release(tri_piece_text *text);

@@ -15,7 +15,7 @@
 
 enum {
   READ_BYTES = 1 << 18,
-  WINDOW_LOG_MAX = 31, /* what `zstd --long=31` writes; the window is only allocated where a file asks for it */
+  WINDOW_LOG_MAX = 31, /* the window of `zstd --long=31`; allocated only if a file needs it */
 };
 
 struct tri_text_stream {
@@ -27,7 +27,7 @@ struct tri_text_stream {
   ZSTD_inBuffer pending;
   bool frame_open; /* the file must not end here */
   bool holds_more; /* zstd filled the buffer and may have more without further input */
-  bool started;    /* the beginning was looked at for a byte order mark */
+  bool started;    /* the begin was checked for a byte order mark */
   bool ended;
 };
 
@@ -79,7 +79,7 @@ tri_status tri_text_stream_check(const char *path, int64_t *out_bytes) {
   TRI_TRY(refuse_other_compression(path));
   struct stat facts;
   if (stat(path, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode))) {
-    *out_bytes = 0; /* opening a pipe twice would lose what is in it */
+    *out_bytes = 0; /* opening a pipe twice would lose its content */
     return TRI_OK;
   }
   int file = -1;

@@ -1,4 +1,4 @@
-/* The bytes of one input file, decompressed as they are read if its name ends in .zst. */
+/* Reads the bytes of an input file, and decompresses them if its name ends in .zst. */
 #ifndef TRI_DATA_TEXT_STREAM_H
 #define TRI_DATA_TEXT_STREAM_H
 
@@ -9,15 +9,15 @@
 
 typedef struct tri_text_stream tri_text_stream;
 
-/* TRI_BAD_FILE if the file is missing, unreadable, a directory or has an unsupported compression. A byte order mark at
- * the beginning is skipped. */
+/* Opens a file. Fails with TRI_BAD_FILE if it is missing, unreadable, a directory or has an unsupported compression. A
+ * byte order mark at the beginning is skipped. */
 tri_status tri_text_stream_open(const char *path, tri_text_stream **out);
 void tri_text_stream_close(tri_text_stream *stream);
 
 /* Fills the buffer; *got is less than `bytes` only at the end. */
 tri_status tri_text_stream_read(tri_text_stream *stream, char *buffer, size_t bytes, size_t *got);
 
-/* Bytes read so far from the file, before decompression. */
+/* Returns the bytes read so far from the file, before decompression. */
 int64_t tri_text_stream_position(const tri_text_stream *stream);
 
 /* Opens and closes a file to check that tri_text_stream_open will succeed; *out_bytes: its length, 0 for a pipe. */
