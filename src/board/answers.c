@@ -1,3 +1,5 @@
+/* Answers requests about a board: the list of items, curves, a run's texts, a study and a timeline as JSON, and a
+ * timeline's picture as SVG. Items are read under the board's lock, files without it. */
 #include "board/board.h"
 
 #include "base/file.h"

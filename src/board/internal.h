@@ -22,7 +22,7 @@ typedef struct tri_board_item {
                        (base/file.h) */
   char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` for display, relative to the given folder */
   bool gone;
-  int64_t version; /* of studies and timelines: changes with their files */
+  int64_t version; /* changes with the item's files; studies and timelines only */
   /* Runs: */
   tri_series series;
   bool said_full;  /* a warning was given that the series has reached its limit */

@@ -13,7 +13,7 @@
 typedef struct tri_engine_options {
   const tri_model *model;   /* complete; outlives the engine */
   const tri_layout *layout; /* resolved (tri_layout_resolve); outlives the engine */
-  const tri_mesh *mesh;     /* of that layout; outlives the engine; NULL is one rank alone */
+  const tri_mesh *mesh;     /* mesh of that layout; outlives the engine; NULL is one rank alone */
   int64_t global_batch;     /* sequences                     */
   int64_t sequence;
   tri_dtype precision;
@@ -21,7 +21,7 @@ typedef struct tri_engine_options {
   const tri_train_objective *objective; /* loss to train and to score; NULL: cross entropy */
   uint64_t seed;
   int32_t ignore_token;                    /* labels with this id do not count; -1: all count */
-  const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW as its keys' defaults say */
+  const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW with the defaults of its keys */
   double clip;
   bool saves;               /* plan memory for saving checkpoints */
   bool saves_in_background; /* plan memory for a copy of this rank's state, too */

@@ -21,7 +21,7 @@ typedef struct tri_step_state {
   int64_t seen, seen_in_window; /* query-key pairs of these batches */
   double gradient_scale;
   tri_step result;
-  /* For a score. */
+  /* Members for a score. */
   bool evaluating, without_factors;
   int64_t samples;
 } tri_step_state;

@@ -21,7 +21,7 @@ struct tri_measure {
   tri_exchange_region transfer;
   char *gradients; /* shared device memory; NULL until first asked for */
   bool asked_to_share, sees;
-  tri_group group; /* of `ranks` neighbours */
+  tri_group group; /* this rank's group of `ranks` neighbours */
   int64_t ranks;
 };
 

@@ -17,7 +17,7 @@
 #include "engine/executor.h"
 
 typedef struct tri_quantised {
-  tri_checkpoint_memory memory; /* for the memory at `wide` */
+  tri_checkpoint_memory memory; /* access to the memory at `wide` */
   tri_queue *queue;
   tri_dtype type; /* the wide type */
   tri_nf4_cut cut;

@@ -52,8 +52,9 @@ typedef struct tri_sgd_settings {
 } tri_sgd_settings;
 
 typedef struct tri_schedule_free_settings {
-  double r, weight_lr_power; /* weight of an update in the average: its number to the power r, times the learning rate
-                                to the second power */
+  /* The weight of an update in the average is its number to the power r, times the highest learning rate so far to the
+   * power weight_lr_power. */
+  double r, weight_lr_power;
 } tri_schedule_free_settings;
 
 typedef struct tri_adafactor_settings {

@@ -16,7 +16,7 @@ typedef struct tri_flight_report {
   char operation[24]; /* the communication that it waits for ("all_reduce"); "": it does not wait, and of the following
                          members only `joined` is set */
   char group[16];
-  int64_t number, bytes; /* of that communication (tri_comm_wait) */
+  int64_t number, bytes; /* number of that communication (tri_comm_wait), and its bytes */
   int behind;            /* world rank that it waits for; -1: not known */
   double waits_s;
   int64_t joined[TRI_NUM_DOMAINS + 1]; /* by domain, then of the world: number of the newest collective that this rank

@@ -39,7 +39,8 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
   return tri_load_state(l, path, &damaged);
 }
 
-/* Logs the other tensors of an adapter whose factors a run begins with, and checks that PEFT can have these targets. */
+/* Logs the other tensors of an adapter whose factors a run begins with, and checks that PEFT would read its
+ * factors (peft_targets.h). */
 static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;

@@ -32,7 +32,7 @@ typedef struct tri_save_moment {
   bool evaluated;               /* an evaluation of the state after it was finite */
   /* COLLECTIVE, after earlier saves have ended. Flushes files outside of the checkpoint that belong to its state. */
   tri_status (*before_save)(void *context);
-  void *context; /* of before_save */
+  void *context; /* argument of before_save */
 } tri_save_moment;
 
 /* COLLECTIVE, after each step. Saves a checkpoint if one is due, or takes a snapshot (`snapshots` may be NULL). Nothing

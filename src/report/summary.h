@@ -24,7 +24,7 @@ typedef struct tri_run_summary {
   double step_s;       /* median */
   int64_t bad_steps;
   /* From the caller. */
-  double seconds; /* of training; all processes of a resumed run together if known */
+  double seconds; /* duration of training; all processes of a resumed run together if known */
   size_t peak_bytes_predicted, peak_bytes_measured;
   const char *model, *device, *precision;
   int64_t ranks, threads, nodes; /* ranks of the job; threads of each rank; nodes of the job */
