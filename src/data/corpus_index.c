@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { POINTER_BYTES = 1024 }; /* a .bin below this size may be a pointer or a page, by its first bytes */
+enum { POINTER_BYTES = 1024 }; /* a smaller .bin may be an LFS pointer or an HTML page, which its first bytes show */
 
 int tri_corpus_type_bytes(int type) {
   switch ((tri_corpus_type)type) {
@@ -18,10 +18,10 @@ int tri_corpus_type_bytes(int type) {
     case TRI_CORPUS_F64:
     case TRI_CORPUS_F32: return 0; /* no ids */
   }
-  return 0; /* any byte may stand in a file */
+  return 0; /* not a known type */
 }
 
-/* The arrays begin at byte 34, so nothing in the file is aligned. */
+/* Loads an unaligned integer: the arrays begin at byte 34. */
 static int64_t load_i64(const char *at) {
   int64_t value = 0;
   memcpy(&value, at, sizeof value);
@@ -48,7 +48,8 @@ int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t documen
   return load_i64(index->documents + document * 8);
 }
 
-/* The header, up to the two counts; sets type, id_bytes and the counts, checked against the length of the file. */
+/* Parses the header, up to the two counts; sets type, id_bytes and the counts, checked against the length of the file.
+ */
 static tri_status parse_header(const char *path, const char *data, size_t bytes, tri_corpus_index *index,
                                uint64_t *out_entries) {
   if (bytes < TRI_CORPUS_MAGIC_BYTES || memcmp(data, TRI_CORPUS_MAGIC, TRI_CORPUS_MAGIC_BYTES) != 0) {
@@ -95,7 +96,7 @@ static tri_status parse_header(const char *path, const char *data, size_t bytes,
   return TRI_OK;
 }
 
-/* One sequence's size and pointer, against the .bin. */
+/* Checks the size and the pointer of a sequence against the .bin. */
 static tri_status check_sequence(const char *path, const char *bin_path, int64_t bin_bytes, int id_bytes, int64_t i,
                                  int64_t size, int64_t pointer) {
   if (size < 0) {
@@ -116,7 +117,8 @@ static tri_status check_sequence(const char *path, const char *bin_path, int64_t
   return TRI_OK;
 }
 
-/* Every sequence lies within the .bin, and none begins inside the one before it. Empty ones lie nowhere. */
+/* Checks that every sequence is inside the .bin, and that none begins inside the one before. Empty ones have no
+ * position. */
 static tri_status parse_sequences(const char *path, const char *bin_path, int64_t bin_bytes, tri_corpus_index *index) {
   int64_t tokens = 0, begin = 0, end = -1;
   index->contiguous = true;

@@ -35,7 +35,7 @@ typedef enum tri_corpus_type {
   TRI_CORPUS_U16 = 8,
 } tri_corpus_type;
 
-/* Bytes of one id, or 0 for a code that is not an integer type. */
+/* Returns the bytes of one id; 0 for a code that is not an integer type. */
 int tri_corpus_type_bytes(int type);
 
 typedef struct tri_corpus_index {
@@ -50,15 +50,15 @@ typedef struct tri_corpus_index {
 } tri_corpus_index;
 
 /* Checks every number of an index of `bytes` bytes against its own length and against a .bin of bin_bytes. `path` and
- * bin_path are for messages. The result points into data. A fault is TRI_BAD_FILE. */
+ * bin_path are for messages. The result points into data. Fails with TRI_BAD_FILE. */
 tri_status tri_corpus_index_parse(const char *path, const void *data, size_t bytes, const char *bin_path,
                                   int64_t bin_bytes, tri_corpus_index *out);
 
-/* Tokens of a sequence, and the byte of PREFIX.bin where it begins. */
+/* Return the tokens of a sequence, and its byte offset in PREFIX.bin. */
 int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
 int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
 
-/* The sequence with which a document begins; for num_documents the number of sequences. */
+/* Returns the sequence with which a document begins; for num_documents the number of sequences. */
 int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t document);
 
 #endif

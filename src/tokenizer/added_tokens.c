@@ -1,7 +1,7 @@
-/* Finding added tokens, in the way of Hugging Face (which its users know): finds do not overlap, the leftmost wins and
- * of those the longest; a find that its flags forbid is passed over whole. The tokens form a tree of bytes; a text is
- * searched for bytes that begin one (nearly always '<' alone, so memchr does the work). Content is valid UTF-8, so
- * a find never begins or ends inside of a code point of the text. */
+/* Finds added tokens like Hugging Face tokenizers: matches do not overlap, the leftmost wins, and at one position the
+ * longest; a match that its flags forbid is skipped as a whole. The tokens form a tree of bytes; a text is searched for
+ * bytes that begin a token (nearly always '<' alone, so memchr does the work). Contents are valid UTF-8, so a match
+ * never begins or ends inside a code point of the text. */
 #include "tokenizer/added_tokens.h"
 
 #include "base/memory.h"
@@ -21,7 +21,7 @@ static tri_status new_node(tri_added_matcher *matcher, uint8_t byte, int32_t *ou
   return TRI_OK;
 }
 
-/* The child of a node for a byte, made if it is missing. */
+/* Finds the child of a node for a byte, and creates it if it is missing. */
 static tri_status child_of(tri_added_matcher *matcher, int32_t node, uint8_t byte, int32_t *out) {
   for (int32_t child = matcher->nodes[node].child; child != 0; child = matcher->nodes[child].sibling) {
     if (matcher->nodes[child].byte == byte) {
@@ -40,7 +40,7 @@ static tri_status child_of(tri_added_matcher *matcher, int32_t node, uint8_t byt
 tri_status tri_added_matcher_create(tri_added_matcher *matcher, const tri_added_token *tokens, int64_t count,
                                     bool normalized) {
   *matcher = (tri_added_matcher){.tokens = tokens, .single_root = -1};
-  int32_t root = 0; /* node 0 stands for "none" */
+  int32_t root = 0; /* node 0 means "none" */
   TRI_TRY(new_node(matcher, 0, &root));
   for (int64_t i = 0; i < count; i++) {
     if (tokens[i].normalized != normalized || tokens[i].bytes == 0) continue;
@@ -67,7 +67,7 @@ void tri_added_matcher_release(tri_added_matcher *matcher) {
   *matcher = (tri_added_matcher){0};
 }
 
-/* The longest token that begins right at text, or NULL. */
+/* Returns the longest token at the begin of the text; NULL if there is none. */
 static const tri_added_token *longest_at(const tri_added_matcher *matcher, const char *text, size_t bytes) {
   const tri_added_token *found = NULL;
   int32_t node = matcher->roots[(uint8_t)text[0]];
@@ -80,7 +80,7 @@ static const tri_added_token *longest_at(const tri_added_matcher *matcher, const
   return found;
 }
 
-/* The first token at or after *start. */
+/* Finds the first token at or after *start. */
 static const tri_added_token *search(const tri_added_matcher *matcher, const tri_added_walk *walk, size_t *start) {
   if (matcher->count <= 1) return NULL;
   for (size_t i = *start; i < walk->bytes; i++) {
@@ -98,17 +98,18 @@ static const tri_added_token *search(const tri_added_matcher *matcher, const tri
   return NULL;
 }
 
-/* Unicode's White_Space. */
+/* Returns whether a code point has Unicode's White_Space. */
 static bool is_space(uint32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
          (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
          code == 0x3000;
 }
 
-/* What a word is made of (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. */
+/* Returns whether a code point belongs to words (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. */
 static bool is_word(uint32_t code) { return code == 0x200C || code == 0x200D || tri_unicode_is_word(code); }
 
-/* The code point that ends at `end`, and its length; 0 if there is none or it is not valid. */
+/* Decodes the code point that ends at `end`, and returns its length; 0 at the begin of the text, or if it is invalid.
+ */
 static size_t decode_before(const char *text, size_t end, uint32_t *code) {
   for (size_t length = 1; length <= 4 && length <= end; length++) {
     if (((uint8_t)text[end - length] & 0xC0) == 0x80) continue;
@@ -146,7 +147,7 @@ bool tri_added_next(const tri_added_matcher *matcher, tri_added_walk *walk, bool
       if (!is_space(code)) break;
       stop += length;
     }
-    if (token->lstrip && stop <= walk->done) continue; /* a find with rstrip has taken all of it */
+    if (token->lstrip && stop <= walk->done) continue; /* an earlier match with rstrip includes all of it */
     *gap = walk->done;
     *gap_end = start > walk->done ? start : walk->done;
     *id = token->id;

@@ -41,7 +41,7 @@ static int compare_classes(const void *a, const void *b) {
   return left->named < right->named ? -1 : left->named > right->named;
 }
 
-/* Places where facts that are not in the table change: of tri_code_facts. */
+/* Code points at which facts of tri_code_facts change that are not in the table. */
 static const uint32_t edges[] = {0x85,   0x86,   0xA0,   0xA1,    0xB2,    0xB4,    0xB9,    0xBA,    0xBC,
                                  0xBF,   0x17F,  0x180,  0x345,   0x346,   0x1680,  0x1681,  0x2000,  0x200B,
                                  0x2028, 0x202A, 0x202F, 0x2030,  0x205F,  0x2060,  0x212A,  0x212B,  0x24B6,
@@ -60,7 +60,7 @@ static int compare_codes(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-/* The code points before which something changes, sorted, the last one behind all; some may be there twice. */
+/* Lists the code points at which facts change, sorted, with one after the last code point; some may occur twice. */
 static tri_status find_edges(const tri_named_range *ranges, size_t count, uint32_t **out, size_t *num_edges) {
   const size_t own = sizeof edges / sizeof edges[0], runs = (size_t)tri_unicode_num_runs;
   uint32_t *all = NULL;
@@ -127,19 +127,19 @@ void tri_alphabet_destroy(tri_alphabet *alphabet) {
   tri_free(alphabet);
 }
 
-/* Arabic, Han and Han again. */
+/* Stand-ins are Arabic for two bytes, and Han for three and four. */
 uint32_t tri_alphabet_stand_in(int class_index, int bytes) {
   return (bytes == 2 ? 0x600U : bytes == 3 ? 0x4E00U : 0x20000U) + (uint32_t)class_index;
 }
 
-/* The bytes are those of tri_alphabet_stand_in. */
+/* Writes the bytes of tri_alphabet_stand_in. */
 void tri_alphabet_map(const tri_alphabet *alphabet, const char *text, size_t bytes, char *out) {
   const uint8_t *class_of = alphabet->class_of;
   for (size_t i = 0; i < bytes;) {
     const uint8_t first = (uint8_t)text[i];
     if (first < 0x80) {
       uint64_t word = 0;
-      while (i + sizeof word <= bytes) { /* eight at once, while all are ASCII */
+      while (i + sizeof word <= bytes) { /* eight bytes at a time, while all are ASCII */
         memcpy(&word, text + i, sizeof word);
         if ((word & UINT64_C(0x8080808080808080)) != 0) break;
         memcpy(out + i, &word, sizeof word);

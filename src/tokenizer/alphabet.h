@@ -1,5 +1,6 @@
-/* The alphabet of a pattern: code points beyond ASCII that the pattern cannot tell apart are one class of it, and a
- * text is matched with one stand-in for all of a class. So no regular expression library decides what a letter is. */
+/* The alphabet of a pattern: code points beyond ASCII that the pattern does not distinguish form a class, and for
+ * matching all code points of a class are replaced by one stand-in. So matches do not depend on the Unicode version of
+ * the regular expression library. */
 #ifndef TRI_TOKENIZER_ALPHABET_H
 #define TRI_TOKENIZER_ALPHABET_H
 
@@ -11,24 +12,24 @@
 
 enum { TRI_ASCII = 128, TRI_MOST_CLASSES = 128, TRI_MOST_NAMED = 64 };
 
-/* What can be said of a code point beside its general category. The first two are the table's bits. */
+/* Facts about a code point besides its general category. The first two are bits of the table. */
 enum {
   TRI_IS_NUMERIC = 1 << 5,
   TRI_IS_PUNCTUATION = 1 << 6,
   TRI_IS_WORD = 1 << 8,
-  TRI_IS_LATIN_NUMBER = 1 << 9, /* \w has them, but not inside of a class */
+  TRI_IS_LATIN_NUMBER = 1 << 9, /* in \w, but not in \w inside a class */
   TRI_IS_SPACE = 1 << 10,       /* White_Space */
   TRI_IS_TAB = 1 << 11,
   TRI_IS_HEX = 1 << 12,
   TRI_IS_ASCII = 1 << 13,
-  TRI_IS_LONG_S = 1 << 14, /* an s where case does not count */
-  TRI_IS_KELVIN = 1 << 15, /* a k */
-  TRI_IS_IOTA = 1 << 16,   /* a mark that is an iota there, so a letter */
+  TRI_IS_LONG_S = 1 << 14, /* an s if case is ignored */
+  TRI_IS_KELVIN = 1 << 15, /* a k if case is ignored */
+  TRI_IS_IOTA = 1 << 16,   /* a mark that is an iota, so a letter, if case is ignored */
 };
 
 typedef struct tri_class {
-  uint32_t facts; /* the general category, and bits of the above */
-  uint64_t named; /* bit i: set i of the pattern's own names it */
+  uint32_t facts; /* general category, and bits of the above */
+  uint64_t named; /* bit i: set i of the pattern names it */
 } tri_class;
 
 /* Code points first .. last, none of them in ASCII, that the pattern's set i names. */
@@ -38,22 +39,23 @@ typedef struct tri_named_range {
 } tri_named_range;
 
 typedef struct tri_alphabet {
-  tri_class classes[TRI_MOST_CLASSES]; /* sorted by category, so that a letter is a run of them */
+  tri_class classes[TRI_MOST_CLASSES]; /* sorted by category, so that all letters are adjacent */
   int num_classes;
   uint8_t *class_of; /* [0x110000] */
 } tri_alphabet;
 
 uint32_t tri_code_facts(uint32_t code);
 
-/* `where` begins the message where there are too many classes. Release it with tri_alphabet_destroy. */
+/* Creates an alphabet. `where`: begin of the message if there are too many classes. Release it with
+ * tri_alphabet_destroy. */
 tri_status tri_alphabet_create(const char *where, const tri_named_range *ranges, size_t count, tri_alphabet **out);
 void tri_alphabet_destroy(tri_alphabet *alphabet);
 
-/* The stand-in of a class for code points of 2, 3 or 4 bytes: it has as many, so that places in the text stay. None has
- * an upper or lower case. */
+/* Returns the stand-in of a class for code points of 2, 3 or 4 bytes. It has the same number of bytes, so that offsets
+ * in the text do not change, and no upper or lower case. */
 uint32_t tri_alphabet_stand_in(int class_index, int bytes);
 
-/* Writes the text (valid UTF-8) with stand-ins for all beyond ASCII; out has as many bytes. */
+/* Writes the text (valid UTF-8) with stand-ins for all code points beyond ASCII; out has as many bytes. */
 void tri_alphabet_map(const tri_alphabet *alphabet, const char *text, size_t bytes, char *out);
 
 #endif

@@ -1,16 +1,15 @@
 /* The words of the best-known pre-tokenizer patterns, found without a regular expression.
  *
- * A scanner looks at ASCII alone. As soon as the end of a word would depend on a byte >= 0x80 (which may be a letter, a
- * digit, a space, or none of them) it gives up and the caller asks PCRE2 for this one word. Alternatives of a pattern
- * are tried in its order, and each is greedy, so the first that can match decides:
+ * A scanner only handles ASCII. If the end of a word depends on a byte >= 0x80 (which may be part of a letter, a digit,
+ * a space, or something else) it returns 0, and the caller uses PCRE2 for this word. Alternatives of a pattern are
+ * tried in order, and each is greedy, so the first one that matches decides:
  *
  *   GPT-2:    's 't 're 've 'm 'll 'd |  ?letters |  ?digits |  ?others | spaces not before a non-space | spaces
  *   Llama 3:  the same endings in either case | one other-than-line-break, then letters | 1 to 3 digits |
  *              ?others, then line breaks | spaces up to the last line break | spaces not before a non-space | spaces
  *   Qwen 2:   as Llama 3 with single digits
  *
- * "Spaces not before a non-space" gives back the last space of a run when something follows, which then begins the
- * next word. */
+ * "Spaces not before a non-space" leaves the last space of a run to the next word, if there is one. */
 #include "tokenizer/pretokenizer.h"
 
 #include <stdint.h>
@@ -42,7 +41,7 @@ tri_scanner tri_scanner_of(const char *pattern) {
 
 typedef enum { OTHER, LETTER, DIGIT, BLANK, SPACE, BREAK, HIGH } byte_class;
 
-/* All else is OTHER. */
+/* Classes of bytes; all others are OTHER. */
 static const uint8_t classes[256] = {
     ['\t'] = BLANK,        ['\n'] = BREAK,         ['\v' ... '\f'] = BLANK, ['\r'] = BREAK,         [' '] = SPACE,
     ['0' ... '9'] = DIGIT, ['A' ... 'Z'] = LETTER, ['a' ... 'z'] = LETTER,  [0x80 ... 0xFF] = HIGH,
@@ -52,13 +51,13 @@ static byte_class class_at(const char *text, size_t i) { return (byte_class)clas
 
 static bool is_white(byte_class c) { return c == BLANK || c == SPACE || c == BREAK; }
 
-/* Where the run of one class that goes on at i ends; 0 if a high byte stops it. */
+/* Returns the end of the run of a class at i; 0 if a byte >= 0x80 follows it. */
 static inline size_t run_end(const char *text, size_t bytes, size_t i, byte_class wanted) {
   while (i < bytes && class_at(text, i) == wanted) i++;
   return i < bytes && class_at(text, i) == HIGH ? 0 : i;
 }
 
-/* The length of one of the English endings at an apostrophe, or 0. */
+/* Returns the length of an English ending at an apostrophe; 0 if there is none. */
 static size_t ending(const char *text, size_t bytes, bool any_case) {
   if (bytes < 2) return 0;
   char fold = any_case ? 0x20 : 0;
@@ -70,7 +69,7 @@ static size_t ending(const char *text, size_t bytes, bool any_case) {
   return is_long ? 3 : 0;
 }
 
-/* A word of white space, which begins the text. */
+/* Returns the length of a word of white space at the begin of the text. */
 static size_t white_word(const char *text, size_t bytes, bool break_ends) {
   size_t i = 0, after_break = 0;
   for (; i < bytes && is_white(class_at(text, i)); i++) {

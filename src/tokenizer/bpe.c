@@ -1,8 +1,8 @@
-/* Two ways to the same ids. A short word keeps the rank of each pair of neighbours in an array and searches it for the
- * lowest after each merge: quadratic, and the fastest there is for the few bytes of a normal word. A long one (a line
- * of dashes, a page of base64) keeps its symbols in a list and the pairs in a heap; a pair that a merge has changed
- * stays in the heap and is recognised when it comes up, because the symbol it names now has another rank. The heap
- * holds at most one entry for each pair that ever was: one a byte, and two a merge. */
+/* Two algorithms with the same result. For a short word the ranks of adjacent pairs are in an array, which is searched
+ * for the lowest after each merge: quadratic, and the fastest for the few bytes of a normal word. For a long word (a
+ * line of dashes, a page of base64) the symbols are in a list and the pairs in a heap. A pair that a merge has changed
+ * stays in the heap and is ignored when it is popped, because its symbol has another rank now. The heap has at most one
+ * entry for each pair that ever existed: one per byte, and two per merge. */
 #include "tokenizer/bpe.h"
 
 #include "base/memory.h"
@@ -20,7 +20,7 @@ void tri_bpe_release(tri_bpe *bpe) {
   tri_free(bpe->heap);
 }
 
-/* The ids of single bytes, into bpe->ids. */
+/* Writes the ids of single bytes to bpe->ids. */
 static size_t begin_word(tri_bpe *bpe, const char *word, size_t bytes) {
   size_t count = 0;
   bool was_unknown = false;
@@ -35,7 +35,7 @@ static size_t begin_word(tri_bpe *bpe, const char *word, size_t bytes) {
   return count;
 }
 
-/* The tokens of the bytes of a character, into ids; false if one is missing. */
+/* Writes the tokens of a character's bytes to ids; returns false if one is missing. */
 static bool fall_back(const tri_vocabulary *vocabulary, const char *character, size_t bytes, int32_t *ids) {
   for (size_t i = 0; i < bytes; i++) {
     ids[i] = vocabulary->fallback[(uint8_t)character[i]];
@@ -44,8 +44,8 @@ static bool fall_back(const tri_vocabulary *vocabulary, const char *character, s
   return true;
 }
 
-/* The ids of single characters, into bpe->ids. As in Hugging Face the unknown token waits for the next known character
- * (or the end), so that bytes which others fall back to come before it. */
+/* Writes the ids of single characters to bpe->ids. As in Hugging Face, the unknown token is delayed until the next
+ * known character (or the end), so that fallback bytes of other characters come before it. */
 static size_t begin_characters(tri_bpe *bpe, const char *word, size_t bytes) {
   const tri_vocabulary *vocabulary = bpe->vocabulary;
   size_t count = 0, length = 0;
@@ -76,7 +76,7 @@ static void look_up(const tri_bpe *bpe, int32_t left, int32_t right, uint32_t *r
 }
 
 static size_t merge_short(const tri_bpe *bpe, int32_t *ids, size_t count) {
-  if (count == 0) return 0; /* all bytes of the word were dropped */
+  if (count == 0) return 0; /* all bytes were dropped */
   uint32_t ranks[SHORT_WORD];
   int32_t results[SHORT_WORD];
   for (size_t i = 0; i + 1 < count; i++) look_up(bpe, ids[i], ids[i + 1], &ranks[i], &results[i]);

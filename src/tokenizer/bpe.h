@@ -5,27 +5,27 @@
 
 #include "tokenizer/vocabulary.h"
 
-/* A symbol of a long word: neighbours by index (-1: none), and the merge with the right one. */
+/* A symbol of a long word: indices of its neighbours (-1: none), and the merge with the right one. */
 typedef struct tri_bpe_symbol {
   int32_t id; /* -1: merged into its left neighbour */
   int32_t before, after;
   int32_t result;
-  uint32_t rank; /* UINT32_MAX: it does not merge with its right neighbour */
+  uint32_t rank; /* UINT32_MAX: does not merge with its right neighbour */
 } tri_bpe_symbol;
 
 /* Scratch memory of one thread. Starts as {.vocabulary, .unknown, .fuse_unknown}. */
 typedef struct tri_bpe {
   const tri_vocabulary *vocabulary;
-  int32_t unknown; /* for bytes (or characters) without a token */
+  int32_t unknown; /* token of bytes (or characters) without a token */
   bool fuse_unknown;
-  int32_t *ids; /* the result of the last word */
+  int32_t *ids; /* result of the last word */
   size_t room;
   tri_bpe_symbol *symbols;
   uint64_t *heap; /* rank << 32 | symbol */
   size_t long_room, heap_count;
 } tri_bpe;
 
-/* bytes > 0; the ids are in bpe->ids until the next call. */
+/* Encodes a word; bytes > 0. The ids are in bpe->ids until the next call. */
 tri_status tri_bpe_encode(tri_bpe *bpe, const char *word, size_t bytes, size_t *out_count);
 void tri_bpe_release(tri_bpe *bpe);
 

@@ -1,15 +1,16 @@
-/* Learning a byte-level BPE vocabulary (Sennrich et al. 2016, arXiv 1508.07909, over bytes as GPT-2 does).
+/* Learns a byte-level BPE vocabulary (Sennrich et al. 2016, arXiv 1508.07909, over bytes as GPT-2 does).
  *
- * The words of the text are counted, written as bytes, and then, again and again, the pair of neighbours that occurs
- * most often becomes one new token, in all words. Two things make this fast:
+ * The words of the text are counted and written as bytes. Then the most frequent pair of adjacent tokens repeatedly
+ * becomes a new token, in all words. Two things make this fast:
  *
- *   - The pairs wait in a heap by falling count, equal ones by rising ids. Counts change as neighbours merge; an entry
- * is not moved then, but put back with its true count when it comes up (a count in the heap is never too low).
- *   - An entry carries the list of the words in which its pair came into being, so a merge visits no others.
+ *   - The pairs are in a heap by descending count, equal ones by ascending ids. Counts change when neighbours merge; an
+ * entry is not moved then, but pushed again with its true count when it is popped (a count in the heap is never too
+ * low).
+ *   - An entry has the list of the words in which its pair was created, so a merge visits only these.
  *
  * Pair counts, ties, and the order of ids (the special token, the bytes by their letters, the merges) follow Hugging
- * Face's BpeTrainer, so that both learn the same vocabulary; that includes a token which can be made from two different
- * pairs: it gets one id and two merges. */
+ * Face's BpeTrainer, so that both learn the same vocabulary; this includes a token that two different pairs create: it
+ * gets one id and two merges. */
 #include "tokenizer/tokenizer_internal.h"
 #include "tokenizer/word_counts.h"
 
@@ -30,11 +31,11 @@ struct tri_tokenizer_trainer {
 
 enum { FIRST_BYTE_ID = 1, FIRST_MERGE_ID = 257, NOWHERE = -1 };
 
-/* A pair of neighbours that occurs, or did. */
+/* A pair of adjacent tokens that occurs, or occurred. */
 typedef struct pair_facts {
   uint64_t pair; /* left << 32 | right */
   int64_t count;
-  int32_t fresh; /* list of the words where the merge at hand has made this pair, or NOWHERE */
+  int32_t fresh; /* list of the words in which the current merge has created this pair; NOWHERE: none */
 } pair_facts;
 
 /* A list of words. */
@@ -52,7 +53,7 @@ typedef struct queued_pair {
 typedef struct learner {
   const tri_word_counts *counts;
   tri_vocabulary *vocabulary;
-  int32_t *symbols;  /* the words one after the other; a word's symbols stand where its bytes stand in the pool */
+  int32_t *symbols;  /* symbols of all words; a word's symbols begin at the offset of its bytes in the pool */
   uint32_t *lengths; /* symbols of each word */
   pair_facts *pairs;
   int32_t pair_count, pair_room;
@@ -62,7 +63,7 @@ typedef struct learner {
   int32_t node_count, node_room, free_node;
   queued_pair *heap;
   int64_t heap_count, heap_room;
-  int32_t *fresh_pairs; /* those with a fresh list */
+  int32_t *fresh_pairs; /* pairs with a fresh list */
   int32_t fresh_count, fresh_room;
   char *scratch; /* the bytes of a new token */
   size_t scratch_room;
@@ -70,7 +71,7 @@ typedef struct learner {
 
 static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
-/* Makes room for one more in an array. The count of words, pairs and nodes is an int32_t. */
+/* Makes room for one more element in an array. The count of words, pairs and nodes is an int32_t. */
 static tri_status make_room(void *array, size_t size, int32_t count, int32_t *room) {
   if (count < *room) return TRI_OK;
   if (*room > INT32_MAX / 2 - 4096) {
@@ -135,7 +136,7 @@ static tri_status grow_table(learner *l) {
   return TRI_OK;
 }
 
-/* The index of a pair's facts, made if the pair is new. */
+/* Finds the index of a pair's facts, and creates them if the pair is new. */
 static tri_status find_pair(learner *l, uint64_t pair, int32_t *out) {
   if ((size_t)l->pair_count * 2 >= l->table_places) TRI_TRY(grow_table(l));
   size_t place = pair_table_place(l, pair);
@@ -148,7 +149,7 @@ static tri_status find_pair(learner *l, uint64_t pair, int32_t *out) {
   return TRI_OK;
 }
 
-/* One pair more in a word (which is the last word that any list of this round has got). */
+/* Counts one more occurrence of a pair in a word, which is the last word of all lists of this round. */
 static tri_status add_pair(learner *l, int32_t left, int32_t right, int32_t word) {
   int32_t index = 0;
   TRI_TRY(find_pair(l, pair_of(left, right), &index));
@@ -188,7 +189,7 @@ static void free_list(learner *l, int32_t node) {
   }
 }
 
-/* Queues the pairs that have come into being, with their words. */
+/* Queues the new pairs with their words. */
 static tri_status queue_fresh(learner *l) {
   for (int32_t i = 0; i < l->fresh_count; i++) {
     pair_facts *facts = &l->pairs[l->fresh_pairs[i]];
@@ -206,7 +207,7 @@ static tri_status queue_fresh(learner *l) {
 
 /* ---- words and merges ------------------------------------------------------------------------------------------- */
 
-/* The id of each byte: after the special token, in the order of their letters. */
+/* Computes the id of each byte: after the special token, in the order of their letters. */
 static void byte_ids(int32_t out[256]) {
   for (int byte = 0; byte < 256; byte++) {
     out[byte] = FIRST_BYTE_ID;
@@ -236,7 +237,7 @@ static tri_status bpe_train_begin(learner *l) {
   return queue_fresh(l);
 }
 
-/* Merges the pair wherever it stands in a word. */
+/* Merges all occurrences of the pair in a word. */
 static tri_status merge_in_word(learner *l, int32_t word, uint64_t pair, int32_t merged) {
   int32_t *symbols = l->symbols + l->counts->words[word].offset;
   int32_t left = (int32_t)(pair >> 32), right = (int32_t)(uint32_t)pair;
@@ -261,7 +262,7 @@ static tri_status merge_in_word(learner *l, int32_t word, uint64_t pair, int32_t
   return TRI_OK;
 }
 
-/* The token that a pair makes: a known one, or the next id. */
+/* Finds the token of a pair: an existing one, or the next id. */
 static tri_status token_of(learner *l, uint64_t pair, int32_t next, int32_t *out) {
   const tri_token *left = &l->vocabulary->tokens[pair >> 32], *right = &l->vocabulary->tokens[(uint32_t)pair];
   size_t bytes = (size_t)left->bytes + right->bytes;

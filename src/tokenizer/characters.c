@@ -1,5 +1,5 @@
-/* A vocabulary of the characters of a text, written as the tokenizer.json of a BPE without merges, which Hugging Face's
- * `tokenizers` reads to the same ids. */
+/* A vocabulary of the characters of a text, as the tokenizer.json of a BPE without merges, with which Hugging Face's
+ * `tokenizers` gives the same ids. */
 #include "base/memory.h"
 #include "tokenizer/tokenizer_internal.h"
 #include "tokenizer/utf8.h"
@@ -25,7 +25,7 @@ void tri_character_trainer_feed(tri_character_trainer *trainer, const char *text
     uint32_t code = 0;
     const size_t length = tri_utf8_decode(text + at, bytes - at, &code);
     if (length > 0) trainer->seen[code] = true;
-    at += length > 0 ? length : 1; /* what is not UTF-8 has no character */
+    at += length > 0 ? length : 1; /* a byte that is not UTF-8 is not a character */
   }
 }
 
@@ -34,7 +34,7 @@ static json_t *added_json(int id, const char *content) {
                    "rstrip", 0, "normalized", 0, "special", 1);
 }
 
-/* U+0000 cannot stand in a file's keys, and is not a text. */
+/* Makes the vocabulary without U+0000, which cannot be in the keys of a JSON file. */
 static json_t *vocabulary_json(const tri_character_trainer *trainer, const char *end, const char *unknown) {
   json_t *object = json_pack("{s:i, s:i}", end, END_OF_TEXT, unknown, UNKNOWN);
   int id = FIRST;

@@ -1,9 +1,9 @@
-/* From ids to text. A byte-level token is its bytes. One of a vocabulary of characters is spelled with the mark of a
- * space, or is "<0x0A>" for a byte; what it adds to a text is worked out once for each. Only the beginning of a text is
- * special: the space that encoding has put there is taken away again.
+/* Decodes ids to text. A byte-level token is its bytes. A token of a vocabulary of characters is spelled with the mark
+ * of a space, or is "<0x0A>" for a byte; its text is computed once for each token. Only the begin of a text is special:
+ * a space that encoding added there is removed.
  *
- * A character may come in several tokens. The decoder keeps the bytes of one that is not whole yet, so that what it
- * gives can be shown at once; bytes that can no longer become a character are given as they are. */
+ * A character may be split over several tokens. The decoder holds the bytes of an incomplete character back, so that
+ * its output can be displayed at once; bytes that can no longer become a character are returned unchanged. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
@@ -14,11 +14,11 @@
 
 static const char what[] = "the texts of tokens";
 
-/* ---- what each token adds ---------------------------------------------------------------------------------------- */
+/* ---- texts of tokens ---------------------------------------------------------------------------------------- */
 
 static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f'); }
 
-/* "<0x0A>" */
+/* Parses "<0x0A>". */
 static bool is_byte(const char *text, size_t bytes, char *out) {
   if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || !is_hex(text[3]) || !is_hex(text[4])) return false;
   const char digits[3] = {text[3], text[4], '\0'};
@@ -84,13 +84,13 @@ enum { LONGEST_CHARACTER = 4 };
 struct tri_decoder {
   const tri_tokenizer *tokenizer;
   tri_stepper stepper;
-  bool begun;       /* there was a token */
-  int64_t to_strip; /* characters that may still be taken from the beginning */
-  char *text;       /* what was held back, and what the next token adds */
+  bool begun;       /* a token was decoded */
+  int64_t to_strip; /* characters that may still be removed from the begin */
+  char *text;       /* held back bytes, and the text of the next token */
   size_t held, room;
-  size_t given; /* bytes of text that the last call gave out */
-  bool *silent; /* by id: the token is not a text; made when something is counted */
-  int spelled;  /* byte tokens so far that begin the mark of a space; counted when the next token is known */
+  size_t given; /* bytes of `text` that the last call returned */
+  bool *silent; /* by id: the token has no text; allocated for counting */
+  int spelled;  /* number of byte tokens so far that spell the mark of a space */
 };
 
 tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out) {
@@ -117,7 +117,7 @@ void tri_decoder_destroy(tri_decoder *decoder) {
   tri_free(decoder);
 }
 
-/* What the token adds, but for what is taken from the beginning of the text. */
+/* Returns the text of a token, without the removal at the begin of the text. */
 static tri_status text_of(tri_decoder *decoder, int32_t id, const char **text, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const tri_token *token = NULL;
@@ -141,7 +141,7 @@ static void strip(tri_decoder *decoder, const char **text, size_t *bytes) {
   }
 }
 
-/* The length of the end of a text that may be the beginning of a character. */
+/* Returns the length of an incomplete character at the end of a text. */
 static size_t unfinished_bytes(const char *text, size_t bytes) {
   for (size_t length = 1; length < LONGEST_CHARACTER && length <= bytes; length++) {
     uint8_t first = (uint8_t)text[bytes - length];
@@ -149,7 +149,7 @@ static size_t unfinished_bytes(const char *text, size_t bytes) {
     if ((first & 0xC0) == 0x80) continue;
     size_t wanted = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
     if (first < 0xC2 || first > 0xF4 || length >= wanted) return 0;
-    /* Whether anything makes it whole: the second byte decides. */
+    /* Test whether it can be completed: the second byte decides. */
     char whole[LONGEST_CHARACTER];
     memset(whole, length == 1 && (first == 0xE0 || first == 0xF0) ? 0xBF : 0x80, sizeof whole);
     if (length == 1 && first == 0xF0) whole[1] = (char)0x90;
@@ -197,7 +197,7 @@ int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer) { return tokenizer
 
 static const char space_mark[] = "\xE2\x96\x81";
 
-/* Whether the token is byte number `spelled` of the mark of a space. */
+/* Returns whether the token is byte number `spelled` of the mark of a space. */
 static bool spells_mark(const tri_decoder *decoder, int32_t id) {
   const tri_vocabulary *vocabulary = &decoder->tokenizer->vocabulary;
   const tri_token *token = &vocabulary->tokens[id];
@@ -206,7 +206,7 @@ static bool spells_mark(const tri_decoder *decoder, int32_t id) {
          byte == space_mark[decoder->spelled];
 }
 
-/* The text of a token that is the mark of a space, as tri_decoder_count counts it. */
+/* Counts the bytes of byte tokens that spell the mark of a space. */
 static tri_status count_mark(tri_decoder *decoder, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const bool first = !decoder->begun && decoding->first_differs;

@@ -1,12 +1,12 @@
-/* From text to ids, step by step as Hugging Face's tokenizers do it, so that the ids are the same:
+/* Encodes text to ids, in the same steps as Hugging Face's tokenizers, so that the ids are the same:
  *
  *   text -> added tokens cut out -> normalized -> more added tokens cut out -> words -> ids of each word
  *
- * A vocabulary of characters has long words, up to whole documents; each is cut where no merge can reach over
- * (joins.c), and what comes of it is called a word below.
+ * A vocabulary of characters has long words, up to whole documents; each is cut at positions that no merge crosses
+ * (joins.c), and the parts are called words below.
  *
- * Most words of a text are words it has had before, so the ids of short words are kept in a cache: a table of fixed
- * size, one cache line a word, no chains; a new word takes the place of an old one with the same hash. */
+ * Most words of a text repeat, so the ids of short words are cached: a table of fixed size, one cache line per word,
+ * without chains; a new word replaces an old one with the same hash. */
 #include "tokenizer/bpe.h"
 #include "tokenizer/tokenizer_internal.h"
 
@@ -30,14 +30,14 @@ struct tri_encoder {
   const tri_tokenizer *tokenizer;
   tri_splitter splitter;
   tri_stepper normalizer, spaces;
-  bool continues; /* the call at hand goes on with a text */
-  bool first;     /* the piece at hand begins the text of the call */
+  bool continues; /* the current call continues a text */
+  bool first;     /* the current piece begins the text of the call */
   tri_bpe bpe;
   cached_word *cache;
-  int32_t whole;        /* the token that a whole word is */
-  tri_token_list *out;  /* where the call at hand appends */
-  tri_token_ends *ends; /* the same for where tokens end; NULL: unused */
-  const char *level;    /* the text that ends are counted in: the given one, or a piece of it after normalization */
+  int32_t whole;        /* token that is a whole word */
+  tri_token_list *out;  /* list to which the current call appends */
+  tri_token_ends *ends; /* the same for the ends of tokens; NULL: unused */
+  const char *level;    /* text in which ends are counted: the given one, or a piece of it after normalization */
 };
 
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out) {
@@ -81,7 +81,7 @@ static tri_status encoder_append(tri_token_list *list, const int32_t *ids, size_
   return TRI_OK;
 }
 
-/* The ids of a word that is not in the cache; valid until the next call. */
+/* Encodes a word that is not in the cache; the ids are valid until the next call. */
 static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t bytes, const int32_t **ids,
                                   size_t *count) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
@@ -98,7 +98,7 @@ static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t
   return TRI_OK;
 }
 
-/* The place of a word in the cache, and the word as it would stand there. */
+/* Finds the place of a word in the cache, and the word's key. */
 static cached_word *cache_place(const tri_encoder *encoder, const char *word, size_t bytes, uint64_t key[3]) {
   key[0] = key[1] = key[2] = 0;
   memcpy(key, word, bytes);
@@ -127,12 +127,12 @@ static tri_status encode_word(void *context, const char *word, size_t bytes) {
     place->count = (uint8_t)count;
   }
   TRI_TRY(reserve(encoder->out, CACHED_IDS));
-  memcpy(encoder->out->ids + encoder->out->count, place->ids, sizeof place->ids); /* all: a copy of fixed size */
+  memcpy(encoder->out->ids + encoder->out->count, place->ids, sizeof place->ids); /* a copy of fixed size */
   encoder->out->count += place->count;
   return TRI_OK;
 }
 
-/* A word as the pre-tokenizer leaves it, of a vocabulary of characters. */
+/* Encodes a word of the pre-tokenizer, with a vocabulary of characters. */
 static tri_status encode_long_word(void *context, const char *word, size_t bytes) {
   tri_encoder *encoder = context;
   const tri_tokenizer *tokenizer = encoder->tokenizer;
@@ -141,7 +141,7 @@ static tri_status encode_long_word(void *context, const char *word, size_t bytes
     if (whole >= 0) return encoder_append(encoder->out, &whole, 1);
   }
   uint32_t code = 0;
-  if (tri_utf8_decode(word, bytes, &code) == 0) return encode_word(context, word, bytes); /* a stretch of no UTF-8 */
+  if (tri_utf8_decode(word, bytes, &code) == 0) return encode_word(context, word, bytes); /* bytes that are not UTF-8 */
   while (bytes > 0) {
     size_t run = tri_joins_run(&tokenizer->joins, word, bytes);
     TRI_TRY(encode_word(context, word, run));
@@ -151,7 +151,7 @@ static tri_status encode_long_word(void *context, const char *word, size_t bytes
   return TRI_OK;
 }
 
-/* Plain text without added tokens. */
+/* Encodes plain text without added tokens. */
 static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t bytes) {
   const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
   if (vocabulary->characters) return tri_splitter_run(&encoder->splitter, text, bytes, encode_long_word, encoder);
@@ -166,7 +166,7 @@ static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t by
   return TRI_OK;
 }
 
-/* ---- where tokens end -------------------------------------------------------------------------------------------- */
+/* ---- ends of tokens -------------------------------------------------------------------------------------------- */
 
 static tri_status add_end(tri_encoder *encoder, size_t end) {
   tri_token_ends *list = encoder->ends;
@@ -180,18 +180,18 @@ static tri_status add_end(tri_encoder *encoder, size_t end) {
   return TRI_OK;
 }
 
-/* The bytes that a token has of the text behind all changes. */
+/* Returns the number of bytes of a token in the text after normalization. */
 static size_t spelled_bytes(const tri_vocabulary *vocabulary, int32_t id) {
   return vocabulary->tokens[id].byte ? 1 : vocabulary->tokens[id].bytes;
 }
 
-/* Whether a byte of a text has no token and no unknown one in its place. */
+/* Returns whether a byte of a text is dropped: it has no token, and there is no unknown token. */
 static bool is_dropped(const tri_tokenizer *tokenizer, char byte) {
   return tokenizer->missing_bytes > 0 && tokenizer->vocabulary.byte_ids[(uint8_t)byte] < 0;
 }
 
-/* Of the tokens of a plain text, from `first` on: they spell it without its dropped bytes, perhaps with a space before
- * it. A dropped byte belongs to the token before it. */
+/* Adds the ends of a plain text's tokens, from `first` on. They spell the text without its dropped bytes, perhaps with
+ * a space before it. A dropped byte belongs to the token before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
@@ -236,7 +236,7 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
   return walk.done < bytes ? encode(encoder, text + walk.done, bytes - walk.done, specials) : TRI_OK;
 }
 
-/* Runs the steps on a piece, and what encodes it on what they make of it. */
+/* Runs the steps on a piece, and encodes the result. */
 static tri_status encode_changed(tri_encoder *encoder, tri_stepper *stepper, const tri_text_steps *steps,
                                  const char *text, size_t bytes, bool specials, piece_encoder encode) {
   size_t begin = (size_t)(text - encoder->level);
@@ -301,7 +301,7 @@ tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, 
 
 /* ---- whole texts ------------------------------------------------------------------------------------------------- */
 
-/* How many tokens of the beginning, the last of them, a text of `count` tokens says itself. */
+/* Returns the number of the last tokens of the beginning that a text of `count` tokens already has. */
 static int64_t own_beginning(const tri_tokenizer *tokenizer, const int32_t *ids, int64_t count) {
   const int64_t most = tokenizer->num_beginning;
   int64_t same = count < most ? count : most;

@@ -17,7 +17,7 @@ enum { LARGEST_BYTES = 64 << 20 };
 #define ADDED_TOKENS "added_tokens.json"
 #define MODEL_CONFIG "config.json"
 
-/* *out is NULL if there is no such file. Release with json_decref. */
+/* Loads a file of a folder; *out NULL: there is no such file. Release with json_decref. */
 static tri_status load(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -25,7 +25,7 @@ static tri_status load(const char *folder, const char *name, json_t **out) {
   TRI_TRY(tri_path_join(path, folder, name));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  json_t *root = NULL; /* ids are whole numbers, and 10^30 is a length there */
+  json_t *root = NULL; /* ids are integers, but a length may be 10^30 */
   tri_status status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL, &root);
   if (status != TRI_OK) status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &root);
   tri_free(text);
@@ -39,7 +39,7 @@ static tri_status load(const char *folder, const char *name, json_t **out) {
   return status;
 }
 
-/* A string, or an object with "content"; NULL else. */
+/* Returns the text of a token: a string, or the "content" of an object; NULL otherwise. */
 static const char *token_text(const json_t *value) {
   const json_t *content = json_object_get(value, "content");
   return json_string_value(content == NULL ? value : content);
@@ -53,9 +53,9 @@ static bool is_named_token(const char *key) {
   return length > of_ending && strcmp(key + length - of_ending, ending) == 0;
 }
 
-/* special_tokens_map.json is of older folders: transformers reads it where tokenizer_config.json has no
- * added_tokens_decoder, and takes what it names, null as well, in the place of what that file names. NULL if it is
- * not read. Release *map with json_decref. */
+/* Loads special_tokens_map.json of older folders. transformers reads it if tokenizer_config.json has no
+ * added_tokens_decoder, and its values, even null, replace that file's. NULL if it is not read. Release *map with
+ * json_decref. */
 static tri_status load_map(const char *folder, const json_t *config, json_t **map) {
   *map = NULL;
   return json_object_get(config, "added_tokens_decoder") == NULL ? load(folder, TOKENS_MAP, map) : TRI_OK;
@@ -71,7 +71,7 @@ static void visit_named(const json_t *root, const json_t *before, tri_named_toke
   }
 }
 
-/* Those that every tokenizer of transformers has, in its order. What pads or masks stands in no text. */
+/* Tokens of every tokenizer of transformers, in its order. Padding and mask tokens are not in texts. */
 static const char *const usual_tokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                            "pad_token", "cls_token", "mask_token"};
 enum { USUAL_TOKENS = sizeof usual_tokens / sizeof *usual_tokens, IN_TEXTS = 2 };
@@ -83,11 +83,11 @@ static bool is_usual(const char *key) {
   return false;
 }
 
-/* Objects of named tokens, whatever their names are: {"image_token": "<image>"}. */
+/* Objects of tokens with any names: {"image_token": "<image>"}. */
 static const char *const objects_of_tokens[] = {"model_specific_special_tokens", "extra_special_tokens"};
 enum { OBJECTS = sizeof objects_of_tokens / sizeof *objects_of_tokens };
 
-/* model_specific_special_tokens counts where nothing else names such tokens. */
+/* Returns whether an object is used: model_specific_special_tokens only if no other key names such tokens. */
 static bool counts(const json_t *root, const char *object) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -109,7 +109,7 @@ static void visit_objects(const json_t *root, tri_named_token_visit *visit, void
   }
 }
 
-/* Of those that no file names, null neither. */
+/* Visits the class's default tokens that no file names, not even with null. */
 static void visit_usual(const char *class, const json_t *config, const json_t *map, tri_named_token_visit *visit,
                         void *context) {
   const char *key = NULL, *token = NULL;
@@ -124,7 +124,7 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
   if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
   const char *class = status == TRI_OK ? tri_tokenizer_class_of(config, model, NULL) : NULL;
-  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) { /* which is one of characters */
+  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) { /* a class with a vocabulary of characters */
     status = load(folder, "tokenizer.json", &root);
     class = tri_tokenizer_class_of(config, model, root);
   }
@@ -142,16 +142,15 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
   return status;
 }
 
-/* ---- tokens that tokenizer.json has not ---------------------------------------------------------------------------
- */
+/* ---- tokens that tokenizer.json lacks ---------------------------------------------------------------------------- */
 
 /* A token of another file. */
 typedef struct extra {
   const char *file, *content; /* borrowed */
-  const json_t *facts;        /* {"lstrip": ...} or NULL */
-  int64_t id;                 /* -1: none is said */
+  const json_t *facts;        /* {"lstrip": ...}; NULL: none */
+  int64_t id;                 /* -1: not given */
   bool special;
-  bool takes_id; /* stands in no text, but may have an id before others that do */
+  bool takes_id; /* is not in texts, but may get an id before tokens that are */
 } extra;
 
 typedef struct extras {
@@ -182,7 +181,7 @@ static tri_status add_extra(extras *to, extra one) {
   return TRI_OK;
 }
 
-/* {"260": {"content": "<|turn|>", "special": true, ...}} */
+/* Adds {"260": {"content": "<|turn|>", "special": true, ...}}. */
 static tri_status add_decoder(extras *to, const json_t *decoder) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -200,7 +199,7 @@ static tri_status add_decoder(extras *to, const json_t *decoder) {
   return TRI_OK;
 }
 
-/* {"<|turn|>": 260} */
+/* Adds {"<|turn|>": 260}. */
 static tri_status add_numbered(extras *to, const json_t *added) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -228,8 +227,8 @@ static tri_status add_list(extras *to, const char *file, const json_t *list) {
   return TRI_OK;
 }
 
-/* Those that have no number: special, and behind all others, in transformers' order. What pads or masks is nothing
- * here, but for its id. */
+/* Adds special tokens without a number, after all others, in transformers' order. Padding and mask tokens only take an
+ * id. */
 static tri_status add_special(extras *to, const char *file, const json_t *root) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -251,7 +250,7 @@ static int compare_extras(const void *left, const void *right) {
   return a < b ? -1 : a > b;
 }
 
-/* The id that tokenizer.json has for a token, or -1; and the highest of all. */
+/* Returns the id of a token in tokenizer.json; -1 if it is not there. */
 static int64_t known_id(const json_t *root, const char *content, bool *is_added) {
   const json_t *added = json_object_get(root, "added_tokens");
   *is_added = false;
@@ -281,12 +280,12 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
   return json_boolean(json_is_boolean(value) ? json_is_true(value) : otherwise);
 }
 
-/* How an added token of tokenizer.json is found in a text, where added_tokens_decoder says it otherwise: transformers
- * adds the token once more, and what it says of it then counts. */
+/* Sets the flags of an added token of tokenizer.json to different values in added_tokens_decoder: transformers adds the
+ * token a second time, with these flags. */
 static tri_status take_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");
-  if (one->facts == NULL || one->id < 0) return TRI_OK; /* of a named token, which changes nothing */
+  if (one->facts == NULL || one->id < 0) return TRI_OK; /* a named token has no flags */
   for (size_t i = 0; i < json_array_size(list); i++) {
     json_t *entry = json_array_get(list, i);
     const char *content = json_string_value(json_object_get(entry, "content"));
@@ -336,7 +335,8 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
   return TRI_OK;
 }
 
-/* GPT2Tokenizer makes its ByteLevel of tokenizer_config.json alone, where no key means no space before a text. */
+/* Sets add_prefix_space of GPT2Tokenizer, which reads it from tokenizer_config.json only; without the key it is false.
+ */
 static tri_status take_prefix_space(const json_t *config, const json_t *model, json_t *root, bool *changed) {
   static const char key[] = "add_prefix_space";
   json_t *stage = json_object_get(root, "pre_tokenizer");
@@ -353,7 +353,8 @@ static tri_status take_prefix_space(const json_t *config, const json_t *model, j
              : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
 }
 
-/* All but what only pads or masks, has no id and stands before none that gets one. */
+/* Adds the tokens to the document, except padding and mask tokens that have no id and precede no token that gets one.
+ */
 static tri_status put_extras(const char *file, const extras *found, json_t *root, bool *changed) {
   bool is_added = false;
   int64_t needed = found->count;
@@ -404,7 +405,7 @@ tri_status tri_folder_other_class(const char *folder, const json_t *root, const 
   return status;
 }
 
-/* ---- what ends a text -------------------------------------------------------------------------------------------- */
+/* ---- ends of texts -------------------------------------------------------------------------------------------- */
 
 static int32_t id_of_token(const tri_tokenizer *tokenizer, const char *token) {
   for (int64_t i = 0; i < tokenizer->added_count; i++) {
@@ -413,7 +414,7 @@ static int32_t id_of_token(const tri_tokenizer *tokenizer, const char *token) {
   return tri_vocabulary_find(&tokenizer->vocabulary, token, strlen(token));
 }
 
-/* -1 and null say nothing, as in files of other programs. */
+/* Adds a token that ends texts. -1 and null mean none, as in files of other programs. */
 static tri_status add_end(const char *folder, const char *name, const json_t *value, tri_tokenizer *tokenizer) {
   char shown[TRI_SHOWN_BYTES];
   json_int_t id = json_integer_value(value);
@@ -470,8 +471,8 @@ static tri_status read_name(const char *folder, const char *name, tri_tokenizer 
   return TRI_OK;
 }
 
-/* What a folder says, file by file: the first that says something says what ends a text, and the first that has a token
- * of this tokenizer what stands between documents. */
+/* The ends of texts in a folder's files: the first file with a value decides which tokens end a text, and the first
+ * with a token of this tokenizer decides which token separates documents. */
 typedef struct said_ends {
   int32_t ends[TRI_MOST_ENDS];
   int num_ends;
@@ -491,7 +492,7 @@ static tri_status find_said(const char *folder, tri_tokenizer *tokenizer, said_e
     tokenizer->num_ends = 0;
     TRI_TRY(files[i].read(folder, files[i].name, tokenizer));
     for (int k = 0; k < tokenizer->num_ends && out->end_of_text < 0; k++) {
-      /* A config.json may be of a model with more tokens. */
+      /* config.json may belong to a model with more tokens. */
       if (tokenizer->ends[k] >= tokenizer->vocabulary.size) continue;
       out->end_of_text = tokenizer->ends[k];
       out->source = files[i].name;
@@ -531,7 +532,7 @@ static tri_status put_end(const tri_tokenizer *tokenizer, int32_t end, json_t *c
   return TRI_OK;
 }
 
-/* What the map of an older folder names, so that the file says it alone. */
+/* Copies the tokens of an older folder's map, so that one file is enough. */
 static tri_status put_map(const char *folder, json_t *config) {
   json_t *map = NULL, *value = NULL;
   const char *key = NULL;
@@ -543,7 +544,7 @@ static tri_status put_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
-/* The beginning of a text that transformers' class names where no file does: the folder that is written may have
+/* Writes the class's default token for the begin of a text, if no file names one, because the written folder may have
  * another class. */
 static tri_status put_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
   static const char beginning[] = "bos_token";

@@ -1,13 +1,14 @@
-/* A vocabulary that came from SentencePiece has no pre-tokenizer: a whole document is one word, and looking up its
- * merges in one heap is slow and forgets what it has seen. But a merge that reaches over the place between two
- * characters is of a token that ends with the one and a token that begins with the other. Where no merge is of such
- * tokens, none ever reaches over, and BPE gives the same ids to the two sides each by itself. In practice that cuts
- * text before each space, because tokens begin with the mark of a space and do not hold it inside, and most
- * punctuation.
+/* Finds positions that no merge crosses.
  *
- * Characters that are not tokens are written as their bytes, or as the unknown token, of which one can stand for
- * several. A merge of such a byte is of no characters: with one, nothing is cut. With unknown characters text is cut
- * only between two that are known. */
+ * A vocabulary from SentencePiece has no pre-tokenizer: a whole document is one word, and merging it in one heap is
+ * slow and uses no cache. But a merge across the position between two characters joins a token that ends with the first
+ * and a token that begins with the second. If the vocabulary has no merge of such tokens, no merge ever crosses the
+ * position, and BPE gives the same ids to both sides separately. In practice text is cut before each space, because
+ * tokens begin with the mark of a space and do not have it inside, and at most punctuation.
+ *
+ * Characters without a token become their bytes, or the unknown token, and one unknown token may replace several
+ * characters. If a vocabulary merges such bytes, text is never cut. With an unknown token, text is cut only between
+ * known characters. */
 #include "tokenizer/joins.h"
 
 #include "base/memory.h"
@@ -24,7 +25,7 @@ static void set_few(tri_joins *joins, int left, int right) {
   joins->few[bit / 8] |= (uint8_t)(1 << bit % 8);
 }
 
-/* The place of a pair in the table, or the free place where it belongs. */
+/* Returns the place of a pair in the table, or the free place for it. */
 static size_t join_table_place(const tri_joins *joins, uint64_t pair) {
   size_t place = (size_t)((pair * UINT64_C(0x9E3779B97F4A7C15)) >> 24) & joins->mask;
   while (joins->pairs[place] != 0 && joins->pairs[place] != pair) place = (place + 1) & joins->mask;
@@ -58,7 +59,7 @@ static void join(tri_joins *joins, uint32_t left, uint32_t right) {
   }
 }
 
-/* Text is not cut beside a character that is not a token. */
+/* Marks characters without a token: text is not cut next to them. */
 static void join_unknown(tri_joins *joins, const tri_vocabulary *vocabulary) {
   for (int i = 0; i < TRI_FEW_CODES; i++) {
     char text[4];

@@ -1,4 +1,4 @@
-/* Which neighbouring characters a merge can ever bring into one token. */
+/* Pairs of adjacent characters that a merge can join into one token. */
 #ifndef TRI_TOKENIZER_JOINS_H
 #define TRI_TOKENIZER_JOINS_H
 
@@ -7,20 +7,20 @@
 enum { TRI_FEW_CODES = 129 }; /* ASCII and the mark of a space */
 
 typedef struct tri_joins {
-  bool all;        /* every pair may join: nothing is known */
-  bool few_only;   /* of other characters than the few nothing is known */
+  bool all;        /* every pair may join */
+  bool few_only;   /* pairs of other characters than the few may all join */
   uint64_t *pairs; /* open addressing: left << 32 | right; 0 where free */
   size_t mask;
-  uint8_t few[(TRI_FEW_CODES * TRI_FEW_CODES + 7) / 8]; /* a bit for each pair of the few */
+  uint8_t few[(TRI_FEW_CODES * TRI_FEW_CODES + 7) / 8]; /* a bit for each pair of the few characters */
 } tri_joins;
 
-/* Of the merges of a vocabulary of characters. `unknown`: it has an unknown token that some characters become. Release
- * it also after a failure. */
+/* Computes the pairs from the merges of a vocabulary of characters. `unknown`: some characters become an unknown token.
+ * Release it also after a failure. */
 tri_status tri_joins_create(tri_joins *joins, const tri_vocabulary *vocabulary, bool unknown);
 void tri_joins_release(tri_joins *joins);
 
-/* The length of the start of the text, as short as can be, that has the ids which it has by itself: no merge reaches
- * over its end. The text is valid UTF-8 and not empty. */
+/* Returns the length of the shortest start of the text that can be encoded alone: no merge crosses its end. The text is
+ * valid UTF-8 and not empty. */
 size_t tri_joins_run(const tri_joins *joins, const char *text, size_t bytes);
 
 #endif
