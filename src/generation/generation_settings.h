@@ -12,6 +12,7 @@
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
+  int64_t max_new_tokens;
   bool draws;       /* do_sample: the numbers above are meant; repetition_penalty is in any case */
   bool usual_top_k; /* `draws` without a top_k: top_k is transformers' default */
 } tri_generation_settings;
