@@ -162,9 +162,18 @@ static bool find_form(const tri_prepare_options *options, json_t *record, const 
   return true;
 }
 
-/* Warns if a model does not learn to end the answer of the first record. */
-static tri_status say_no_end(const tri_prepare_options *options, const tri_text_block *block,
-                             const tri_chat_format *format) {
+/* Returns whether a text has a list of parts as Python prints it. */
+static bool has_parts(const tri_chat_answered *answered) {
+  static const char *const begins[] = {"[{'type': 'text'", "[{'text': "};
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+    if (memmem(answered->text, answered->bytes, begins[i], strlen(begins[i])) != NULL) return true;
+  }
+  return false;
+}
+
+/* Warns of what the template makes of the first record: an answer without an end, and a list in the place of a text. */
+static tri_status say_rendered(const tri_prepare_options *options, const tri_text_block *block,
+                               const tri_chat_format *format) {
   const tri_chat_reading how = {options->form, options->key};
   const tri_text_piece *piece = &block->pieces[0];
   tri_chat_session *session = NULL;
@@ -178,6 +187,12 @@ static tri_status say_no_end(const tri_prepare_options *options, const tri_text_
         "answer; let the template %s print {{ eos_token }} after answers%s",
         block->path, tri_chat_template_name(format->template),
         tri_chat_template_marks_answers(format->template) ? ", inside of {% generation %}" : "");
+  }
+  if (status == TRI_OK && !answered.is_text && has_parts(&answered)) {
+    tri_warn(
+        "%s: the template %s prints the list of parts in `content` of the first record as a list, brackets and all; "
+        "write `content` as a string",
+        block->path, tri_chat_template_name(format->template));
   }
   tri_chat_session_destroy(session);
   if (status == TRI_OUT_OF_MEMORY) return status;
@@ -208,7 +223,7 @@ static tri_status look_at_records(const tri_prepare_options *options, const char
   tri_status status = tri_text_input_next(input, &block);
   if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block, format);
   if (status == TRI_OK && block.num_pieces > 0 && format != NULL && options->chat)
-    status = say_no_end(options, &block, format);
+    status = say_rendered(options, &block, format);
   tri_text_block_destroy(&block);
   tri_text_input_destroy(input);
   return status;

@@ -213,3 +213,20 @@ def test_a_run_of_one_step(made, tmp_path, settings, idle):
     assert ("the only one to come, is 0" in done.stderr) == idle, done.stderr
     trireme("export", tmp_path / "out", tmp_path / "exported")
     assert (ties.read(tmp_path / "exported") == ties.read(made / "untied")) == idle
+
+
+# ---- a list of parts where the template expects a text: vllm 9358 --------------------------------------------------------
+
+@pytest.mark.parametrize("parts, template", [
+    (dict(type="text", text="a"), "{{ m.content }}"),
+    (dict(text="a", type="text"), "{{ m.content }}"),
+    (dict(type="text", text="a"), "{% for part in m.content %}{{ part.text }}{% endfor %}"),
+])
+def test_parts_in_the_place_of_a_text(tmp_path, parts, template):
+    """Printed as Jinja prints a list, with a warning; or part by part."""
+    folder = ends.folder_of(tmp_path / "tokenizer", tokenizer_config=dict(chat_template=template_of(template + "<|im_end|>")))
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content=[parts])])) + "\n")
+    done = trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    printed = "a" if "for part" in template else str([parts])
+    assert ends.tokens_of(tmp_path / "corpus/train") == [*b"[assistant]", *printed.encode(), IM_END]
+    assert ("prints the list of parts" in done.stderr) == (printed != "a"), done.stderr
