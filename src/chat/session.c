@@ -25,6 +25,7 @@ struct tri_chat_session {
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
   bool is_text; /* the whole is not rendered */
+  bool no_end;
 };
 
 tri_status tri_chat_session_create(const tri_chat_format *format, tri_chat_session **out) {
@@ -319,16 +320,36 @@ static tri_status check_answers(const tri_chat_session *session) {
   return tri_fail(TRI_BAD_FILE, "the template prints nothing of the answers: there is nothing to learn from");
 }
 
+static size_t without_white_space(const tri_chat_rendered *rendered, size_t begin, size_t end) {
+  while (end > begin && strchr(" \t\r\n", rendered->text[end - 1]) != NULL) end--;
+  return end;
+}
+
+/* Returns whether a model learns the last message without an end: the template prints only white space after it, and
+ * the message does not end with the end of a text. False if no byte of the message was copied. */
+static bool lacks_end(const tri_chat_session *session, const tri_chat_conversation *c) {
+  const tri_chat_rendered *whole = &session->whole;
+  const int64_t last = c->num_messages - 1;
+  if (session->num_answers == 0 || !c->trained[last] || !was_copied(whole, last)) return false;
+  const size_t learnt = without_white_space(whole, 0, session->answers[session->num_answers - 1].end);
+  const tri_chat_value end = session->format->end;
+  const bool ended =
+      end.bytes > 0 && learnt >= end.bytes && memcmp(whole->text + learnt - end.bytes, end.text, end.bytes) == 0;
+  return learnt <= whole->copied[last].end && !ended;
+}
+
 static tri_status answer(tri_chat_session *session, json_t *root, const tri_chat_reading *how) {
   tri_chat_conversation c;
   TRI_TRY(tri_chat_conversation_read(&session->arena, root, how, &c));
   session->is_text = c.text.kind == TRI_CHAT_STRING || session->format->template == NULL;
+  session->no_end = false;
   if (c.text.kind == TRI_CHAT_STRING) return take_text(session, c.text);
   if (session->format->template == NULL) return join_plain(session, &c);
   TRI_TRY(tri_chat_session_render(session, &c, c.num_messages, false, &session->whole));
   bool tools = c.tools.kind != TRI_CHAT_NONE && session->format->tools_template != NULL;
   const tri_chat_template *template = tools ? session->format->tools_template : session->format->template;
   TRI_TRY(tri_chat_template_marks_answers(template) ? take_generated(session, &c) : find_answers(session, &c));
+  session->no_end = lacks_end(session, &c);
   return check_answers(session);
 }
 
@@ -347,8 +368,8 @@ tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, i
 }
 
 static void give(const tri_chat_session *session, tri_chat_answered *out) {
-  *out = (tri_chat_answered){session->whole.text, session->whole.bytes, session->answers, session->num_answers,
-                             session->is_text};
+  *out = (tri_chat_answered){session->whole.text,  session->whole.bytes, session->answers,
+                             session->num_answers, session->is_text,     session->no_end};
 }
 
 tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const tri_chat_reading *how,
@@ -384,7 +405,7 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
 
 /* [begin, end) of a text without the white space at its end, as a string; false if nothing is left. */
 static bool take_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
-  while (end > begin && strchr(" \t\r\n", rendered->text[end - 1]) != NULL) end--;
+  end = without_white_space(rendered, begin, end);
   if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;
   memcpy(out, rendered->text + begin, end - begin);
   out[end - begin] = '\0';

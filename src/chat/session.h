@@ -33,6 +33,7 @@ typedef struct tri_chat_answered {
   const tri_chat_span *answers; /* in order */
   int64_t num_answers;
   bool is_text; /* not rendered by a template, which writes all special tokens */
+  bool no_end;  /* only white space is learnt after the text of the last message */
 } tri_chat_answered;
 
 /* One conversation; `how` is as in tri_chat_conversation_read. Whatever is wrong with it is TRI_BAD_FILE or

@@ -7,6 +7,7 @@
 #include "chat/forms.h"
 #include "chat/messages.h"
 #include "chat/preference_forms.h"
+#include "chat/session.h"
 #include "data/text_stream.h"
 
 #include <jansson.h>
@@ -162,6 +163,43 @@ static bool find_form(const tri_prepare_options *options, json_t *record, const 
   return true;
 }
 
+/* Returns whether a text has a list of parts as Python prints it. */
+static bool has_parts(const tri_chat_answered *answered) {
+  static const char *const begins[] = {"[{'type': 'text'", "[{'text': "};
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+    if (memmem(answered->text, answered->bytes, begins[i], strlen(begins[i])) != NULL) return true;
+  }
+  return false;
+}
+
+/* Warns if the template renders the first record without an end of the answer, or prints a list of parts as a list. */
+static tri_status say_rendered(const tri_prepare_options *options, const tri_text_block *block,
+                               const tri_chat_format *format) {
+  const tri_chat_reading how = {options->form, options->key};
+  const tri_text_piece *piece = &block->pieces[0];
+  tri_chat_session *session = NULL;
+  tri_chat_answered answered = {0};
+  TRI_TRY(tri_chat_session_create(format, &session));
+  const tri_status status =
+      tri_chat_session_read(session, block->path, 1, &how, block->text + piece->offset, piece->bytes, &answered);
+  if (status == TRI_OK && answered.no_end) {
+    tri_warn(
+        "%s: only white space is learnt after the answer of the first record, so the model does not learn to end an "
+        "answer; let the template %s print {{ eos_token }} after answers%s",
+        block->path, tri_chat_template_name(format->template),
+        tri_chat_template_marks_answers(format->template) ? ", inside of {% generation %}" : "");
+  }
+  if (status == TRI_OK && !answered.is_text && has_parts(&answered)) {
+    tri_warn(
+        "%s: the template %s prints the list of parts in `content` of the first record as a list, brackets and all; "
+        "write `content` as a string",
+        block->path, tri_chat_template_name(format->template));
+  }
+  tri_chat_session_destroy(session);
+  if (status == TRI_OUT_OF_MEMORY) return status;
+  return TRI_OK; /* a bad record is refused later, when it is read */
+}
+
 /* Logs how the first record is read, and its keys that are not read. */
 static void say_form(const tri_prepare_options *options, const tri_text_block *block, const tri_chat_format *format) {
   unread_keys unread = {"", 0};
@@ -183,8 +221,10 @@ static tri_status look_at_records(const tri_prepare_options *options, const char
   tri_text_block block = {0};
   TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
   tri_text_input_leave_bad(input);
-  const tri_status status = tri_text_input_next(input, &block);
+  tri_status status = tri_text_input_next(input, &block);
   if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block, format);
+  if (status == TRI_OK && block.num_pieces > 0 && format != NULL && options->chat)
+    status = say_rendered(options, &block, format);
   tri_text_block_destroy(&block);
   tri_text_input_destroy(input);
   return status;

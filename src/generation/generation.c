@@ -61,6 +61,8 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
                                                          "--repetition-penalty", said, sizeof said);
   g->sampling.top_k = (int64_t)choose_sampling_value((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k",
                                                      said, sizeof said);
+  const double most = folder->max_new_tokens > 0 ? (double)folder->max_new_tokens : -1;
+  g->tokens = (int64_t)choose_sampling_value((double)given->tokens, most, true, 0, "--tokens", said, sizeof said);
   if (said[0] == '\0') return;
   tri_log("as the folder's generation_config.json has it: %s%s", said,
           given->top_k < 0 && folder->usual_top_k ? " (transformers' default beside do_sample)" : "");

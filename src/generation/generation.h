@@ -14,6 +14,7 @@ typedef struct tri_generation_request {
   const char *checkpoint;
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
+  int64_t tokens; /* to write at most; 0: no number, also not the folder's */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
@@ -36,6 +37,7 @@ struct tri_generation {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;
   tri_sampling sampling;
+  int64_t tokens;              /* most tokens to write, from the request or the folder; 0: not given */
   int32_t ends[TRI_MOST_ENDS]; /* [num_ends], tokens that end a text */
   int num_ends;
   tri_device *device;

@@ -29,13 +29,15 @@ static tri_status read_number(const char *path, const json_t *root, const char *
 }
 
 static tri_status read_settings(const char *path, const json_t *root, tri_generation_settings *out) {
-  double top_k = -1;
+  double top_k = -1, tokens = -1;
   TRI_TRY(read_number(path, root, "temperature", 0, 1e6, &out->temperature));
   TRI_TRY(read_number(path, root, "top_k", 0, 1 << 24, &top_k));
   TRI_TRY(read_number(path, root, "top_p", 1e-9, 1, &out->top_p));
   TRI_TRY(read_number(path, root, "min_p", 0, 1, &out->min_p));
   TRI_TRY(read_number(path, root, "repetition_penalty", 1e-2, 1e2, &out->repetition_penalty));
+  TRI_TRY(read_number(path, root, "max_new_tokens", 0, 1 << 24, &tokens));
   out->top_k = (int64_t)top_k;
+  out->max_new_tokens = (int64_t)tokens;
   out->draws = json_is_true(json_object_get(root, "do_sample"));
   out->usual_top_k = out->draws && out->top_k < 0;
   if (out->usual_top_k) out->top_k = TRANSFORMERS_TOP_K;
@@ -91,7 +93,8 @@ static void say_not_obeyed(const char *path, const json_t *root) {
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  *out = (tri_generation_settings){.temperature = -1, .top_p = -1, .min_p = -1, .repetition_penalty = -1, .top_k = -1};
+  *out = (tri_generation_settings){
+      .temperature = -1, .top_p = -1, .min_p = -1, .repetition_penalty = -1, .top_k = -1, .max_new_tokens = -1};
   TRI_TRY(tri_path_join(path, folder, "generation_config.json"));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));

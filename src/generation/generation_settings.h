@@ -11,8 +11,9 @@
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
-  bool draws;       /* do_sample: the other numbers apply; repetition_penalty applies in any case */
-  bool usual_top_k; /* `draws` without top_k in the file: top_k is transformers' default */
+  int64_t max_new_tokens; /* most tokens to write */
+  bool draws;             /* do_sample: the other numbers apply; repetition_penalty applies in any case */
+  bool usual_top_k;       /* `draws` without top_k in the file: top_k is transformers' default */
 } tri_generation_settings;
 
 /* Reads the file. All numbers are negative if the folder does not have one. A number outside of its range is

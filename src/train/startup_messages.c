@@ -128,6 +128,12 @@ static void announce_idle(const tri_training *t) {
     tri_warn("optimizer.decay_fraction %g of %ld steps is less than one step: the rate does not fall",
              config->optimizer.decay_fraction, (long)steps);
   }
+  if (steps - t->progress.step == 1 && lr > 0 && tri_run_config_rate(config, steps) == 0) {
+    tri_warn(
+        "the learning rate of step %ld, the only one to come, is 0, and the step changes nothing: give more steps, "
+        "optimizer.min_lr or optimizer.decay=constant",
+        (long)steps);
+  }
   if (average->every == 0 && (average->decay != usual->decay || average->after != usual->after))
     tri_warn("average.decay and average.after change nothing: with average.every 0 no average is kept");
   tell_of_other_optimizers(config);

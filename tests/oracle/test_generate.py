@@ -187,6 +187,14 @@ def test_end_tokens_and_settings_of_the_folder(folder, tmp_path):
         assert b"generation_config.json has it: --top-k 50 (transformers' default beside do_sample)\n" in done.stderr
         assert done.stdout == generate(folder, *words, "--top-k", 50).stdout
         assert generate(copy, *words, "--top-k", 0).stdout == generate(folder, *words).stdout
+    # max_new_tokens counts without do_sample: vllm 34005.
+    (copy / "generation_config.json").write_text(json.dumps(dict(max_new_tokens=7)))
+    words = ("--prompt", "the ", "--ignore-end")
+    done = generate(copy, *words)
+    assert b"generation_config.json has it: --tokens 7\n" in done.stderr
+    assert done.stdout == generate(folder, *words, "--tokens", 7).stdout
+    words = (*words, "--tokens", 30)
+    assert generate(copy, *words).stdout == generate(folder, *words).stdout
     # A penalty is for the likeliest token, too; what is asked for and not done is told.
     (copy / "generation_config.json").write_text(json.dumps(dict(repetition_penalty=1.5)))
     assert generate(copy, *words, *GREEDY).stdout == generate(folder, *words, *GREEDY, "--repetition-penalty", 1.5).stdout

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import test_text_ends as ends
 import test_ties as ties
-from parity import trireme
+from parity import trireme, yaml_of
 
 IM_START, IM_END = ends.IM_START, ends.IM_END
 
@@ -167,3 +167,66 @@ def test_a_tensor_under_two_names(made, tmp_path, name):
         assert words in trireme(*command, status=4).stderr
     value, _ = ties.loss(ties.write(tmp_path / "without", {key.removeprefix("model."): tensor for key, tensor in tensors.items()}, **config), made)
     assert value == ties.loss(made / "untied", made)[0]
+
+
+# ---- templates that do not end an answer: trl 5988, alpaca_lora_4bit 35 --------------------------------------------------
+
+def template_of(printed):
+    return "{% for m in messages %}[{{ m.role }}]" + printed + "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+
+
+UNENDED = {  # a template, the answer, and whether the end of the answer is learnt
+    "the next role is the end": (template_of("{{ m.content }}"), "a", False),
+    "white space": (template_of("{{ m.content }}\n\n"), "a", False),
+    "white space, trimmed": (template_of("{{ m.content | trim }}\n"), " a ", False),
+    "an end": (template_of("{{ m.content }}{{ eos_token }}"), "a", True),
+    "an end in the answer": (template_of("{{ m.content }}\n"), "a<|im_end|>", True),
+    "an end inside": (template_of("{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}"), "a", True),
+    "an end outside": (template_of("{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}"), "a", False),
+}
+
+
+@pytest.mark.parametrize("case", UNENDED)
+def test_an_answer_without_an_end(tmp_path, case):
+    template, text, ended = UNENDED[case]
+    folder = ends.folder_of(tmp_path / "tokenizer", tokenizer_config=dict(eos_token="<|im_end|>", chat_template=template))
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="user", content="q"), dict(role="assistant", content=text)])) + "\n")
+    done = trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    mask = (tmp_path / "corpus/train.mask").read_bytes()
+    learnt = [i for i, counts in zip(ends.tokens_of(tmp_path / "corpus/train"), mask) if counts]
+    assert (IM_END in learnt) == ended
+    assert ("the model does not learn to end an answer" in done.stderr) == (not ended), done.stderr
+    (tmp_path / "text.jsonl").write_text(json.dumps(dict(text="a")) + "\n")  # no template renders it
+    done = trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "texts", tmp_path / "text.jsonl")
+    assert "to end an answer" not in done.stderr
+
+
+# ---- a run of one step: its rate is that of the end, 0 -------------------------------------------------------------------
+
+@pytest.mark.parametrize("settings, idle", [((), True), (("optimizer.min_lr=1e-4",), False), (("optimizer.decay=constant",), False), (("optimizer.steps=2",), False)])
+def test_a_run_of_one_step(made, tmp_path, settings, idle):
+    """With a warning, and only then, the weights are those of the beginning."""
+    keys = [word for setting in ("optimizer.steps=1", *settings) for word in ("--set", setting)]
+    (tmp_path / "run.yaml").write_text(yaml_of(dict(data=dict(train=f"{made}/corpus/train", sequence=16), optimizer=dict(lr=1e-2, global_batch=1), threads=1,
+                                                    precision="fp32", model=str(made / "untied"), init=str(made / "untied"), output=str(tmp_path / "out"))))
+    done = trireme("train", tmp_path / "run.yaml", *keys)
+    assert ("the only one to come, is 0" in done.stderr) == idle, done.stderr
+    trireme("export", tmp_path / "out", tmp_path / "exported")
+    assert (ties.read(tmp_path / "exported") == ties.read(made / "untied")) == idle
+
+
+# ---- a list of parts where the template expects a text: vllm 9358 --------------------------------------------------------
+
+@pytest.mark.parametrize("parts, template", [
+    (dict(type="text", text="a"), "{{ m.content }}"),
+    (dict(text="a", type="text"), "{{ m.content }}"),
+    (dict(type="text", text="a"), "{% for part in m.content %}{{ part.text }}{% endfor %}"),
+])
+def test_parts_in_the_place_of_a_text(tmp_path, parts, template):
+    """Printed as Jinja prints a list, with a warning; or part by part."""
+    folder = ends.folder_of(tmp_path / "tokenizer", tokenizer_config=dict(chat_template=template_of(template + "<|im_end|>")))
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content=[parts])])) + "\n")
+    done = trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    printed = "a" if "for part" in template else str([parts])
+    assert ends.tokens_of(tmp_path / "corpus/train") == [*b"[assistant]", *printed.encode(), IM_END]
+    assert ("prints the list of parts" in done.stderr) == (printed != "a"), done.stderr

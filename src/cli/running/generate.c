@@ -147,7 +147,7 @@ static tri_status take_option(int result, char **arguments, tri_generate_argumen
     case OPTION_PROMPT: out->prompt = optarg; return TRI_OK;
     case OPTION_PROMPT_FILE: out->prompt_file = optarg; return TRI_OK;
     case OPTION_PROMPTS: out->prompts = optarg; return TRI_OK;
-    case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &out->tokens);
+    case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &out->request.tokens);
     case OPTION_SAMPLES: return tri_option_int("--samples", optarg, 1, 1 << 20, &out->samples);
     case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 12, &out->batch);
     case OPTION_CONTEXT: return tri_option_int("--context", optarg, 2, 1 << 30, &out->context);
@@ -335,7 +335,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
       .num_prompts = t->prompts.count,
       .samples = given->samples,
       .batch = given->batch,
-      .tokens = given->tokens,
+      .tokens = t->generation.tokens,
       .context = given->context,
       .cache_bytes = given->cache_bytes,
       .wish = {.log_prob = given->logprobs >= 0, .likeliest = given->logprobs > 0 ? given->logprobs : 0},
@@ -352,7 +352,8 @@ static tri_status generate_run(int count, char **arguments) {
   tri_generate_arguments parsed = {
       .batch = 8,
       .logprobs = -1,
-      .request = {.top_k = -1,
+      .request = {.tokens = -1,
+                  .top_k = -1,
                   .temperature = -1,
                   .top_p = -1,
                   .min_p = -1,
@@ -394,7 +395,9 @@ const tri_command tri_command_generate = {
         "file\n"
         "  --chat              a conversation: each line of standard input is a message; /quit or its end ends it\n"
         "  --system TEXT       of a conversation: the system's message\n"
-        "  --tokens N          tokens to write at most (100, or what the model has positions for; of an answer 512)\n"
+        "  --tokens N          tokens to write at most (max_new_tokens of the folder, else 100, or what the model has "
+        "positions for;\n"
+        "                      of an answer 512)\n"
         "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"
         "  --prompt-file FILE  the same from a file, without the newline at its end\n"
         "  --prompts FILE      many: one a line, or {\"prompt\": \"...\"} a line of FILE.jsonl; - is standard input\n"

@@ -10,7 +10,7 @@ enum { TRI_MOST_CHAT_SETS = 64 };
 typedef struct tri_generate_arguments {
   tri_generation_request request;
   const char *prompt, *prompt_file, *prompts; /* at most one */
-  int64_t tokens, samples, batch, context;
+  int64_t samples, batch, context;
   int64_t logprobs; /* -1: not asked for; else how many of the likeliest tokens, too */
   size_t cache_bytes;
   bool json, chat, dry_run;

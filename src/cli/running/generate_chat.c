@@ -67,7 +67,7 @@ static tri_status say(chat *c, const char *role, const char *text, size_t bytes)
 
 /* The tokens that ask for the next answer. */
 static tri_status render_chat(chat *c, tri_written *out) {
-  const tri_generate_arguments *given = c->given;
+  const int64_t tokens = c->generation->tokens > 0 ? c->generation->tokens : USUAL_ANSWER;
   const char *text = NULL;
   size_t bytes = 0;
   json_t *root = json_pack("{s:o}", "messages", json_deep_copy(c->messages));
@@ -75,7 +75,7 @@ static tri_status render_chat(chat *c, tri_written *out) {
   tri_status status = tri_chat_session_prompt(c->session, root, &text, &bytes);
   if (status == TRI_OK) {
     const tri_prompt prompt = {.text = text, .bytes = bytes, .rendered = true};
-    status = tri_written_begin(c->generation, &prompt, given->tokens > 0 ? given->tokens : USUAL_ANSWER, out);
+    status = tri_written_begin(c->generation, &prompt, tokens, out);
   }
   json_decref(root);
   return status;
