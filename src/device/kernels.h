@@ -5,17 +5,17 @@
  *
  *  - Matrices are row-major and dense unless a leading dimension (`ld...`, in elements) is given.
  *  - `type` is the type of activations and of their gradients (fp32, bf16 or fp64). "wide" is tri_dtype_wide(type):
- * parameters, gradients of parameters, row statistics and losses have that type. Arithmetic is in the wide type or
- * better; a bf16 result is rounded to nearest even once, when it is stored.
+ *    parameters, gradients of parameters, row statistics and losses have that type. Arithmetic is in the wide type or
+ *    better; a bf16 result is rounded to nearest even once, when it is stored.
  *  - `accumulate` adds to the output instead of writing it.
  *  - The result does not depend on the number of threads, and two calls on equal inputs give equal bits.
  *  - An output may be the same buffer as an input only if a comment says "in place".
  *  - A kernel writes only its output; it does not read beyond its inputs.
  *  - Row counts of zero are legal and do nothing.
  *  - `tri_rows` has the capacity of an array in rows and, if only the device knows it, the address of the actual
- * number. Rows beyond that number are neither read nor written.
+ *    number. Rows beyond that number are neither read nor written.
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
- * (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
+ *    (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
  *
  * NULL in the table means "not supported"; TRI_KERNEL_CALL then fails with the kernel's name.
  *

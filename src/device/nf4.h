@@ -2,10 +2,10 @@
  * same bytes as those of bitsandbytes:
  *
  * - codes (`weight` of bitsandbytes): two elements in a byte, the first in the upper half, in blocks of 64 elements;
- * the last block is padded with zeros (code 7);
+ *   the last block is padded with zeros (code 7);
  *
  * - largest (`absmax`): a byte for each block, its largest magnitude minus `offset`, as a code of the signed dynamic
- * map (base/dynamic_map.h);
+ *   map (base/dynamic_map.h);
  *
  * - scales (`nested_absmax`): an fp32 number for each 256 blocks;
  *

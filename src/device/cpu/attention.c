@@ -4,9 +4,10 @@
  * Tasks are scheduled dynamically, the largest first, and no task's result depends on another's; so a result depends
  * neither on the number of threads nor on the division of the work:
  *  - forward: a task is a slice and key/value head, or, if these are too few for the threads, a part of its query
- * tiles; each part then packs the keys and values again, which costs a few percent.
- *  - backward: a task is a slice and key/value head, or, if seven GEMMs on all threads take less time than five on few
- * of them, a tile.
+ *    tiles; each part then packs the keys and values again, which costs a few percent.
+ *  - backward: a task is a slice and key/value head, or, if seven GEMMs on all threads take less time than five on
+ *    few of them, a tile.
+ *
  * If slices share queries or keys, the rows of q or of the keys are cut in tiles, and a task processes a tile through
  * all slices: each row has one writer. */
 #include "device/cpu/attention.h"

@@ -95,7 +95,7 @@ static const variant variants[] = {
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
 
 typedef struct cpu_state {
-  tri_device_kernels kernels; /* the variant's kernels, and those that choose at run time */
+  tri_device_kernels kernels; /* the variant's kernels, and the functions here that choose one at run time */
   const variant *chosen;
   tri_cpu_matmul_state *matmul;
   tri_regions *regions;

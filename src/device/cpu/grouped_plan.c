@@ -1,7 +1,7 @@
 /* The choice of the engine for GEMMs of rows in groups (matmul_plan.c describes the two engines).
  *
  * - bf16 if the CPU's bf16 instructions are used, and fp32 if b is packed: the primitive, planned for one thread. Each
- * thread has one of its own, since a primitive's memory objects contain the addresses of its operands.
+ *   thread has one of its own, since a primitive's memory objects contain the addresses of its operands.
  * - Everything else: sgemm, on copies in fp32 if types are bf16.
  *
  * The guarantee: a row's bits depend only on the row and on b. Neither engine guarantees that by itself. Rows of one

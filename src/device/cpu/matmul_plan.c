@@ -8,24 +8,24 @@
  * peak 217, over the GEMMs of GPT-2 124M at 1024 tokens; the clock of that machine varies by a fifth.)
  *
  * - fp32, b plain: sgemm, 176-205. The primitive reaches 154-183 on a plain b, but 80-92 if b has rows of 3072 floats,
- * as they all begin in the same sets of the cache; on a blocked b 167-191. For gradients of weights (a transposed, c
- * accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward of weights
- * 108-150, or 55 for rows of 3072.
+ *   as they all begin in the same sets of the cache; on a blocked b 167-191. For gradients of weights (a transposed, c
+ *   accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward of weights
+ *   108-150, or 55 for rows of 3072.
  * - fp32, 2 to 31 rows (batched generation): the primitive, 1.2 to 1.5 times as fast as sgemm there.
  * - rows in generation (tri_matmul.generating): neither engine, but kernels/few_rows.c and kernels/panels.c, which read
- * b once at nearly the rate of memory if rows are few, and give a row the same bits for each number of rows. Weights in
- * bf16 are packed in panels, which serve all numbers of rows; weights in fp32 have no second copy.
+ *   b once at nearly the rate of memory if rows are few, and give a row the same bits for each number of rows. Weights
+ *   in bf16 are packed in panels, which serve all numbers of rows; weights in fp32 have no second copy.
  * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
- * than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
+ *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
  * - bf16, native: the primitive, b blocked if it is packed. A transposed a (gradients of weights) or one with gaps
- * between its rows is first copied into the workspace, under 1 ns an element.
- *   A plain b of [k, n] is packed by each call of many rows: the primitive copies it again for every block of rows. For
- * 2048 x 5632 x 1024 on one core with a matrix unit the GEMM takes 52.1 ms, packed 38.4 after 6.4 of packing; for 2048
- * x 1024 x 2816 13.6, packed 9.2 after 0.9. A transposed b is as fast as a packed one.
+ *   between its rows is first copied into the workspace, under 1 ns an element. A plain b of [k, n] is packed by each
+ *   call of many rows: the primitive copies it again for every block of rows. For 2048 x 5632 x 1024 on one core with a
+ *   matrix unit the GEMM takes 52.1 ms, packed 38.4 after 6.4 of packing; for 2048 x 1024 x 2816 13.6, packed 9.2 after
+ *   0.9. A transposed b is as fast as a packed one.
  * - bf16, native, with k or n of at most TRI_MOST_THIN, such as the factors of LoRA: kernels/thin.c. The primitive is
- * as fast, but copies c out and in if it is columns of a wider matrix, and transposes all of a for a gradient.
+ *   as fast, but copies c out and in if it is columns of a wider matrix, and transposes all of a for a gradient.
  * - bf16, widened: sgemm on fp32 copies of a (and of b if it is bf16) made chunk by chunk, the result rounded once. The
- * weights are best passed as they are, in fp32.
+ *   weights are best passed as they are, in fp32.
  *
  * Native or widened is measured, because CPUs differ that much. Zen 4 runs its bf16 dot product at twice the FLOP/s of
  * fp32. A Xeon whose matrix unit is hidden, as in many virtual machines, runs it at half: peak 109 against 217, over a
