@@ -1,17 +1,17 @@
-/* Activations: functions of one number that stand between products. Each is a row of this list, which makes the enum,
- * the words of run files and of config.json, and the operations:
+/* Activation functions: functions of one number between GEMMs. Each is a row of this list, which defines the enum, the
+ * names in run files and in config.json, and the operations:
  *
  *   X(VALUE, name, hf_names, operation, gated, forward, backward)
  *
- *   VALUE, name        TRI_ACTIVATION_VALUE, and what run files call it
+ *   VALUE, name        TRI_ACTIVATION_VALUE, and its name in run files
  *   hf_names           transformers' names of the same function (ACT2FN), separated by spaces; exports write the first
  *   operation, gated   names in `train --dry-run`: of y = act(x), and of y = act(gate) * up
  *   forward, backward  FLOPs for an element, roughly; an exponential and a division count as several
  *
- * and each device has its value and its slope: reference/activations.h, cpu/kernels/activations.h,
+ * Each device implements the function and its derivative: reference/activations.h, cpu/kernels/activations.h,
  * gpu/kernels/activations.h. A row without them does not build.
  *
- * TRI_ACTIVATIONS_WITH(X, ...) gives each X its further arguments behind those of the row. */
+ * TRI_ACTIVATIONS_WITH(X, ...) passes further arguments to each X, after those of the row. */
 #ifndef TRI_DEVICE_ACTIVATION_H
 #define TRI_DEVICE_ACTIVATION_H
 
@@ -23,7 +23,7 @@
   X(GELU_ERF, gelu_erf, "gelu gelu_python", "gelu", "geglu", 16, 24, __VA_ARGS__)                                      \
   /* x / (1 + exp(-x)) */                                                                                              \
   X(SILU, silu, "silu swish", "silu", "swiglu", 11, 16, __VA_ARGS__)                                                   \
-  /* x if it is above 0, else 0; its slope is 1 or 0 */                                                                \
+  /* x if it is above 0, else 0; its derivative is 1 or 0 */                                                           \
   X(RELU, relu, "relu", "relu", "reglu", 1, 1, __VA_ARGS__)                                                            \
   /* x / (1 + exp(-1.702 x)), an approximation of GELU (Hendrycks and Gimpel 2016) */                                  \
   X(QUICK_GELU, quick_gelu, "quick_gelu", "quick_gelu", "quick_geglu", 12, 17, __VA_ARGS__)                            \

@@ -1,10 +1,10 @@
-/* Between the statistics of the loss and its gradient: from log-probabilities of labels to what each label's gradient
- * is multiplied by, where the loss is a function of whole completions (device/preference.h). For the host and for
- * kernels of GPUs: one formula for all devices, whose exponentials may differ in the last bit.
+/* The step between the statistics of the loss and its gradient, if the loss is a function of whole completions
+ * (device/preference.h): computes each label's gradient factor from the log-probabilities of labels. For the host and
+ * for kernels of GPUs: one formula for all devices, whose exponentials may differ in the last bit.
  *
- * The gradient of the logits is factor (p - onehot). Of a label of a completion the factor is minus the slope of the
- * loss with respect to the sum of the completion's log-probabilities; beside it the label may have a weight in the
- * cross entropy. */
+ * The gradient of the logits is factor (p - onehot). For a label of a completion the factor is minus the derivative of
+ * the loss with respect to the sum of the completion's log-probabilities; the label may also have a weight in an
+ * additional cross entropy. */
 #ifndef TRI_DEVICE_COMPLETIONS_H
 #define TRI_DEVICE_COMPLETIONS_H
 
@@ -12,12 +12,12 @@
 #include "device/preference.h"
 #include "device/step_values.h"
 
-/* Completions of whole sequences; those of a sequence are numbered from 0 on, 2 p and 2 p + 1 are a pair. Of a loss of
- * single completions, number 2 p is a desirable one, or 2 p + 1 an undesirable one. */
+/* Completions of whole sequences; those of a sequence are numbered from 0, and 2 p and 2 p + 1 are a pair. If the loss
+ * is of single completions, number 2 p is a desirable one, or 2 p + 1 an undesirable one. */
 typedef struct tri_completions {
   tri_preference_settings preference;
-  int64_t sequences, tokens; /* of a micro-batch */
-  int64_t pairs;             /* the most of a sequence */
+  int64_t sequences, tokens; /* sequences of a micro-batch; tokens of a sequence */
+  int64_t pairs;             /* maximum pairs of a sequence */
 } tri_completions;
 
 #define TRI_COMPLETIONS_PAIRED_(VALUE, name, paired, ...)                                                              \
@@ -27,8 +27,8 @@ TRI_HOST_AND_GPU int tri_preference_is_paired(int32_t loss) {
   return 0;
 }
 
-/* Sums over the labels of completion `number` of a sequence: in any order, since they are exact. `reference` may be 0.
- * A completion that is not there has no labels. */
+/* Sums over the labels of completion `number` of a sequence: in any order, since the sums are exact. `reference` may be
+ * 0. A nonexistent completion has no labels. */
 TRI_HOST_AND_GPU tri_completion_sums tri_completion_of(int32_t number, int64_t tokens, const int32_t *segments,
                                                        const double *log_probs, const double *reference) {
   tri_exact_sum logp, of_reference;
@@ -50,7 +50,7 @@ TRI_HOST_AND_GPU tri_completion_sums tri_completion_of(int32_t number, int64_t t
   return out;
 }
 
-/* The loss of a pair, or of the one completion that is there in its place, and its slopes. */
+/* Returns the loss of a pair, or of the single completion in its place, and its derivatives. */
 TRI_HOST_AND_GPU tri_preference_value tri_completions_value(const tri_preference_settings *preference,
                                                             const tri_completion_sums *chosen,
                                                             const tri_completion_sums *rejected) {
@@ -68,7 +68,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_completions_value(const tri_preference
   return value;
 }
 
-/* Pair number `pair` of a micro-batch, sequence after sequence: sets slopes[2 pair], slopes[2 pair + 1] and
+/* Processes pair number `pair` of a micro-batch, sequence after sequence: sets slopes[2 pair], slopes[2 pair + 1] and
  * losses[pair], times the step's scale. */
 TRI_HOST_AND_GPU void tri_completions_pair(const tri_completions *of, int64_t pair, const int32_t *segments,
                                            const double *log_probs, const double *reference,
@@ -87,15 +87,15 @@ TRI_HOST_AND_GPU void tri_completions_pair(const tri_completions *of, int64_t pa
   losses[pair] = values->segment_scale * value.loss;
 }
 
-/* How many pairs of a sequence may be there: numbers ascend. */
+/* Returns the number of pairs that a sequence may have: segments ascend. */
 TRI_HOST_AND_GPU int64_t tri_completions_count(int64_t tokens, const int32_t *segments) {
   int64_t last = tokens - 1;
   while (last >= 0 && segments[last] < 0) last--;
   return last < 0 ? 0 : segments[last] / 2 + 1;
 }
 
-/* Of row r: its factor, and in losses[r] its part of the cross entropy. `places` says where a row lies among those of
- * the whole sequences; 0: where it lies among its own. */
+/* Computes for row r its factor, and in losses[r] its part of the cross entropy. `places` has the position of a row
+ * among those of the whole sequences; 0: its position among its own. */
 TRI_HOST_AND_GPU void tri_completions_row(const tri_completions *of, int64_t r, const int32_t *labels,
                                           const float *weights, const int32_t *places, const int32_t *segments,
                                           const double *slopes, const double *log_probs, const tri_step_values *values,

@@ -1,5 +1,5 @@
-/* What a device needs for a call beside its operands: scratch memory, and packed weights. Plans ask this for devices
- * that this machine does not have, so it is answered without a device. */
+/* The memory that a device needs for a call in addition to its operands: scratch memory, and packed weights. Plans use
+ * it for devices that this machine does not have, so it works without a device. */
 #ifndef TRI_DEVICE_DESCRIPTION_H
 #define TRI_DEVICE_DESCRIPTION_H
 
@@ -20,47 +20,45 @@ typedef struct tri_matmul {
   bool a_transposed, b_transposed;
   bool b_packed;
   bool b_unpacked; /* b is never packed ahead, since it does not stay in memory; ignored by the kernel matmul */
-  bool generating; /* of a list that generates text: usually few rows, and the result of a row should not depend on
-                      their number. A device may have other kernels and another packed b for this */
+  bool generating; /* in a list for generation: usually few rows, and the result of a row should not depend on their
+                      number. A device may have other kernels and another packed b for this */
   bool accumulate; /* c += ...; never together with bias */
   bool bias;
 } tri_matmul;
 
-/* Products of groups of rows, each with its own matrix: the rows of an expert with the expert's matrix. Rows
- * [begins[g], begins[g + 1]) are those of group g; begins[groups + 1] ascends from 0 and is in device memory. Rows from
- * begins[groups] on are neither read nor written.
+/* GEMMs of groups of rows, each with its own matrix: the rows of an expert with the expert's matrix. Rows [begins[g],
+ * begins[g + 1]) belong to group g; begins[groups + 1] ascends from 0 and is in device memory. Rows from begins[groups]
+ * on are neither read nor written.
  *
  * As a product, for each g: c[its rows, n] = a[its rows, k] b_g. As a gradient: c_g (+)= a[its rows, m]^T b[its rows,
- * n], zeros for a group of no rows unless accumulating.
+ * n]; a group without rows gives zeros unless accumulating.
  *
- * The result of a row depends only on the row and on b_g, not on the row's number or on other rows. The sum over the
- * rows of a group is made in an order that depends on their number, not on their place. So other groups change no bit.
- */
+ * The result of a row depends only on the row and on b_g, not on the row's index or on other rows. The order of the sum
+ * over the rows of a group depends on their number, not on their position. So other groups do not change any bit. */
 typedef struct tri_grouped_matmul {
-  tri_matmul product; /* of one group, without bias. m is the most rows of all groups together; in a gradient k is, and
-                         a_transposed is set */
+  tri_matmul product; /* GEMM of one group, without bias. m is the maximum number of rows of all groups together; in a
+                         gradient k is, and a_transposed is set */
   int64_t groups;
-  int64_t stride; /* from one group's matrix to the next one's, in elements: of b in a product, of c in a gradient.
-                     Packed (b_packed): in bytes */
+  int64_t stride; /* distance of the groups' matrices, in elements: of b in a product, of c in a gradient. Packed
+                     (b_packed): in bytes */
 } tri_grouped_matmul;
 
-/* Some queries and the keys that they see, a band: query i of the slice sees the slice's keys i + from .. i + to, if
- * they exist. first_query and first_key are rows of the arrays of the call. A slice without queries or keys is ignored.
- */
+/* Some queries and their keys, a band: query i of the slice attends to the slice's keys i + from .. i + to, if they
+ * exist. first_query and first_key are rows of the arrays of the call. A slice without queries or keys is ignored. */
 typedef struct tri_attention_slice {
   int32_t first_query, queries, first_key, keys;
   int32_t from, to; /* from <= to; from <= -queries or to >= keys: no limit on that side */
 } tri_attention_slice;
 
-/* Each query sees each key. */
+/* Returns a slice in which each query attends to each key. */
 static inline tri_attention_slice tri_slice_full(int64_t first_query, int64_t queries, int64_t first_key,
                                                  int64_t keys) {
   return (tri_attention_slice){(int32_t)first_query, (int32_t)queries,  (int32_t)first_key,
                                (int32_t)keys,        (int32_t)-queries, (int32_t)keys};
 }
 
-/* The last query sees all keys, and each other query one key less than the next. If there are fewer keys than queries,
- * the first queries see none. */
+/* Returns a slice in which the last query attends to all keys, and each other query to one key less than the next. If
+ * there are fewer keys than queries, the first queries have no keys. */
 static inline tri_attention_slice tri_slice_causal(int64_t first_query, int64_t queries, int64_t first_key,
                                                    int64_t keys) {
   tri_attention_slice slice = tri_slice_full(first_query, queries, first_key, keys);
@@ -68,7 +66,7 @@ static inline tri_attention_slice tri_slice_causal(int64_t first_query, int64_t 
   return slice;
 }
 
-/* The same, but each query sees only the last `window` of these keys; `window` may be more than `keys`. */
+/* The same, but each query attends only to the last `window` of these keys; `window` may be more than `keys`. */
 static inline tri_attention_slice tri_slice_window(int64_t first_query, int64_t queries, int64_t first_key,
                                                    int64_t keys, int64_t window) {
   tri_attention_slice slice = tri_slice_causal(first_query, queries, first_key, keys);
@@ -76,15 +74,15 @@ static inline tri_attention_slice tri_slice_window(int64_t first_query, int64_t 
   return slice;
 }
 
-/* How the products of the output projection become logits: scale product; with a soft cap, soft_cap tanh(scale product
- * / soft_cap), whose magnitude is below soft_cap (Gemma 2, arXiv 2408.00118, section 2). soft_cap 0: no cap. */
+/* The form of logits, from the products of the output projection: scale product; with a soft cap, soft_cap tanh(scale
+ * product / soft_cap), whose magnitude is below soft_cap (Gemma 2, arXiv 2408.00118, section 2). soft_cap 0: no cap. */
 typedef struct tri_logit_form {
   double scale, soft_cap;
 } tri_logit_form;
 
-/* Exact attention over a list of slices. A query sees the keys of all slices that contain it, but no key in two of
- * them. Slices express masks of documents, parts of a sequence, blocks of keys that are processed one after the other,
- * windows, and caches of unequal length. A query without keys has out 0 and log_sum_exp -infinity.
+/* Exact attention over a list of slices. A query attends to the keys of all slices that contain it, but no key may be
+ * in two of them. Slices express masks of documents, parts of a sequence, blocks of keys that are processed one after
+ * the other, windows, and caches of unequal length. A query without keys has out 0 and log_sum_exp -infinity.
  *
  * The list is in device memory, since it differs from batch to batch; this struct has what memory plans need. Element d
  * of head h of row r of q is q[r * q_row + h * q_head + d]; k and v, of key/value head h / (heads / kv_heads), and out
@@ -92,19 +90,18 @@ typedef struct tri_logit_form {
  *
  * The terms of a query from several slices are summed in the order of the list, those of a key in an order that depends
  * only on the call and the list; both in the wide type or better, and rounded once. With `merge` or `accumulate`, the
- * sums over several calls go through what each call stores in out and the gradients; hence these have types of their
- * own. */
+ * partial sums between calls are stored in out and the gradients; hence these have types of their own. */
 typedef struct tri_attention {
-  tri_dtype type;                    /* of q, k, v and the gradient of out                                       */
-  tri_dtype out_type, gradient_type; /* of out, and of the gradients of q, k and v: `type` or wide               */
+  tri_dtype type;                    /* type of q, k, v and the gradient of out */
+  tri_dtype out_type, gradient_type; /* type of out, and of the gradients of q, k and v: `type` or wide */
   int64_t heads, kv_heads, head_dim;
-  double scale;                 /* score = scale q k, 1 / sqrt(head_dim) as a rule ...        */
-  double soft_cap;              /* ... and where this is not 0, soft_cap tanh(score / soft_cap) */
-  int64_t query_rows, key_rows; /* of q and out; of k and v             */
+  double scale;                 /* score = scale q k; usually 1 / sqrt(head_dim) */
+  double soft_cap;              /* if not 0: score = soft_cap tanh(scale q k / soft_cap) */
+  int64_t query_rows, key_rows; /* rows of q and out; rows of k and v */
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements                  */
 
-  /* Most slices of a list, and most queries and keys of a slice. A workspace for these also serves a call with fewer
-   * slices; in the forward also one with smaller slices. */
+  /* Maximum number of slices of a list, and of queries and keys of a slice. A workspace for these also serves a call
+   * with fewer slices; in the forward also one with smaller slices. */
   int64_t num_slices, most_queries, most_keys;
   /* Whether a query, or a key, may be in several slices. If not, slices that are not empty must be in ascending order;
    * they run in parallel, which is faster. */
@@ -117,7 +114,7 @@ typedef struct tri_attention {
   bool accumulate; /* the backward adds to the gradients of q, k and v; else it writes all rows of them */
 
   /* Keys are in pages (kernels.def): key_rows and first_key count the rows of the table of pages, and k_row ... v_head
-   * are the strides of the rows that are appended. For a call of attention_pages alone. */
+   * are the strides of the rows that are appended. Only for attention_pages and append_keys. */
   bool paged;
 } tri_attention;
 
@@ -132,26 +129,26 @@ tri_status tri_attention_slices_check(const tri_attention *call, const tri_atten
 typedef struct tri_device_description tri_device_description;
 struct tri_device_description {
   void *facts;      /* private to the kind of device, which owns it */
-  int threads;      /* of a device that divides its work over threads, else 1 */
-  bool packs_plain; /* a packed b has the layout that `product` says, only in b_type: one serves all products of a
+  int threads;      /* number of threads, if the device divides its work over threads, else 1 */
+  bool packs_plain; /* a packed b has the layout of b in `product`, only in b_type: one packed b serves all GEMMs of a
                        weight */
 
   size_t queue_bytes; /* device memory that the queue of kernels holds as long as the device exists */
 
-  /* Bytes of scratch memory that a product needs (often 0). */
+  /* Computes the bytes of scratch memory of a GEMM (often 0). */
   tri_status (*matmul_workspace)(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
-  /* Bytes of a packed b for this product (its lda, ldc and m influence the layout); 0 if packing is not supported or is
-   * of no use: then matmul_pack must not be called, and matmul reads b unpacked, in b_type or wide. */
+  /* Computes the bytes of a packed b for this GEMM (its lda, ldc and m influence the layout); 0 if packing is not
+   * supported or not useful: then matmul_pack must not be called, and matmul reads b unpacked, in b_type or wide. */
   tri_status (*matmul_packed)(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
-  /* Bytes of scratch memory of products in groups. For packing call matmul_packed for the b of one group, with m the
-   * most rows of a group. */
+  /* Computes the bytes of scratch memory of GEMMs in groups. For packing call matmul_packed for the b of one group,
+   * with m the maximum number of rows of a group. */
   tri_status (*grouped_workspace)(const tri_device_description *of, const tri_grouped_matmul *product, size_t *bytes);
-  /* Bytes of scratch memory that serve forward and backward. They do not grow with queries * keys. */
+  /* Computes the bytes of scratch memory for both forward and backward. They do not grow with queries * keys. */
   tri_status (*attention_workspace)(const tri_device_description *of, const tri_attention *call, size_t *bytes);
 };
 
-/* Rough descriptions for planning without the device (description.c): of an accelerator with its own memory and a
- * library of matrix products, and of a CPU. */
+/* Rough descriptions for planning without the device (description.c): an accelerator with its own memory and a library
+ * of GEMMs, and a CPU. */
 extern const tri_device_description tri_description_accelerator, tri_description_cpu;
 
 #endif

@@ -33,7 +33,7 @@ bool tri_device_has_kinds_for_tests(void) {
   return false;
 }
 
-/* *options: what stands behind the colon. NULL for an unknown name. */
+/* Finds the kind in a device's name. *options: the text after the colon. NULL for an unknown name. */
 static const tri_device_kind *find_kind(const char *name, const char **options) {
   *options = "";
   for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {
@@ -71,7 +71,7 @@ static tri_status no_such_kind(const char *name) {
       meant);
 }
 
-/* Whether an option of the words before `word` has its name, which ends at a `=` or with it. */
+/* Returns whether an earlier option in `words` has the name of `word`, which ends at a `=` or at its end. */
 static bool is_repeated(const char *words, const char *word, size_t length) {
   const char *equals = memchr(word, '=', length);
   const size_t name = equals == NULL ? length : (size_t)(equals - word);
@@ -83,7 +83,7 @@ static bool is_repeated(const char *words, const char *word, size_t length) {
   return false;
 }
 
-/* What holds for the options of all kinds: words with commas between them, none of them empty, none of them twice. */
+/* Checks the syntax of all kinds' options: words separated by commas, none of them empty or repeated. */
 static tri_status check_words(const char *name, const char *rest) {
   if (*rest == '\0') {
     return tri_fail(TRI_BAD_CONFIG, "`%s` has nothing behind its colon; `%.*s` alone has no options", name,
@@ -166,7 +166,8 @@ static tri_status create(const tri_device_request *request, tri_device **out) {
   return TRI_OK;
 }
 
-/* A GPU that is visible and cannot be used is worth a line: its user might not notice. */
+/* Creates the best device. If a GPU is visible but cannot be used, a line says so, because the user might not
+ * notice. */
 static tri_status create_best(const tri_device_request *request, tri_device **out) {
   tri_device_request gpu = *request, cpu = *request;
   gpu.name = "gpu";
@@ -197,7 +198,8 @@ void tri_device_destroy(tri_device *device) {
   tri_free(device);
 }
 
-/* What this process has taken already is counted to it, and to each of the others as much. */
+/* Memory that this process has already allocated counts as its own, and the other processes are assumed to have
+ * allocated the same. */
 tri_status tri_device_share(tri_device *device, int sharers) {
   tri_device_info *info = &device->info;
   size_t left = 0, ranks = (size_t)(sharers < 1 ? 1 : sharers);
@@ -263,7 +265,8 @@ void tri_device_host_destroy(tri_device *device, void *memory, size_t bytes) {
   device->host_bytes -= bytes;
 }
 
-/* ---- for people -------------------------------------------------------------------------------------------------- */
+/* ---- descriptions
+ * --------------------------------------------------------------------------------------------------- */
 
 const char *tri_device_describe(const tri_device *device, char *text, size_t text_bytes) {
   const tri_device_info *info = &device->info;
@@ -287,7 +290,8 @@ const char *tri_device_taken(const tri_device_info *info, char *text, size_t tex
   return text;
 }
 
-/* ---- what it runs ------------------------------------------------------------------------------------------------ */
+/* ---- supported types
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool runs(const tri_device *device, tri_dtype type) { return (device->info.types >> (unsigned)type & 1u) != 0; }
 

@@ -1,7 +1,7 @@
 /* A device: memory, queues of work (queue.h) and kernels (kernels.h).
  *
- * Nothing above this floor knows which device it runs on. The host only passes addresses of device memory on; it does
- * not read or write this memory unless info.host_access says that it may. */
+ * Code above this layer does not depend on the kind of device. The host only passes on addresses of device memory; it
+ * does not read or write this memory unless info.host_access allows it. */
 #ifndef TRI_DEVICE_DEVICE_H
 #define TRI_DEVICE_DEVICE_H
 
@@ -21,7 +21,7 @@ typedef struct tri_device_kernels tri_device_kernels;
 
 enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24, TRI_DEVICE_CHIP_BYTES = 128 };
 
-/* Which libraries of this process, above all MPI, can access a device's memory by the address that the driver's
+/* The libraries of this process, above all MPI, that can access a device's memory by the address that the driver's
  * peer_address returns. */
 typedef enum tri_device_peer {
   TRI_PEER_NONE, /* none, or not requested */
@@ -35,33 +35,35 @@ typedef struct tri_device_info {
   int ordinal;                        /* number among the machine's devices of its kind */
   char place[TRI_DEVICE_PLACE_BYTES]; /* its bus address, if the machine has several; else "" */
   char chip[TRI_DEVICE_CHIP_BYTES];   /* from its driver: "sm_90a, 132 processors at 1.98 GHz"; or "" */
-  size_t memory_bytes;                /* that it can allocate, as far as known or as a run allows; 0: not known */
-  size_t total_bytes, taken_bytes;    /* if it has its own memory: all of it; used by other processes. Else 0 */
-  int sharers;                        /* processes of this job that share it, this one included; 1: not known */
-  bool host_memory;                   /* its memory is that of the host */
-  bool host_access;                   /* the host may read and write its memory while no queue does */
-  tri_device_peer peer;               /* which libraries can access its memory */
-  bool reached;                       /* the job's MPI is device-aware for it, on all ranks (engine/rank_device.h) */
-  unsigned types;                     /* bit 1 << t for each type t of activations that it supports */
+  size_t memory_bytes;                /* bytes that it can allocate, as far as known or as a run allows; 0: not known */
+  size_t total_bytes,
+      taken_bytes;      /* if it has its own memory: all of it, and the part used by other processes; else 0 */
+  int sharers;          /* processes of this job that share it, this one included; 1: not known */
+  bool host_memory;     /* its memory is that of the host */
+  bool host_access;     /* the host may read and write its memory while no queue does */
+  tri_device_peer peer; /* which libraries can access its memory */
+  bool reached;         /* the job's MPI is device-aware for it, on all ranks (engine/rank_device.h) */
+  unsigned types;       /* bit 1 << t for each type t of activations that it supports */
 } tri_device_info;
 
-/* The functions of a kind of device other than kernels. Comments say what a NULL function means. */
+/* The functions of a kind of device other than kernels. Comments give the meaning of a NULL function. */
 typedef struct tri_device_driver {
-  /* Zeroed memory aligned to at least 64 bytes, all pages touched (from the threads that will use them). */
+  /* Allocates zeroed memory aligned to at least 64 bytes, with all pages touched (from the threads that will use
+   * them). */
   tri_status (*memory_create)(tri_device *device, size_t bytes, void **out);
   void (*memory_destroy)(tri_device *device, void *memory, size_t bytes);
-  /* Bytes of its own memory that are free. NULL: it has no memory of its own. */
+  /* Returns the bytes of its own memory that are free. NULL: it has no memory of its own. */
   tri_status (*memory_free)(tri_device *device, size_t *bytes);
-  /* The address of device memory for a peer. NULL: no peer can access it. */
+  /* Returns the address of device memory for a peer. NULL: no peer can access it. */
   void *(*peer_address)(tri_device *device, void *memory);
-  /* Host memory for fast copies. NULL: ordinary memory. */
+  /* Allocates host memory for fast copies. NULL: ordinary memory. */
   tri_status (*host_create)(tri_device *device, size_t bytes, void **out);
   void (*host_destroy)(tri_device *device, void *memory, size_t bytes);
 
   tri_status (*copy)(tri_queue *queue, const tri_copy *copy);
   /* Queues that this device memory becomes undefined. NULL: it keeps its contents. */
   tri_status (*undefine)(tri_queue *queue, void *memory, size_t bytes);
-  /* Queues. All NULL: work is done when the call that queues it returns. */
+  /* Queues. All NULL: work is complete when the call that queues it returns. */
   tri_status (*queue_create)(tri_queue *queue);
   void (*queue_destroy)(tri_queue *queue);
   tri_status (*mark)(tri_queue *queue, tri_device_event *out);
@@ -72,7 +74,7 @@ typedef struct tri_device_driver {
   tri_status (*time)(tri_queue *queue, tri_status (*work)(tri_queue *queue, void *context, int round), void *context,
                      int rounds, double *seconds);
 
-  /* gemm_choices.h. NULL: there is nothing to choose. */
+  /* gemm_choices.h. NULL: nothing to choose. */
   void (*allow_tf32)(tri_device *device);
   void (*chooser)(tri_device *device, char *out);
   tri_status (*products_asked)(tri_device *device, char **out);
@@ -87,22 +89,22 @@ struct tri_device {
   const tri_device_driver *driver;
   const tri_device_kernels *kernels;
   tri_device_description description;
-  tri_queue *queue;                       /* for the kernels of a step */
-  uint64_t num_queues;                    /* made so far */
-  size_t memory_bytes, memory_peak_bytes; /* held through tri_device_memory_create now; the most so far */
+  tri_queue *queue;                       /* queue for the kernels of a step */
+  uint64_t num_queues;                    /* number of queues created so far */
+  size_t memory_bytes, memory_peak_bytes; /* bytes allocated through tri_device_memory_create now; the maximum so far */
   size_t host_bytes, host_peak_bytes;     /* the same through tri_device_host_create */
   void *state;                            /* private to the kind of device */
 };
 
-/* The device that a process needs. Ranks of a job use engine/rank_device.h. */
+/* The device that a process requests. Ranks of a job use engine/rank_device.h. */
 typedef struct tri_device_request {
   const char *name; /* as configured: "auto", "cpu", "gpu", "gpu:2,blocking", ...: docs/devices.md */
   int threads;      /* 0: all cores that this process may use */
-  int place;        /* number among the processes of the job on this machine, which use its GPUs in turn */
+  int place; /* number among the processes of the job on this machine, which are assigned to its GPUs round robin */
 } tri_device_request;
 
-/* Creates a device. "auto" is a GPU if one can be used, else the CPU; if a GPU is visible but cannot be used, says why.
- * The message for an unknown name lists the known ones. Release with tri_device_destroy. */
+/* Creates a device. "auto" is a GPU if one can be used, else the CPU; if a GPU is visible but cannot be used, it
+ * reports why. The message for an unknown name lists the known ones. Release with tri_device_destroy. */
 tri_status tri_device_create_for(const tri_device_request *request, tri_device **out);
 /* The same for a process that is not part of a job. */
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
@@ -114,27 +116,28 @@ tri_status tri_device_check_name(const char *name);
 tri_status tri_device_check_type(const char *name, tri_dtype activations);
 
 /* LOCAL. Sets memory_bytes to an equal share of the free memory, since `sharers` processes use this device. All of them
- * must have created it, and must not allocate memory meanwhile. Does nothing if it has no memory of its own. */
+ * must have created it, and must not allocate memory at the same time. Does nothing if it has no memory of its own. */
 tri_status tri_device_share(tri_device *device, int sharers);
 
-/* "NVIDIA H200 (GPU 0 at 0000:81:00.0)", "cpu avx512 with 8 threads". */
+/* Prints "NVIDIA H200 (GPU 0 at 0000:81:00.0)", "cpu avx512 with 8 threads". Returns text. */
 const char *tri_device_describe(const tri_device *device, char *text, size_t text_bytes);
-/* For messages: why memory_bytes is not all of its memory: " (of 139.0 GiB; ...)", or "". Returns text. */
+/* Prints why memory_bytes is not all of its memory, for messages: " (of 139.0 GiB; ...)", or "". Returns text. */
 const char *tri_device_taken(const tri_device_info *info, char *text, size_t text_bytes);
 
 /* Sets a limit for the memory that can be allocated. 0: no limit. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);
 
-/* Allocate and release memory of the device, and host memory for copies; all floors above use these, since they count.
- * Releasing NULL does nothing. TRI_OUT_OF_MEMORY also beyond the limit. Device memory is zeroed, host memory is not.
- * Work that uses the memory must have been waited for before it is released. A device that is destroyed before its
+/* Allocate and release memory of the device, and host memory for copies; all layers above use these, since they count
+ * the bytes. Releasing NULL does nothing. TRI_OUT_OF_MEMORY also beyond the limit. Device memory is zeroed, host memory
+ * is not. Work that uses the memory must be complete before it is released. A device that is destroyed before its
  * memory reports that. */
 tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes);
 tri_status tri_device_host_create(tri_device *device, size_t bytes, void **out);
 void tri_device_host_destroy(tri_device *device, void *memory, size_t bytes);
 
-/* LOCAL. Checks that the device supports training with these activations; the message names those that it supports. */
+/* LOCAL. Checks that the device supports training with these activations; the error message names the supported
+ * ones. */
 tri_status tri_device_supports(const tri_device *device, tri_dtype activations);
 
 #endif

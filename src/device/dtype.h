@@ -1,4 +1,4 @@
-/* The number formats that tensors are kept in. */
+/* The number formats of tensors. */
 #ifndef TRI_DEVICE_DTYPE_H
 #define TRI_DEVICE_DTYPE_H
 
@@ -20,8 +20,8 @@ static inline size_t tri_dtype_bytes(tri_dtype type) {
   return 0;
 }
 
-/* Parameters, their gradients, the optimizer's state and row statistics are kept in fp32 beside fp32 and bf16
- * activations, and in fp64 beside fp64 ones. This is "the wide type" of an activation type. */
+/* Returns the *wide type* of an activation type: parameters, their gradients, the optimizer's state and row statistics
+ * are fp32 if activations are fp32 or bf16, and fp64 if they are fp64. */
 static inline tri_dtype tri_dtype_wide(tri_dtype activations) {
   switch (activations) {
     case TRI_FP64: return TRI_FP64;
@@ -32,7 +32,7 @@ static inline tri_dtype tri_dtype_wide(tri_dtype activations) {
   return TRI_FP32;
 }
 
-/* Element i of an array of a wide type. */
+/* Returns element i of an array of a wide type. */
 static inline double tri_wide_get(tri_dtype wide, const void *values, int64_t i) {
   switch (wide) {
     case TRI_FP64: return ((const double *)values)[i];
@@ -61,8 +61,8 @@ static inline uint16_t tri_bf16_of(float value) {
 }
 
 /* Checks that a number of a configuration keeps its meaning in the wide type of these activations: if it is not 0 it
- * does not become 0, if it is below 1 not 1, and it does not become infinite. TRI_BAD_CONFIG begins with the key in
- * backquotes. */
+ * does not become 0, if it is below 1 it does not become 1, and it does not become infinite. The TRI_BAD_CONFIG message
+ * begins with the key in backquotes. */
 tri_status tri_dtype_check_number(tri_dtype activations, const char *key, double value);
 
 const char *tri_dtype_name(tri_dtype type);

@@ -1,10 +1,10 @@
-/* GEMM autotuning. A library has several algorithms for a matrix product, which differ in speed and in the last bits of
- * the result. So all ranks of a run use the same algorithm for equal products, and a resumed run uses those of before:
+/* GEMM autotuning. A library has several algorithms for a GEMM, which differ in speed and in the last bits of the
+ * result. So all ranks of a run use the same algorithm for equal GEMMs, and a resumed run uses the previous algorithms:
  * one rank's device chooses, and the others use its choices.
  *
- * Products and choices are texts, one per line, which only devices of the same chooser understand. The algorithm of a
- * product that was not chosen ahead is chosen when it is first needed, by the library's ranking; equal choosers then
- * choose the same. */
+ * GEMMs and choices are texts, one per line, which only devices of the same chooser understand. The algorithm of a GEMM
+ * that was not chosen ahead is chosen when it is first needed, by the library's ranking; equal choosers then choose the
+ * same. */
 #ifndef TRI_DEVICE_GEMM_CHOICES_H
 #define TRI_DEVICE_GEMM_CHOICES_H
 
@@ -12,22 +12,21 @@
 
 enum { TRI_DEVICE_GEMM_LIBRARY_BYTES = 192 };
 
-/* Allows fp32 products to round their operands to TF32 (10 bits) if that is faster. Before any other use of the device.
- */
+/* Allows fp32 GEMMs to round their operands to TF32 (10 bits) if that is faster. To be called before any other use of
+ * the device. */
 void tri_device_allow_tf32(tri_device *device);
 
-/* The chooser, with the versions and the chip that its choices are valid for: "cuBLASLt 13.1.0 on NVIDIA H200
- * (sm_90a)";
- * "" if the device has nothing to choose. */
+/* Returns the chooser, with the versions and the chip that its choices are valid for: "cuBLASLt 13.1.0 on NVIDIA H200
+ * (sm_90a)"; "" if the device has nothing to choose. */
 void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]);
 
-/* *out: the products for which a plan has asked the device (tri_device_description.matmul_workspace), in a fixed order.
- * Release with tri_free. */
+/* Lists the GEMMs that a plan has requested from the device (tri_device_description.matmul_workspace), in a fixed
+ * order. Release *out with tri_free. */
 tri_status tri_device_gemms_asked(tri_device *device, char **out);
 
-/* Chooses an algorithm for each of these products, and uses it from then on: the first in the library's ranking, or
- * with `timed` the fastest of the first eight on random numbers, for which it allocates memory meanwhile. Release
- * *choices with tri_free. */
+/* Chooses an algorithm for each of these GEMMs, and uses it from then on: the first in the library's ranking, or with
+ * `timed` the fastest of the first eight on random numbers, for which it temporarily allocates memory. Release *choices
+ * with tri_free. */
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
 /* Uses these choices from then on. TRI_BAD_FILE for lines that are not choices. */

@@ -1,19 +1,19 @@
 /* The kernels of a device: one table of functions that queue work, which kernels.def lists.
  *
- * Pointers are device memory (device.h), but for descriptions of calls, which are copied as the call is queued. A call
- * that returns TRI_OK has been queued; what is in a queue is done in order. Conventions that hold for every kernel:
+ * Pointers are device memory (device.h), except for descriptions of calls, which are copied when the call is queued. A
+ * call that returns TRI_OK has been queued; the work in a queue runs in order. Conventions that hold for every kernel:
  *
  *  - Matrices are row-major and dense unless a leading dimension (`ld...`, in elements) is given.
  *  - `type` is the type of activations and of their gradients (fp32, bf16 or fp64). "wide" is tri_dtype_wide(type):
- *    parameters, gradients of parameters, row statistics and losses have that type. Arithmetic is done in the wide
- *    type or better; a bf16 result is rounded to nearest even once, when it is stored.
+ *    parameters, gradients of parameters, row statistics and losses have that type. Arithmetic is in the wide type or
+ *    better; a bf16 result is rounded to nearest even once, when it is stored.
  *  - `accumulate` adds to the output instead of writing it.
  *  - The result does not depend on the number of threads, and two calls on equal inputs give equal bits.
- *  - An output may be the same buffer as an input only where a comment says "in place".
- *  - A kernel writes its output and nothing else; it reads nothing beyond its inputs.
+ *  - An output may be the same buffer as an input only if a comment says "in place".
+ *  - A kernel writes only its output; it does not read beyond its inputs.
  *  - Row counts of zero are legal and do nothing.
- *  - `tri_rows` says how many rows an array has room for and, where only the device knows it, how many there are. Rows
- *    from there on are neither read nor written.
+ *  - `tri_rows` has the capacity of an array in rows and, if only the device knows it, the address of the actual
+ *    number. Rows beyond that number are neither read nor written.
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
  *    (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
  *
@@ -53,35 +53,35 @@ typedef struct tri_momentum {
   bool nesterov;
 } tri_momentum;
 
-/* Element [r, c] of a matrix is in[r * in_row + c], and becomes out[r * out_row + c * out_column]. One of the two is 1:
- * with out_row it is transposed. */
+/* A copy of a matrix: element [r, c] is in[r * in_row + c], and goes to out[r * out_row + c * out_column]. Either
+ * out_row or out_column is 1: with out_row 1 the copy is transposed. */
 typedef struct tri_matrix_copy {
   int64_t rows, columns, in_row, out_row, out_column;
 } tri_matrix_copy;
 
-/* Element [r, c] of a parameter is parameter[r * parameter_row + c], and that of its step x[r * x_row + c * x_column];
- * one of these two is 1. */
+/* A step of a parameter: its element [r, c] is parameter[r * parameter_row + c], and that of its step x[r * x_row + c *
+ * x_column]; either x_row or x_column is 1. */
 typedef struct tri_matrix_step {
   int64_t rows, columns, parameter_row, x_row, x_column;
   double weight_decay, lr_scale;
-  double scale; /* of x, beside the rate */
+  double scale; /* factor of x, in addition to the learning rate */
 } tri_matrix_step;
 
-/* Sums of squares of a matrix [rows, columns] along each side, each times a factor. */
+/* Sums of squares of a matrix [rows, columns] along each side, each multiplied by a factor. */
 typedef struct tri_matrix_squares {
   int64_t rows, columns;
   double row_factor, column_factor;
 } tri_matrix_squares;
 
-/* Adafactor, of a part [rows, columns] of a tensor that has all_rows rows and all_elements elements. */
+/* Adafactor, for a part [rows, columns] of a tensor that has all_rows rows and all_elements elements. */
 typedef struct tri_adafactor {
   int64_t rows, columns;
   double all_rows, all_elements;
   double eps[2], d, weight_decay, lr_scale;
 } tri_adafactor;
 
-/* Sums over the whole tensor that Adafactor's kernels pass to each other: of the rows' means of squares, and of squares
- * of the parameter and of the direction. */
+/* Sums over the whole tensor that Adafactor's kernels exchange: of the rows' means of squares, and of squares of the
+ * parameter and of the direction. */
 typedef struct tri_adafactor_sums {
   double rows, parameter, direction;
 } tri_adafactor_sums;
@@ -93,30 +93,30 @@ typedef struct tri_low_rank_rest {
   double scale;
 } tri_low_rank_rest;
 
-/* Rows of the parameter begin every parameter_row elements, of its step every x_row. */
+/* Rows of the parameter are parameter_row elements apart, those of its step x_row. */
 typedef struct tri_low_rank_step {
   int64_t rows, columns, parameter_row, x_row;
   double beta1, beta2, weight_decay, lr_scale, scale;
 } tri_low_rank_step;
 
-/* out = factors[0] I + factors[1] a + factors[2] b, of matrices [size, size]. */
+/* out = factors[0] I + factors[1] a + factors[2] b, for matrices [size, size]. */
 typedef struct tri_matrix_polynomial {
   int64_t size;
   double factors[3];
 } tri_matrix_polynomial;
 
-/* Elements of a block with its own scale, of states in 8 bits. */
+/* Elements of a block with its own scale, for states in 8 bits. */
 enum { TRI_QUANTISED_BLOCK = 256 };
 
 /* Rows 0 .. min(*count, capacity) - 1 of an array; `count` is in device memory, or NULL: all rows.
  *
  * For the rows of an expert, and for the part of a sequence that a batch gives a rank: memory plans and recorded steps
- * know only their greatest number, and the kernels read the actual one. Kernels take a tri_rows if they would be wrong
+ * only know their maximum number, and the kernels read the actual one. Kernels take a tri_rows if they would be wrong
  * without it (they sum over rows, or read tables by ids or positions that were not set), or to save work in an expert's
  * feed-forward part. Other kernels do not need it: attention reads the rows of its slices, the loss those that have
  * labels; convert, scale, dropout and fill_zero process the whole array, and the results beyond the count are not read.
- * For products of a counted number of rows use grouped_matmul with one group, since plans and packed weights of
- * `matmul` depend on m. */
+ * For GEMMs of a counted number of rows use grouped_matmul with one group, since plans and packed weights of `matmul`
+ * depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
   const int32_t *count;
@@ -124,7 +124,7 @@ typedef struct tri_rows {
 
 static inline tri_rows tri_all_rows(int64_t rows) { return (tri_rows){rows, NULL}; }
 
-/* For kernels that run on the host. */
+/* Returns the actual number of rows, for kernels that run on the host. */
 static inline int64_t tri_rows_live(tri_rows rows) {
   if (rows.count == NULL || *rows.count >= rows.capacity) return rows.capacity;
   return *rows.count < 0 ? 0 : *rows.count;
@@ -142,12 +142,12 @@ typedef struct tri_norm {
   double eps, offset;
 } tri_norm;
 
-/* A norm of whole, dense rows. */
+/* Returns a norm of whole, dense rows. */
 static inline tri_norm tri_norm_of_rows(tri_dtype type, tri_rows rows, int64_t width, double eps) {
   return (tri_norm){type, rows, 1, width, width, width, width, width, eps, 0};
 }
 
-/* Rows of `width` elements that are copied from one matrix to another; strides in elements. */
+/* A copy of rows of `width` elements from one matrix to another; strides in elements. */
 typedef struct tri_row_copy {
   tri_rows rows;
   int64_t width;

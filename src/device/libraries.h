@@ -1,18 +1,19 @@
-/* The kinds of devices of this program, and the library for matrix products on CPUs. */
+/* The kinds of devices of this program, and the library for GEMMs on CPUs. */
 #ifndef TRI_DEVICE_LIBRARIES_H
 #define TRI_DEVICE_LIBRARIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the version of oneDNN that is loaded, "2.6.3", not the one it was compiled with. Returns buffer. */
+/* Writes the version of the loaded oneDNN, "2.6.3", which may differ from the one it was compiled with. Returns
+ * buffer. */
 char *tri_device_onednn_version(char *buffer, size_t buffer_bytes);
-/* The threads that this oneDNN uses: "OpenMP", "oneTBB", "no threads". */
+/* Returns the threads that this oneDNN uses: "OpenMP", "oneTBB", "no threads". */
 const char *tri_device_onednn_threads(void);
 
-/* The name of kind `index` of this program, from 0; NULL after the last. */
+/* Returns the name of kind `index` of this program, from 0; NULL after the last. */
 const char *tri_device_kind_name(int index);
-/* Whether this program has the devices for tests: it is trireme-test or a test program. */
+/* Returns whether this program has the devices for tests: true in trireme-test and test programs. */
 bool tri_device_has_kinds_for_tests(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* What is asked of a row of logits, and what comes of it: a token that is sampled from the whole distribution, or a
- * given one, with its log-probability. Shared by kernels of all devices, so it is the common subset of C and C++ of
+/* A query of a row of logits and its result: a token that is sampled from the whole distribution, or a given one, with
+ * its log-probability. Shared by kernels of all devices, so it is the common subset of C and C++ of
  * device/gpu/kernels/primitives.h.
  *
  * With u uniform in [0, 1), the sampled token is the first whose cumulative probability, in the order of the ids, is
- * above u. Devices add up the weights exp((x - maximum) / temperature) of stretches of the row, find the stretch, and
- * then the token in it. */
+ * above u. Devices sum the weights exp((x - maximum) / temperature) of ranges of the row, find the range, and then the
+ * token in it. */
 #ifndef TRI_DEVICE_LOGIT_QUERY_H
 #define TRI_DEVICE_LOGIT_QUERY_H
 
@@ -13,24 +13,24 @@
 #include <stdint.h>
 
 typedef struct tri_logit_query {
-  double temperature; /* 0: the likeliest token, of equal ones the lowest id */
+  double temperature; /* 0: the most likely token, of equal ones the lowest id */
   double uniform;     /* in [0, 1) */
-  int32_t row;        /* of the logits */
-  int32_t given;      /* a token; -1: one is sampled */
+  int32_t row;        /* row of the logits */
+  int32_t given;      /* a token id; -1: sample a token */
 } tri_logit_query;
 
-/* What comes of it, beside the token's id: natural logarithms. An id of -1 says that a logit is not finite; then all
+/* The results in addition to the token's id: natural logarithms. An id of -1 means that a logit is not finite; then all
  * are 0. */
 enum {
-  TRI_LOGIT_LOG_PROB,         /* of the token in the model's own distribution (temperature 1) */
-  TRI_LOGIT_ENTROPY,          /* of that distribution */
-  TRI_LOGIT_SAMPLED_LOG_PROB, /* of the token at the query's temperature; 0 at temperature 0 */
+  TRI_LOGIT_LOG_PROB,         /* log-probability of the token in the model's own distribution (temperature 1) */
+  TRI_LOGIT_ENTROPY,          /* entropy of that distribution */
+  TRI_LOGIT_SAMPLED_LOG_PROB, /* log-probability of the token at the query's temperature; 0 at temperature 0 */
   TRI_LOGIT_NUMBERS
 };
 
 enum { TRI_LOGIT_STRETCHES = 256 };
 
-/* Elements of a stretch: a multiple of 64. */
+/* Returns the number of elements of a range: a multiple of 64. */
 TRI_HOST_AND_GPU int64_t tri_logit_stretch(int64_t vocabulary) {
   return (vocabulary + 64 * TRI_LOGIT_STRETCHES - 1) / (64 * TRI_LOGIT_STRETCHES) * 64;
 }

@@ -2,10 +2,10 @@
  * same bytes as those of bitsandbytes:
  *
  * - codes (`weight` of bitsandbytes): two elements in a byte, the first in the upper half, in blocks of 64 elements;
- * the last block is padded with zeros (code 7);
+ *   the last block is padded with zeros (code 7);
  *
  * - largest (`absmax`): a byte for each block, its largest magnitude minus `offset`, as a code of the signed dynamic
- * map (base/dynamic_map.h);
+ *   map (base/dynamic_map.h);
  *
  * - scales (`nested_absmax`): an fp32 number for each 256 blocks;
  *
@@ -28,18 +28,18 @@ enum { TRI_NF4_BLOCK = TRI_NF4_BLOCK_ELEMENTS, TRI_NF4_BLOCK_BYTES = 32, TRI_NF4
 
 typedef struct tri_nf4_layout {
   int64_t blocks;
-  size_t largest, scales, offset; /* begin of each part, in bytes; the codes begin at 0 */
-  size_t bytes;                   /* of all parts */
+  size_t largest, scales, offset; /* offset of each part, in bytes; the codes begin at 0 */
+  size_t bytes;                   /* bytes of all parts */
 } tri_nf4_layout;
 
 static inline int64_t tri_nf4_blocks_of(int64_t count) { return count / TRI_NF4_BLOCK + (count % TRI_NF4_BLOCK > 0); }
 
-/* The most blocks that a row of `width` elements touches, wherever it begins. */
+/* Returns the maximum number of blocks that a row of `width` elements touches, at any position. */
 static inline int64_t tri_nf4_blocks_touched(int64_t width) {
   return width < 2 ? width : 2 + (width - 2) / TRI_NF4_BLOCK;
 }
 
-/* A whole matrix of `count` elements. */
+/* Returns the cut that is a whole matrix of `count` elements. */
 static inline tri_nf4_cut tri_nf4_whole(int64_t count) {
   return (tri_nf4_cut){.total = count, .rows = 1, .width = count, .row_blocks = tri_nf4_blocks_of(count)};
 }
@@ -60,7 +60,7 @@ static inline tri_nf4_layout tri_nf4_layout_of_cut(const tri_nf4_cut *cut) {
   return l;
 }
 
-/* The layout of a whole of `count` elements. */
+/* Returns the layout of a whole matrix of `count` elements. */
 static inline tri_nf4_layout tri_nf4_layout_of(int64_t count) {
   const tri_nf4_cut whole = tri_nf4_whole(count);
   return tri_nf4_layout_of_cut(&whole);
@@ -68,16 +68,16 @@ static inline tri_nf4_layout tri_nf4_layout_of(int64_t count) {
 
 static inline size_t tri_nf4_bytes(int64_t count) { return tri_nf4_layout_of(count).bytes; }
 
-/* Of scratch memory: `count` elements before they are quantised; codes may follow. */
+/* Returns the bytes of scratch memory for `count` elements before they are quantised; codes may follow. */
 static inline size_t tri_nf4_wide_bytes(int64_t count, size_t element_bytes) {
   return tri_bytes_in_lines(tri_bytes_times((size_t)count, element_bytes));
 }
 
-/* Scratch memory for quantising a matrix of which a cut is kept: its values from byte 0 on, then codes of the whole,
- * then those of the cut. Codes are made where they stay (a size of 0 here) if the cut is the whole, or if all of the
- * cut's bytes are kept. */
+/* Scratch memory for quantising a matrix and keeping a cut of it: its values from byte 0 on, then codes of the whole,
+ * then those of the cut. Codes are written to their destination directly (size 0 here) if the cut is the whole, or if
+ * all of the cut's bytes are kept. */
 typedef struct tri_nf4_scratch {
-  size_t whole, whole_bytes, cut, cut_bytes; /* begins and sizes */
+  size_t whole, whole_bytes, cut, cut_bytes; /* offsets and sizes */
   size_t bytes;
 } tri_nf4_scratch;
 
@@ -91,8 +91,8 @@ static inline tri_nf4_scratch tri_nf4_scratch_of(const tri_nf4_cut *cut, size_t 
   return s;
 }
 
-/* The mean of the largest magnitudes in double, from 256 sums that are then added in a tree: in this order on every
- * device. Not finite if a magnitude is not. */
+/* Returns the mean of the largest magnitudes in double, from 256 sums that are then added in a tree: in this order on
+ * every device. Not finite if a magnitude is not. */
 static inline float tri_nf4_mean(int64_t blocks, const float *largest) {
   double sums[TRI_NF4_SUMS] = {0};
   for (int64_t b = 0; b < blocks; b++) sums[b % TRI_NF4_SUMS] += (double)largest[b];

@@ -1,16 +1,15 @@
-/* Losses of preferences: what an answer that people like has to do with one that they do not. For the host and for
- * kernels of GPUs.
+/* Losses on preferences, of a preferred answer and a rejected one. For the host and for kernels of GPUs.
  *
  * A loss is a function of a few numbers of each completion (tri_completion_sums): S, the sum of its labels' log
- * probabilities; R, the same sum under the reference model; n, how many labels it has. With r = S - R and m = S / n,
- * and c and r behind a number for the chosen and the rejected completion, each function below is one loss of one pair
- * (or of one completion) with its derivatives of S. All are those of TRL 1.16 (DPOTrainer, KTOTrainer, and the
- * experimental CPOTrainer and ORPOTrainer), whose names of loss_type are said where they differ.
+ * probabilities; R, the same sum under the reference model; n, the number of its labels. With r = S - R and m = S / n,
+ * and the suffixes _c and _r for the chosen and the rejected completion, each function below is one loss of one pair
+ * (or of one completion) with its derivatives with respect to S. All are those of TRL 1.16 (DPOTrainer, KTOTrainer, and
+ * the experimental CPOTrainer and ORPOTrainer), whose names of loss_type are given if they differ.
  *
- * Not here, because it is the same for each: the mean over pairs, and cross entropy that is added to a loss.
+ * The mean over pairs, and an added cross entropy, are not here, because they are the same for each loss.
  *
- * Numbers stay finite where the true ones are: with f(x) = log(1 + exp(x)) and s(x) = 1 / (1 + exp(-x)), nothing
- * takes the exponential of a large number. */
+ * Results are finite if the exact ones are: with f(x) = log(1 + exp(x)) and s(x) = 1 / (1 + exp(-x)), no function
+ * computes the exponential of a large number. */
 #ifndef TRI_DEVICE_PREFERENCE_H
 #define TRI_DEVICE_PREFERENCE_H
 
@@ -22,8 +21,9 @@
 #include <math.h>
 #endif
 
-/* X(VALUE, name, paired, reference): TRI_PREFERENCE_VALUE, and what run files call it; whether it is a loss of a pair,
- * and not of one completion that is desirable or not; whether R is used. A row without its function does not build. */
+/* X(VALUE, name, paired, reference): TRI_PREFERENCE_VALUE, and its name in run files; whether it is a loss of a pair,
+ * rather than of one completion that is desirable or not; whether R is used. A row without its function does not
+ * build. */
 #define TRI_PREFERENCE_LOSSES(X)                                                                                       \
   X(DPO, dpo, 1, 1)                                                                                                    \
   X(IPO, ipo, 1, 1)                                                                                                    \
@@ -65,8 +65,8 @@ typedef struct tri_completion_sums {
 } tri_completion_sums;
 
 typedef struct tri_preference_value {
-  double loss;             /* of the pair, or of the completion */
-  double chosen, rejected; /* d loss / d S of each; of one completion it is `chosen`, desirable or not */
+  double loss;             /* loss of the pair, or of the completion */
+  double chosen, rejected; /* d loss / d S of each; a single completion uses `chosen`, desirable or not */
 } tri_preference_value;
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ TRI_HOST_AND_GPU double tri_preference_sigmoid(double x) {
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* s'(x) = s(x) s(-x) */
+/* s'(x) = s(x) s(-x), the derivative of s */
 TRI_HOST_AND_GPU double tri_preference_sigmoid_slope(double x) {
   const double e = exp(-fabs(x));
   return e / ((1.0 + e) * (1.0 + e));
@@ -88,12 +88,12 @@ TRI_HOST_AND_GPU double tri_preference_softplus(double x) { return (x > 0 ? x : 
 
 TRI_HOST_AND_GPU double tri_preference_ratio(const tri_completion_sums *sums) { return sums->logp - sums->reference; }
 
-/* n; a completion without labels counts as one of a label, whose log probability is 0. */
+/* Returns n; a completion without labels counts as one with a label whose log probability is 0. */
 TRI_HOST_AND_GPU double tri_preference_labels(const tri_completion_sums *sums) {
   return sums->labels > 1.0 ? sums->labels : 1.0;
 }
 
-/* Of a loss with this slope along a margin, that grows by `chosen` with S of the chosen completion and falls by
+/* Returns a loss with this slope along a margin that grows by `chosen` with S of the chosen completion and falls by
  * `rejected` with S of the rejected one. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_of_margin(double loss, double slope, double chosen,
                                                                double rejected) {
@@ -121,7 +121,7 @@ TRI_HOST_AND_GPU double tri_preference_margin(const tri_preference_settings *set
 
 /* ---- losses of pairs --------------------------------------------------------------------------------------------- */
 
-/* f(-x), x = beta (r_c - r_r) (Rafailov et al. 2023, equation 7). TRL: sigmoid; label_smoothing is not used by it. */
+/* f(-x), x = beta (r_c - r_r) (Rafailov et al. 2023, equation 7). TRL: sigmoid; label_smoothing is not used. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_dpo(const tri_preference_settings *settings,
                                                          const tri_completion_sums *chosen,
                                                          const tri_completion_sums *rejected) {
@@ -129,8 +129,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_dpo(const tri_preference_se
                                  settings->beta);
 }
 
-/* (r_c / n_c - r_r / n_r - 1 / (2 beta))^2 (Azar et al. 2023, equation 17, of means over labels as its authors have
- * it). Without a reference it is CPOTrainer's ipo. */
+/* (r_c / n_c - r_r / n_r - 1 / (2 beta))^2 (Azar et al. 2023, equation 17, of means over labels as in its authors'
+ * code). Without a reference it is CPOTrainer's ipo. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_ipo(const tri_preference_settings *settings,
                                                          const tri_completion_sums *chosen,
                                                          const tri_completion_sums *rejected) {
@@ -213,13 +213,14 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_cpo(const tri_preference_se
                                  settings->beta, settings->beta);
 }
 
-/* A mean log probability, at most -2^-24: what fp32 does not tell from 0 counts as that, so that odds are finite. */
+/* Returns the mean log probability, at most -2^-24: a mean that fp32 cannot distinguish from 0 is replaced by that, so
+ * that odds are finite. */
 TRI_HOST_AND_GPU double tri_preference_mean(const tri_completion_sums *sums) {
   const double mean = sums->logp / tri_preference_labels(sums), most = -1.0 / 16777216.0;
   return mean > most ? most : mean;
 }
 
-/* log(1 - exp(x)), x < 0: each way where it does not cancel (Maechler 2012). */
+/* Returns log(1 - exp(x)), x < 0, by the formula that does not cancel (Maechler 2012). */
 TRI_HOST_AND_GPU double tri_preference_log_complement(double x) {
   return x > -0.6931471805599453 ? log(-expm1(x)) : log1p(-exp(x));
 }
@@ -230,7 +231,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_orpo(const tri_preference_s
                                                           const tri_completion_sums *rejected) {
   const double mean_c = tri_preference_mean(chosen), mean_r = tri_preference_mean(rejected);
   const double x = mean_c - mean_r - (tri_preference_log_complement(mean_c) - tri_preference_log_complement(mean_r));
-  /* d x / d m_c = 1 / (1 - exp(m_c)), and of m_r the same with the other sign */
+  /* d x / d m_c = 1 / (1 - exp(m_c)), and the negative for m_r */
   return tri_preference_of_margin(
       settings->beta * tri_preference_softplus(-x), -settings->beta * tri_preference_sigmoid(-x),
       -1.0 / (expm1(mean_c) * tri_preference_labels(chosen)), -1.0 / (expm1(mean_r) * tri_preference_labels(rejected)));
@@ -261,7 +262,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_nca_pair(const tri_preferen
   return out;
 }
 
-/* f(-beta r_c) + f(beta r_r) (Jung et al. 2024). TRL's DPOTrainer takes no running mean of rewards from it. */
+/* f(-beta r_c) + f(beta r_r) (Jung et al. 2024). TRL's DPOTrainer does not subtract a running mean of rewards. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_bco_pair(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -287,8 +288,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_sppo_hard(const tri_prefere
   return out;
 }
 
-/* (1 - k) f(-x) + k exp(-x), k = s(x / tau), x = beta (r_c - r_r) (Lu et al. 2024, equation 5). Where x is far below
- * 0, exp(-x) is large and k small, and their product is one exponential. */
+/* (1 - k) f(-x) + k exp(-x), k = s(x / tau), x = beta (r_c - r_r) (Lu et al. 2024, equation 5). If x is far below 0,
+ * exp(-x) is large and k small, and their product is computed as one exponential. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_discopop(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -302,7 +303,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_discopop(const tri_preferen
 
 /* ---- losses of one completion ------------------------------------------------------------------------------------ */
 
-/* s(-x) times the weight of a desirable completion, s(x) times that of another one. */
+/* Returns s(-x) times the weight of a desirable completion, or s(x) times that of an undesirable one. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_of_gain(const tri_preference_settings *settings, double x,
                                                              int desirable) {
   const double weight = desirable ? settings->desirable_weight : settings->undesirable_weight;
@@ -314,21 +315,22 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_of_gain(const tri_preferenc
   return out;
 }
 
-/* Of x = beta (r - z) (Ethayarajh et al. 2024, equation 7). */
+/* With x = beta (r - z) (Ethayarajh et al. 2024, equation 7). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_kto(const tri_preference_settings *settings,
                                                          const tri_completion_sums *completion, int desirable) {
   return tri_preference_of_gain(settings, settings->beta * (tri_preference_ratio(completion) - settings->kl),
                                 desirable);
 }
 
-/* Of x = beta r: apo_zero with each half for itself. */
+/* With x = beta r: the halves of apo_zero separately. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_zero_unpaired(const tri_preference_settings *settings,
                                                                        const tri_completion_sums *completion,
                                                                        int desirable) {
   return tri_preference_of_gain(settings, settings->beta * tri_preference_ratio(completion), desirable);
 }
 
-/* ---- any of them ------------------------------------------------------------------------------------------------- */
+/* ---- by name
+ * -------------------------------------------------------------------------------------------------------- */
 
 TRI_HOST_AND_GPU tri_preference_value tri_preference_none(void) {
   tri_preference_value out;
@@ -346,7 +348,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_none(void) {
 #define TRI_PREFERENCE_PAIR(VALUE, name, paired, ...) TRI_PREFERENCE_CASE(VALUE, TRI_PREFERENCE_PAIR_##paired(name))
 #define TRI_PREFERENCE_SINGLE(VALUE, name, paired, ...) TRI_PREFERENCE_CASE(VALUE, TRI_PREFERENCE_SINGLE_##paired(name))
 
-/* Of a loss of pairs; of another one, not a number. */
+/* Returns a loss of pairs; NaN for another loss. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_pair(const tri_preference_settings *settings,
                                                           const tri_completion_sums *chosen,
                                                           const tri_completion_sums *rejected) {
@@ -354,7 +356,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_pair(const tri_preference_s
   return tri_preference_none();
 }
 
-/* Of a loss of single completions; of another one, not a number. */
+/* Returns a loss of single completions; NaN for another loss. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_single(const tri_preference_settings *settings,
                                                             const tri_completion_sums *completion, int desirable) {
   switch ((tri_preference_loss)settings->loss) { TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_SINGLE) }

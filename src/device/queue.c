@@ -63,7 +63,7 @@ tri_status tri_queue_finish(tri_queue *queue) {
 
 void tri_queue_drain(tri_queue *queue) {
   tri_saved_error before = {.status = TRI_OK};
-  tri_error_save(&before, TRI_INTERNAL); /* whatever this thread has failed with */
+  tri_error_save(&before, TRI_INTERNAL); /* any earlier error of this thread */
   (void)tri_queue_finish(queue);
   (void)tri_saved_error_restore(&before);
 }

@@ -1,15 +1,15 @@
-/* Queues of a device: kernels (kernels.h) and copies are queued, and done in order later. The host, or another queue,
+/* Queues of a device: kernels (kernels.h) and copies are queued, and run in order later. The host, or another queue,
  * can wait for an event in a queue.
  *
  * An error of queued work is returned by the next wait for its queue, with the names of the kernel and of the call that
- * queued it. On `cpu` and `reference` work is done when the call that queues it returns: events and waits cost nothing,
- * and errors are returned at once. */
+ * queued it. On `cpu` and `reference` work is complete when the call that queues it returns: events and waits cost
+ * nothing, and errors are returned at once. */
 #ifndef TRI_DEVICE_QUEUE_H
 #define TRI_DEVICE_QUEUE_H
 
 #include "device/device.h"
 
-/* What queued work belongs to, for messages: "call 12 (linear), forward". */
+/* The origin of queued work, for messages: "call 12 (linear), forward". */
 typedef struct tri_origin {
   const char *name; /* a string constant; NULL: not set yet */
   const char *pass; /* a string constant, or NULL */
@@ -18,15 +18,15 @@ typedef struct tri_origin {
 
 struct tri_queue {
   tri_device *device;
-  tri_origin origin; /* of work that is queued from now on */
-  uint64_t number;   /* among the device's queues */
+  tri_origin origin; /* origin of work that is queued from now on */
+  uint64_t number;   /* number among the device's queues */
   void *state;       /* private to the device */
 };
 
 /* Writes "kernel `matmul` of call 12 (linear, forward)", for what = "kernel `matmul`". Returns text. */
 const char *tri_origin_of_work(const char *what, const tri_origin *origin, char *text, size_t text_bytes);
 
-/* A place in a queue: it is passed when all work that was queued before it is done. */
+/* A place in a queue: it is passed when all work that was queued before it is complete. */
 typedef struct tri_device_event {
   tri_queue *queue; /* NULL: passed */
   uint64_t number;
@@ -41,19 +41,19 @@ static inline void tri_queue_at(tri_queue *queue, const char *name, int64_t inde
   queue->origin = (tri_origin){name, pass, index};
 }
 
-/* *out: the place after all work that is in the queue now. */
+/* Sets *out to the place after all work that is in the queue now. */
 tri_status tri_queue_mark(tri_queue *queue, tri_device_event *out);
-/* Work that is queued from now on begins after the event, of another queue, is passed. */
+/* Makes work that is queued from now on wait until the event, of another queue, is passed. */
 tri_status tri_queue_wait(tri_queue *queue, const tri_device_event *event);
 
 /* Waits until the event is passed; returns the error of work before it. */
 tri_status tri_device_event_wait(const tri_device_event *event);
-/* Whether the event is passed, without waiting. After an error it counts as passed; tri_device_event_wait returns the
- * error. */
+/* Returns whether the event is passed, without waiting. After an error it counts as passed; tri_device_event_wait
+ * returns the error. */
 bool tri_device_event_passed(const tri_device_event *event);
 /* Waits for all queued work. */
 tri_status tri_queue_finish(tri_queue *queue);
-/* Waits for all queued work before memory is released after a failure. Errors are not reported, and this thread's
+/* Waits for all queued work before memory is released after a failure. Errors are not reported, and this thread's error
  * message is kept. */
 void tri_queue_drain(tri_queue *queue);
 
@@ -62,7 +62,7 @@ void tri_queue_drain(tri_queue *queue);
 typedef enum tri_side { TRI_SIDE_HOST, TRI_SIDE_DEVICE } tri_side;
 
 /* A copy of `rows` rows of row_bytes each, whose first bytes are to_stride and from_stride apart. Source and
- * destination must not overlap. The host must not touch its memory until the copy has been waited for; other copies of
+ * destination must not overlap. The host must not access its memory until it has waited for the copy; other copies of
  * this memory may be queued after it, in the same queue or in one that waits for it. Copies are fast only from and to
  * memory of tri_device_host_create. */
 typedef struct tri_copy {
@@ -84,7 +84,7 @@ tri_status tri_queue_upload_now(tri_queue *queue, void *to, const void *from_hos
 tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 
 /* Queues that the contents of this device memory are no longer needed, and undefined until they are written again. The
- * devices for tests then find code that reads them. */
+ * devices for tests then detect reads of it. */
 tri_status tri_queue_mark_uninitialised(tri_queue *queue, void *memory, size_t bytes);
 
 #endif

@@ -1,3 +1,4 @@
+/* Checks of attention calls and of their lists of slices (device/description.h). */
 #include "device/description.h"
 
 tri_status tri_attention_check(const tri_attention *call) {

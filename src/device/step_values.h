@@ -1,4 +1,4 @@
-/* Values that a step passes to its kernels, and results that they leave, in device memory. */
+/* Values that a step passes to its kernels, and results that they compute, in device memory. */
 #ifndef TRI_DEVICE_STEP_VALUES_H
 #define TRI_DEVICE_STEP_VALUES_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Values that change from step to step. Kernels read them from device memory when they run, so that recorded work can
- * be used again in another step. */
+ * be launched again in another step. */
 typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
@@ -25,7 +25,7 @@ typedef struct tri_step_values {
 
 /* Results of a step, which the host reads once at its end. */
 typedef struct tri_step_results {
-  double loss;                 /* of the current micro-batch, before it is added to `losses` */
+  double loss;                 /* loss of the current micro-batch, before it is added to `losses` */
   double routers;              /* the same of its routers' losses */
   tri_exact_sum losses;        /* sum over all labels of this rank, times their weights */
   tri_exact_sum router_losses; /* sum of the routers' losses */

@@ -8,9 +8,9 @@
  * allocate. */
 typedef tri_status tri_device_work(tri_queue *queue, void *context, int round);
 
-/* Queues `rounds` rounds, waits, and sets *seconds to their time together: by the device's clock and without gaps in
- * which it waits for the host, if it supports that (a recorded graph), else by the host's clock. The caller queues
- * rounds for warming up before. */
+/* Queues `rounds` rounds, waits, and sets *seconds to their total time: by the device's clock and without gaps in which
+ * it waits for the host, if it supports that (a recorded graph), else by the host's clock. The caller queues warm-up
+ * rounds before. */
 tri_status tri_device_time(tri_queue *queue, tri_device_work *work, void *context, int rounds, double *seconds);
 
 #endif

@@ -82,7 +82,7 @@ static gathered lay_out(const tri_run *run, const tri_op_call *call) {
   return (gathered){k, k + half, gradient_k, gradient_k + half, sum, sum + sum_bytes(call)};
 }
 
-/* Returns the position of this rank's keys and values among those of all ranks. */
+/* Returns the address of this rank's keys and values in the transfer buffer, which has those of all ranks. */
 static char *own_part(const tri_run *run, const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   return (char *)run->transfer + (size_t)at->begins[at->rank] * tri_dtype_bytes(call->type);

@@ -55,7 +55,8 @@ static tri_status op_exchange_heads_shape(const tri_op_call *call, const tri_sha
   return TRI_OK;
 }
 
-/* Returns the bytes of one rank's gradients of keys and values in the wide type; also those of the sum over copies. */
+/* Returns the bytes of one rank's gradients of keys and values in the wide type; the sum over copies has
+ * the same size. */
 static size_t sum_bytes(const tri_op_call *call) {
   const exchange_heads *at = call->attributes;
   size_t elements = (size_t)(at->own_rows * tri_attention_key_width(at->part));

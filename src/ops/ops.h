@@ -100,7 +100,7 @@ typedef struct tri_rope_table {
  * different ones (Gemma 3 has two bases). */
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out);
 
-/* How products of q and k become scores, before masks and softmax: score = scale q k; with a soft cap, soft_cap
+/* The form of scores, from products of q and k, before masks and softmax: score = scale q k; with a soft cap, soft_cap
  * tanh(score / soft_cap), whose magnitude is below soft_cap (Gemma 2, arXiv 2408.00118, section 2). */
 typedef struct tri_scores {
   double scale;    /* 0: 1 / sqrt(head_dim) */

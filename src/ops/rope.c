@@ -85,7 +85,7 @@ static tri_status op_rope_shape(const tri_op_call *call, const tri_shape inputs[
 
 static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
 
-/* Rotates in place, which the memory plan does where it can; else the rows are copied first. */
+/* Rotates in place if the memory plan has placed the output over the input; else copies the rows first. */
 static tri_status rotate(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
   const rope *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);

@@ -1,13 +1,14 @@
 /* Attention on the CPU device: checks the call, divides it into tasks and the workspace into the threads' scratch. The
  * tasks themselves are in kernels/attention_forward.h and attention_backward.h.
  *
- * Tasks are shared out as they come (dynamic), the largest first, and no task's result depends on another's; so a
- * result never depends on the number of threads, nor on how the work was cut:
- *  - forward: a slice and key/value head, or where there are too few of them for the threads, parts of its query
+ * Tasks are scheduled dynamically, the largest first, and no task's result depends on another's; so a result depends
+ * neither on the number of threads nor on the division of the work:
+ *  - forward: a task is a slice and key/value head, or, if these are too few for the threads, a part of its query
  *    tiles; each part then packs the keys and values again, which costs a few percent.
- *  - backward: a slice and key/value head, or where seven products on all threads take less time than five on few of
- *    them, tiles.
- * Where slices share queries or keys, the rows of q or of the keys are cut in tiles, and a task takes a tile through
+ *  - backward: a task is a slice and key/value head, or, if seven GEMMs on all threads take less time than five on
+ *    few of them, a tile.
+ *
+ * If slices share queries or keys, the rows of q or of the keys are cut in tiles, and a task processes a tile through
  * all slices: each row has one writer. */
 #include "device/cpu/attention.h"
 
@@ -29,12 +30,12 @@ static tri_status check(const tri_attention *call) {
   return tri_attention_check(call);
 }
 
-/* ---- how the work is cut ---- */
+/* ---- division of the work ---- */
 
 static bool shares(const tri_attention *call) { return call->shares_queries || call->shares_keys; }
 
-/* Whether the backward gives whole key/value heads to the threads: five products a tile of which the slowest thread
- * computes divide_up(heads, threads) heads' worth, against seven that divide evenly. */
+/* Returns whether a thread of the backward processes whole key/value heads: that takes five GEMMs a tile, and the
+ * slowest thread has divide_up(heads, threads) heads; the alternative takes seven GEMMs, which divide evenly. */
 static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   const int64_t tasks = call->shares_keys ? call->kv_heads : call->num_slices * call->kv_heads;
   if (call->shares_queries) return false;
@@ -42,7 +43,7 @@ static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   return divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
-/* Whether it does for this number of slices or for fewer: one for each thread divides evenly. */
+/* Returns the same for this number of slices or any smaller one: one slice for each thread divides evenly. */
 static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
   tri_attention fewer = *call;
   const int64_t most = smaller(call->num_slices, threads);
@@ -52,12 +53,12 @@ static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
   return may;
 }
 
-/* Query tiles of a slice, of all heads that share a key/value head. */
+/* Returns the number of query tiles of a slice, for all heads that share a key/value head. */
 static int64_t forward_units(const tri_attention *call, int64_t queries) {
   return call->heads / call->kv_heads * divide_up(queries, TRI_ATTENTION_TILE);
 }
 
-/* Into how many parts the forward cuts the query tiles of each slice and key/value head. */
+/* Returns the number of parts into which the forward cuts the query tiles of each slice and key/value head. */
 static int64_t forward_parts(const tri_attention *call, int64_t slices, int64_t threads) {
   const int64_t tasks = slices * call->kv_heads, units = forward_units(call, call->most_queries);
   if (tasks == 0 || tasks % threads == 0 || tasks >= 4 * threads) return 1;
@@ -81,9 +82,9 @@ tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, in
   return TRI_OK;
 }
 
-/* ---- rows that no slice names ---- */
+/* ---- rows that are in no slice ---- */
 
-/* Rows of some heads of an array, all bits 0. */
+/* Rows of some heads of an array, which are set to 0 (all bits). */
 typedef struct head_array {
   void *base;
   tri_dtype type;
@@ -98,8 +99,8 @@ static void clear_rows(const head_array *at, int64_t first, int64_t end) {
              (size_t)at->head_dim * element);
 }
 
-/* The rows from `row` on up to the next slice (ascending, from number *i on) that names any; *row is then behind it.
- * Returns where they end. */
+/* Finds the next gap: the rows from `row` on up to the next slice (ascending, from index *i on) that contains any.
+ * Returns the end of the gap; *row is then the end of that slice. */
 static int64_t next_gap(const tri_attention_slice *slices, int64_t count, bool keys, int64_t rows, int64_t *i,
                         int64_t *row) {
   for (; *i < count; ++*i) {
@@ -124,7 +125,7 @@ static void clear_gaps(const tri_attention_slice *slices, int64_t count, bool ke
 
 /* ---- forward ---- */
 
-/* Of queries that no slice names. */
+/* Clears the output of queries that are in no slice. */
 static void forward_gaps(const tri_attention_forward *job) {
   const tri_attention *c = job->call;
   const head_array out = {job->out, c->out_type, c->out_row, c->out_head, c->heads, c->head_dim};
@@ -144,7 +145,7 @@ static void forward_in_slices(const tri_attention_kernels *kernels, int threads,
   const int64_t tasks = job->num_slices * call->kv_heads, parts = forward_parts(call, job->num_slices, threads);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (int64_t i = 0; i < tasks * parts; i++) {
-    /* Later queries see more keys: the last part first. */
+    /* Later queries have more keys, so the last part comes first. */
     const int64_t part = parts - 1 - i / tasks, slice = i % tasks / call->kv_heads;
     const int64_t units = job->slices[slice].keys == 0 ? 0 : forward_units(call, job->slices[slice].queries);
     const int64_t first = units * part / parts, end = units * (part + 1) / parts;
@@ -183,7 +184,8 @@ tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int 
 
 /* ---- backward ---- */
 
-/* Of queries and keys that no slice names; keys that slices share are written all. */
+/* Clears the gradients of queries and keys that are in no slice; if slices share keys, all keys' gradients are written
+ * anyway. */
 static void backward_gaps(const tri_attention_backward *job) {
   const tri_attention *c = job->call;
   const head_array q = {job->gradient_q, c->gradient_type, c->q_row, c->q_head, c->heads, c->head_dim};
@@ -220,7 +222,7 @@ static void backward_in_heads(const tri_attention_kernels *kernels, const tri_at
   }
 }
 
-/* The rows that tasks of tiles are cut from: all, through all slices, or those of a slice. */
+/* The rows that are cut in tiles: all rows, through all slices, or those of one slice. */
 typedef struct tile_range {
   int64_t begin, end; /* slices */
   int64_t first, count;
@@ -234,7 +236,7 @@ static tile_range range_of(const tri_attention_backward *job, int64_t i, bool ke
   return (tile_range){i, i + 1, keys ? s->first_key : s->first_query, keys ? s->keys : s->queries};
 }
 
-/* The first keys are seen by most queries: those tiles first. */
+/* The first keys have the most queries, so their tiles come first. */
 static void backward_key_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
   const tri_attention *call = job->call;
   const int64_t heads = (shares(call) ? 1 : job->num_slices) * call->kv_heads;
@@ -248,7 +250,7 @@ static void backward_key_tiles(const tri_attention_kernels *kernels, const tri_a
   }
 }
 
-/* The last queries see most keys. */
+/* The last queries have the most keys, so their tiles come first. */
 static void backward_query_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job,
                                  void *scratch) {
   const tri_attention *call = job->call;

@@ -1,24 +1,24 @@
 /* The interface between attention.c, which checks calls and divides the work, and the vector code in
  * kernels/attention_*.c.
  *
- * The vector code exists once for each vector unit and, where the unit multiplies pairs of bf16 (AVX512-BF16), once
- * more on such pairs. Every function below is one thread's task; tasks of one kind write disjoint memory, so they may
- * run in any order and on any thread without a bit of the result changing. */
+ * The vector code is compiled once for each vector unit and, if the unit multiplies pairs of bf16 (AVX512-BF16), a
+ * second time with such pairs. Every function below is one thread's task; tasks of one kind write disjoint memory, so
+ * they may run in any order and on any thread without changing a bit of the result. */
 #ifndef TRI_DEVICE_CPU_ATTENTION_H
 #define TRI_DEVICE_CPU_ATTENTION_H
 
 #include "device/description.h"
 
-/* Queries and keys are cut into tiles of this many. */
+/* Tiles have this many queries or keys. */
 #define TRI_ATTENTION_TILE 64
 
 typedef struct tri_attention_forward {
   const tri_attention *call;
   const tri_attention_slice *slices;
-  int64_t num_slices; /* up to the last one that is not empty */
+  int64_t num_slices; /* number of slices up to the last one that is not empty */
   const void *q, *k, *v;
   void *out;
-  float *log_sum_exp; /* or NULL */
+  float *log_sum_exp; /* may be NULL */
 } tri_attention_forward;
 
 typedef struct tri_attention_backward {
@@ -37,20 +37,20 @@ typedef struct tri_attention_kernels {
   size_t (*forward_scratch)(const tri_attention *call);
   size_t (*backward_scratch)(const tri_attention *call, bool whole);
 
-  /* Units first .. first + count - 1 of a slice and key/value head: unit u is query tile u % tiles of the head u /
-   * tiles among those that share it. */
+  /* Processes units first .. first + count - 1 of a slice and key/value head: unit u is query tile u % tiles of the
+   * head u / tiles among those that share it. */
   void (*forward)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, int64_t first, int64_t count,
                   void *scratch);
-  /* If slices share queries: a tile of rows of q through all slices. */
+  /* If slices share queries: processes a tile of rows of q through all slices. */
   void (*forward_rows)(const tri_attention_forward *job, int64_t head, int64_t first, int64_t count, void *scratch);
 
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
-  /* All three gradients of a slice, for a key/value head and the heads that share it. */
+  /* Computes all three gradients of a slice, for a key/value head and the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
   /* The same for all slices, if they share keys but not queries. */
   void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
-  /* The same gradients, to the bit, as tasks of at most TILE rows of keys (for k and v) and of queries (for q), through
-   * the slices begin .. end - 1. */
+  /* Compute the same gradients, to the bit, as tasks of at most TILE rows of keys (for k and v) and of queries (for q),
+   * through the slices begin .. end - 1. */
   void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
                         int64_t count, void *scratch);
   void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What one vector unit's compilation of kernels/ offers. */
+/* The functions that the compilation of kernels/ for one vector unit provides. */
 typedef struct variant {
   const char *isa;
   bool (*available)(void);
@@ -55,7 +55,8 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   void tri_cpu_table_grouping_##isa(tri_device_kernels *);                                                             \
   void tri_cpu_table_attention_pages_##isa(tri_device_kernels *);                                                      \
   size_t tri_cpu_attention_pages_scratch_##isa(const tri_attention *);
-/* `plain`: the variant that this one shares what rounds nothing to bf16 with (cmake/cpu_kernels.cmake). */
+/* `plain`: the variant whose object files this one shares for all files that do not round to bf16
+ * (cmake/cpu_kernels.cmake). */
 #define FILL(isa, plain)                                                                                               \
   {                                                                                                                    \
     tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa, tri_cpu_table_loss_##isa,   \
@@ -73,7 +74,7 @@ DECLARE(avx512)
 DECLARE(avx512bf16)
 #endif
 
-/* Best last. */
+/* In ascending order of preference. */
 static const variant variants[] = {
     {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
      tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_pack_panels_baseline, tri_cpu_thin_depth_baseline,
@@ -94,7 +95,7 @@ static const variant variants[] = {
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
 
 typedef struct cpu_state {
-  tri_device_kernels kernels; /* the variant's own and those that choose for themselves */
+  tri_device_kernels kernels; /* the variant's kernels, and the functions here that choose one at run time */
   const variant *chosen;
   tri_cpu_matmul_state *matmul;
   tri_regions *regions;

@@ -6,11 +6,11 @@
 #include "device/device.h"
 #include "device/queue.h"
 
-/* Sets the members of a device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16";
- * TRI_UNSUPPORTED if the CPU lacks it. threads 0: all cores that this process may use. */
+/* Sets the members of a device. isa is "" (the best one that this CPU has), "baseline", "avx2", "avx512" or
+ * "avx512bf16"; TRI_UNSUPPORTED if the CPU lacks it. threads 0: all cores that this process may use. */
 tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tri_device *out);
 
-/* For loops that are short in generating text; those of training are OpenMP's. */
+/* Returns the parallel regions for the short loops of generation; training uses OpenMP's loops. */
 tri_regions *tri_cpu_regions_of(const tri_device_description *of);
 
 /* memory.c: host memory, in huge pages if the system has them. */

@@ -1,9 +1,9 @@
-/* Products of rows in groups: the two functions of the device's tables, and how tiles are shared out.
+/* GEMMs of rows in groups: the two functions of the device's tables, and the distribution of tiles.
  *
- * A product's rows are cut in tiles, each group's from its first row on: as many large ones as there are, and for the
- * rest one or a few smaller ones, the last of which may have fewer rows than its size. A row's bits are the same in
- * each (grouped_plan.c), so the sizes are a matter of speed alone: large ones read b less often, and there should be
- * some for every thread. A gradient is cut in tiles of each group's matrix. Threads take tiles one after the other. */
+ * A GEMM's rows are cut in tiles, each group's from its first row on: as many large ones as fit, and for the rest one
+ * or a few smaller ones; the last one may have fewer rows than its size. A row's bits are the same in each size
+ * (grouped_plan.c), so the sizes only affect speed: large ones read b less often, but every thread should have some. A
+ * gradient is cut in tiles of each group's matrix. Threads take tiles one after the other. */
 #include "device/cpu/grouped.h"
 
 #include <omp.h>
@@ -19,7 +19,7 @@ static tri_status check_grouped(const tri_grouped_matmul *product) {
 
 static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Of a product: where each group's tiles begin in the list of all. */
+/* Returns the bytes of the list of each group's first tile. */
 static size_t list_bytes(const tri_grouped_matmul *product) {
   return rounded((size_t)(product->groups + 1) * sizeof(int64_t));
 }
@@ -36,10 +36,10 @@ tri_status tri_cpu_grouped_workspace(const tri_device_description *of, const tri
 
 /* ---- the tiles of a group ---------------------------------------------------------------------------------------- */
 
-/* The size, by its index, of the next tile where `left` rows are left: one that holds them all if that costs less than
- * two. Sizes above `largest` are not taken. */
+/* Returns the index of the size of the next tile if `left` rows are left: one tile for all of them if that costs less
+ * than two. Sizes above `largest` are not used. */
 static int next_size(const tri_grouped_plan *plan, int largest, int64_t left) {
-  enum { ONE_MORE = 16 }; /* rows that a tile costs beside its own: b is read once more */
+  enum { ONE_MORE = 16 }; /* fixed cost of a tile in rows: b is read again */
   int below = -1, above = 0;
   if (left >= plan->sizes[largest]) return largest;
   while (plan->sizes[above] < left) below = above++;
@@ -50,7 +50,7 @@ static int next_size(const tri_grouped_plan *plan, int largest, int64_t left) {
 }
 
 typedef struct row_tile {
-  int64_t first, live; /* of the group's rows */
+  int64_t first, live; /* range of the group's rows */
   int size;
 } row_tile;
 
@@ -74,7 +74,7 @@ static int64_t num_tiles(const tri_grouped_plan *plan, int largest, int64_t rows
   return count;
 }
 
-/* The largest size of which there are some for each thread. */
+/* Returns the largest size that gives each thread several tiles. */
 static int largest_size(const tri_grouped_plan *plan, int64_t rows) {
   enum { EACH = 4 };
   int largest = plan->num_sizes - 1;
@@ -100,7 +100,7 @@ static dnnl_status_t run_tile(const tri_grouped_call *at, int thread, int64_t gr
                           at->c + (size_t)(row * p->ldc) * tri_dtype_bytes(p->c_type));
 }
 
-/* Tiles of groups [first, end), whose matrices begin at b. */
+/* Runs the tiles of groups [first, end), whose matrices begin at b. */
 static tri_status run_groups(const tri_grouped_call *at, int largest, const int64_t *tiles, int64_t first, int64_t end,
                              const char *b) {
   int worst = 0;
@@ -114,7 +114,7 @@ static tri_status run_groups(const tri_grouped_call *at, int largest, const int6
   return tri_onednn_check((dnnl_status_t)worst, "a matrix product of rows in groups");
 }
 
-/* One group after the other, whose matrix is packed for it. */
+/* Runs one group after the other, and packs its matrix first. */
 static tri_status pack_and_run(tri_queue *queue, const tri_grouped_call *at, int largest, const int64_t *tiles,
                                char *packed) {
   tri_matmul packing = *at->product;

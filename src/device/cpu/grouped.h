@@ -1,5 +1,5 @@
-/* Matrix products of groups of rows (description.h): plans, which are made once for a shape and kept, and the tiles
- * that one thread computes. Internal to grouped*.c, but for the two functions of the device's tables. */
+/* GEMMs of groups of rows (description.h): plans, which are made once for a shape and kept, and the tiles that one
+ * thread computes. Internal to grouped*.c, except for the two functions of the device's tables. */
 #ifndef TRI_DEVICE_CPU_GROUPED_H
 #define TRI_DEVICE_CPU_GROUPED_H
 
@@ -12,25 +12,25 @@ tri_status tri_cpu_grouped_matmul(tri_queue *queue, const tri_grouped_matmul *pr
 
 enum { TRI_GROUPED_SIZES = 8 };
 
-/* Each thread computes its own tiles, with its own part of the workspace, to which operands are copied if their layout
- * does not suit the library or if they have fewer rows than a tile. */
+/* A plan. Each thread computes its own tiles, with its own part of the workspace, to which operands are copied if their
+ * layout does not suit the library or if they have fewer rows than a tile. */
 typedef struct tri_grouped_plan {
   struct tri_grouped_plan *next;
-  tri_matmul product;   /* of one group; plans do not depend on the number of rows */
-  tri_matmul_path path; /* ZERO: a product with k = 0 */
+  tri_matmul product;   /* GEMM of one group; plans do not depend on the number of rows */
+  tri_matmul_path path; /* ZERO: a GEMM with k = 0 */
 
-  /* Rows of a tile, ascending. Product: of a and c; all sizes give the same bits for a row. Gradient by the primitive:
-   * of a and b. */
+  /* Rows of a tile, ascending. GEMM: of a and c; all sizes give the same bits for a row. Gradient by the primitive: of
+   * a and b. */
   int num_sizes;
   int64_t sizes[TRI_GROUPED_SIZES];
 
-  tri_chunks down, across;        /* tiles of a gradient; a product by sgemm is cut across */
-  tri_chunks depth;               /* of a product by sgemm                                  */
+  tri_chunks down, across;        /* tiles of a gradient; a GEMM by sgemm is only cut across */
+  tri_chunks depth;               /* division of k in a GEMM by sgemm */
   bool stage_a, stage_b, stage_c; /* always copied, not only if rows are missing            */
   bool packs;                     /* b is packed during the call, one group at a time       */
   size_t a_offset, b_offset, c_offset, scratch_offset, thread_bytes, packed_bytes;
 
-  /* PRIMITIVE, one set for each thread. Product: by size. Gradient: by tri_grouped_kind and size. */
+  /* PRIMITIVE, one set for each thread. GEMM: indexed by size. Gradient: by tri_grouped_kind and size. */
   int threads, num_primitives;
   tri_onednn_primitive *multiply;
   dnnl_stream_t *streams;
@@ -51,21 +51,21 @@ static inline char *tri_grouped_memory(const tri_grouped_call *at, int thread, s
   return at->threads_memory + (size_t)thread * at->plan->thread_bytes + offset;
 }
 
-/* grouped_plan.c: finds the plan in the state's list, or makes it. The state owns it. */
+/* grouped_plan.c: finds the plan in the state's list, or creates it. The state owns it. */
 tri_status tri_grouped_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_grouped_plan **out);
 void tri_grouped_plans_destroy(tri_grouped_plan *first);
-/* The index of a gradient's primitive: by the height of a tile (the last one may differ), and whether it accumulates.
- */
+/* Returns the index of a gradient's primitive: by the height of a tile (the last one may differ), and whether it
+ * accumulates. */
 static inline int tri_grouped_kind(bool last_down, bool accumulate) {
   return (last_down ? 2 : 0) + (accumulate ? 1 : 0);
 }
 enum { TRI_GROUPED_KINDS = 4 };
 
-/* grouped_rows.c. A tile of a product: `live` rows of a and c, b of their group. */
+/* grouped_rows.c. Computes a tile of a GEMM: `live` rows of a and c, with b of their group. */
 dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size, int64_t live, const char *a,
                                const char *b, char *c);
 
-/* grouped_gradient.c. Tile (down, across) of the gradient of one group. */
+/* grouped_gradient.c. Computes tile (down, across) of the gradient of one group. */
 dnnl_status_t tri_grouped_gradient(const tri_grouped_call *at, int thread, int64_t group, int64_t down, int64_t across);
 
 #endif

@@ -1,12 +1,12 @@
-/* A tile of the gradient of one group's matrix, on one thread: the sum over the group's rows of a^T b, in parts of as
- * many rows each from the group's first row on, and the last part of those that are left. */
+/* A tile of the gradient of one group's matrix, on one thread: the sum over the group's rows of a^T b, in parts with
+ * equal numbers of rows from the group's first row on, and the last part with the remaining rows. */
 #include "device/cpu/grouped.h"
 
 #include <string.h>
 
-/* A tile of c, and the rows that are summed up. */
+/* A tile of c, and the rows that are summed. */
 typedef struct tile {
-  int64_t rows, columns; /* of c: columns of a and of b */
+  int64_t rows, columns; /* size of the tile in c: columns of a and of b */
   bool last_down;
   const char *a, *b; /* the group's first row, at the tile's columns */
   char *c;
@@ -32,7 +32,7 @@ static const char *row_of(const char *matrix, tri_dtype type, int64_t ld, int64_
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* Rows of a or b, of a type, in fp32: where they lie, or a copy. */
+/* Returns rows of a or b in fp32: in place, or in a copy. */
 static const float *widened(const tri_grouped_call *at, int thread, bool stage, size_t offset, int64_t rows,
                             int64_t columns, const char *from, tri_dtype type, int64_t *ld) {
   if (!stage) return (const float *)(const void *)from;
@@ -60,15 +60,16 @@ static dnnl_status_t gemm_gradient(const tri_grouped_call *at, int thread, const
   return status;
 }
 
-/* ---- a turned ---------------------------------------------------------------------------------------------------- */
+/* ---- transposing a
+ * --------------------------------------------------------------------------------------------------- */
 
-enum { SIDE = 32, LANES = 8 }; /* of a block, a cache line; of a vector */
+enum { SIDE = 32, LANES = 8 }; /* SIDE: side of a block, a cache line; LANES: elements of a vector */
 
 typedef uint16_t lanes __attribute__((vector_size(2 * LANES)));
 
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
-/* Eight rows become eight columns. */
+/* Transposes eight rows to eight columns. */
 static inline void turn_lanes(const uint16_t *from, int64_t from_ld, uint16_t *to, int64_t to_ld) {
   lanes x[LANES], y[LANES];
   for (int i = 0; i < LANES; i++) memcpy(&x[i], from + i * from_ld, sizeof x[i]);
@@ -89,7 +90,7 @@ static inline void turn_lanes(const uint16_t *from, int64_t from_ld, uint16_t *t
   for (int i = 0; i < LANES; i++) memcpy(to + i * to_ld, &y[i], sizeof y[i]);
 }
 
-/* A whole block; the one behind it, AHEAD columns on, is fetched meanwhile. */
+/* Transposes a whole block, and prefetches the block AHEAD columns further. */
 static void turn_whole(const uint16_t *from, int64_t from_ld, uint16_t *to, int64_t to_ld) {
   enum { AHEAD = 2 * SIDE };
   for (int c = 0; c < SIDE; c += LANES) {
@@ -98,7 +99,7 @@ static void turn_whole(const uint16_t *from, int64_t from_ld, uint16_t *to, int6
   }
 }
 
-/* `rows` x `columns` of a block as `columns` rows of SIDE, zeros behind those that there are. */
+/* Transposes `rows` x `columns` of a block to `columns` rows of SIDE, padded with zeros. */
 static void turn_block(const uint16_t *from, int64_t from_ld, int64_t rows, int64_t columns, uint16_t *to,
                        int64_t to_ld) {
   uint16_t block[SIDE * SIDE] = {0}, turned[SIDE * SIDE];
@@ -111,7 +112,7 @@ static void turn_block(const uint16_t *from, int64_t from_ld, int64_t rows, int6
   for (int64_t c = 0; c < columns; c++) memcpy(to + c * to_ld, turned + c * SIDE, SIDE * sizeof *to);
 }
 
-/* `rows` x `columns` as `columns` x `depth`, a multiple of SIDE; zeros behind what there is. */
+/* Transposes `rows` x `columns` to `columns` x `depth`, a multiple of SIDE, padded with zeros. */
 static void turn(const char *from, int64_t from_ld, int64_t rows, int64_t columns, char *to, int64_t depth) {
   const uint16_t *in = (const uint16_t *)(const void *)from;
   uint16_t *out = (uint16_t *)(void *)to;
@@ -126,7 +127,7 @@ static void turn(const char *from, int64_t from_ld, int64_t rows, int64_t column
 
 /* ---- the primitive ----------------------------------------------------------------------------------------------- */
 
-/* `rows` rows of b as `depth`, dense: where they lie, if they are that. */
+/* Returns `rows` rows of b as `depth` dense rows: in place if they already are, else in a copy. */
 static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t, int64_t first, int64_t rows,
                            int64_t depth) {
   const tri_matmul *p = at->product;
@@ -139,7 +140,8 @@ static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t
   return to;
 }
 
-/* Rows from `first` on, as many as fit the largest size; those that are left fill up the smallest that holds them. */
+/* Computes the rows from `first` on, as many as fit the largest size; a smaller rest is padded to the smallest size
+ * that holds it. */
 static dnnl_status_t primitive_part(const tri_grouped_call *at, int thread, const tile *t, int64_t first, char *c) {
   const tri_grouped_plan *plan = at->plan;
   const tri_matmul *p = at->product;
@@ -164,7 +166,8 @@ static dnnl_status_t primitive_gradient(const tri_grouped_call *at, int thread, 
   return status;
 }
 
-/* ---- either ------------------------------------------------------------------------------------------------------ */
+/* ---- both paths
+ * ----------------------------------------------------------------------------------------------------- */
 
 static void fill_zero(const tri_matmul *p, const tile *t) {
   const size_t element = tri_dtype_bytes(p->c_type);
@@ -186,7 +189,7 @@ static dnnl_status_t sum_tile(const tri_grouped_call *at, int thread, const tile
     case TRI_PATH_THIN_DEPTH:
     case TRI_PATH_THIN_GRADIENT:
     case TRI_PATH_SKINNY:
-    case TRI_PATH_ZERO: break; /* a gradient is none of these */
+    case TRI_PATH_ZERO: break; /* a gradient does not use these */
     case TRI_PATH_GEMM: status = gemm_gradient(at, thread, t, (float *)(void *)own, ldc); break;
     case TRI_PATH_PRIMITIVE: status = primitive_gradient(at, thread, t, own); break;
   }

@@ -1,18 +1,18 @@
-/* Which way products of rows in groups go (matmul_plan.c says more of the two engines).
+/* The choice of the engine for GEMMs of rows in groups (matmul_plan.c describes the two engines).
  *
- * - bf16 where the CPU's own instructions are used, and fp32 where b is packed: the primitive, planned for one thread.
- *   Each thread has one of its own, since a primitive's memory objects say where its operands are.
- * - Everything else: sgemm, on copies in fp32 where types are bf16.
+ * - bf16 if the CPU's bf16 instructions are used, and fp32 if b is packed: the primitive, planned for one thread. Each
+ *   thread has one of its own, since a primitive's memory objects contain the addresses of its operands.
+ * - Everything else: sgemm, on copies in fp32 if types are bf16.
  *
- * What is promised: a row's bits depend on the row and on b alone. Neither engine promises that. Rows of one product
- * may be summed in different orders where the rest of its rows has a kernel of its own (sgemm with AVX2: 6 rows at a
- * time), and products of different numbers of rows where depth is cut in parts that fit a cache (the matrix unit:
- * differently for 48 rows of depth 2048 than for 64). So sizes are tried when a plan is made: a tile whose rows are all
- * the same must give the same result in each row, and the same as the other sizes. Sizes that do not are not used; one
- * row alone always would do. The values have sums that are exactly 0: what is computed is nothing but what was rounded
- * away, which is different in any other order, even rounded to bf16.
+ * The guarantee: a row's bits depend only on the row and on b. Neither engine guarantees that by itself. Rows of one
+ * GEMM may be summed in different orders if the last rows use a different kernel (sgemm with AVX2: 6 rows at a time),
+ * and so may GEMMs of different numbers of rows if depth is cut in parts that fit a cache (the matrix unit: differently
+ * for 48 rows of depth 2048 than for 64). So sizes are tried when a plan is made: a tile of identical rows must give
+ * the same result in each row, and the same as the other sizes. Sizes that fail are not used; a single row would always
+ * pass. The values have sums that are exactly 0: the result consists only of rounding errors, which differ in any other
+ * order, even rounded to bf16.
  *
- * The trial wants a matrix of the size of b. One that is larger than TRIAL_ELEMENTS has its preferred size alone,
+ * The trial needs a matrix of the size of b. One that is larger than TRIAL_ELEMENTS only uses its preferred size,
  * untried. */
 #include "device/cpu/grouped.h"
 
@@ -23,13 +23,13 @@
 
 enum {
   TRIAL_ELEMENTS = 32 << 20,
-  STAGE_ELEMENTS = 2 << 20, /* of a tile's rows: larger sizes are not taken        */
-  COLUMNS = 512,            /* of c that sgemm computes at once                    */
-  DEPTH = 2048,             /* of b that is staged at once                         */
-  GRADIENT_ROWS = 256,      /* of a gradient by the primitive                      */
-  GRADIENT_DEPTH = 512,     /* rows that are summed up at once                     */
-  GRADIENT_LEAST = 32,      /* rows that are left fill up a power of two from here */
-  STAGGER_BYTES = 320,      /* between staged operands (matmul_plan.c)             */
+  STAGE_ELEMENTS = 2 << 20, /* maximum elements of a tile's rows: larger sizes are not used */
+  COLUMNS = 512,            /* columns of c that sgemm computes at once */
+  DEPTH = 2048,             /* depth of b that is staged at once */
+  GRADIENT_ROWS = 256,      /* rows of a tile of a gradient by the primitive */
+  GRADIENT_DEPTH = 512,     /* rows that are summed at once */
+  GRADIENT_LEAST = 32,      /* remaining rows are padded to a power of two from here on */
+  STAGGER_BYTES = 320,      /* gap between staged operands (matmul_plan.c) */
 };
 
 static tri_chunks cut(int64_t length, int64_t target) {
@@ -53,7 +53,7 @@ static bool is_fast(const tri_onednn_primitive *made) {
   return strncmp(made->implementation, "ref", 3) != 0 && strncmp(made->implementation, "gemm", 4) != 0;
 }
 
-/* For each thread. Of rows x depth, dense, and b as it is stored or packed. */
+/* Creates the primitive for each thread, for rows x depth, dense, and b as it is stored or packed. */
 static tri_status make_multiply(tri_cpu_matmul_state *state, const tri_grouped_plan *plan, int64_t rows, int64_t depth,
                                 bool accumulate, const tri_onednn_layout *packed, tri_onednn_primitive *out) {
   const tri_matmul *p = &plan->product;
@@ -100,7 +100,7 @@ static void add_scratch(tri_grouped_plan *plan) {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Multiples of all the heights of kernels that are known, but the last: these keep a row's bits. */
+/* Multiples of all known kernels' heights, except the last: these keep a row's bits. */
 static const int64_t gemm_sizes[] = {1, 24, 48, 96, 192}, primitive_sizes[] = {1, 16, 32, 48, 64, 128};
 static const int64_t gemm_preferred[] = {96, 48, 24, 192, 1}, primitive_preferred[] = {64, 32, 48, 16, 128, 1};
 enum {
@@ -164,7 +164,7 @@ static tri_status plan_primitive_rows(tri_cpu_matmul_state *state, tri_grouped_p
 typedef struct trial {
   tri_grouped_call call;
   void *a, *b, *packed, *c, *first, *memory;
-  size_t row_bytes; /* of c, but for the gap behind it */
+  size_t row_bytes; /* bytes of a row of c, without the gap after it */
 } trial;
 
 static uint32_t next_bits(uint32_t *bits) {
@@ -173,7 +173,7 @@ static uint32_t next_bits(uint32_t *bits) {
   return *bits ^= *bits << 5;
 }
 
-/* Of all the bits that a float has, and of different magnitudes. */
+/* Returns a value that uses all bits of a float's fraction, of varying magnitude. */
 static float next_value(uint32_t *bits) {
   static const float magnitudes[] = {0x1p-31f, 0x1p-35f, 0x1p-39f, 0x1p-43f};
   const float value = (float)(int32_t)next_bits(bits);
@@ -190,7 +190,8 @@ static void store_probe_value(void *array, tri_dtype type, int64_t i, float valu
   }
 }
 
-/* Depth l of the first half has its like in the second, a third of the half further on, with the other sign in a. */
+/* Returns the counterpart of depth l of the first half, which is in the second half, shifted by a third of a half; its
+ * a has the opposite sign. */
 static int64_t like(int64_t l, int64_t depth) {
   const int64_t half = depth / 2;
   return half + (l + half / 3) % half;
@@ -219,7 +220,7 @@ static void fill_b(const tri_matmul *p, void *b) {
   }
 }
 
-/* What is there to be added to: as large as what is rounded away. */
+/* Fills c, which is added to, with values as large as the rounding errors. */
 static void fill_c(const tri_matmul *p, int64_t rows, void *c) {
   uint32_t bits = 777;
   for (int64_t j = 0; j < p->n; j++) {
@@ -233,7 +234,7 @@ static void trial_end(trial *t) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tri_free(all[i]);
 }
 
-/* `plain` is the product as its b is before it is packed. */
+/* Begins a trial. `plain` is the GEMM with its b before packing. */
 static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_plan *plan, const tri_matmul *plain,
                               trial *t) {
   const tri_matmul *p = plain;
@@ -260,7 +261,7 @@ static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_pla
   return TRI_OK;
 }
 
-/* *same: whether all rows of a tile are the same, and as the first row of others before. */
+/* *same: whether all rows of a tile are equal, and equal to the first row of the earlier sizes. */
 static tri_status try_size(trial *t, int size, bool is_first, bool *same) {
   const tri_grouped_plan *plan = t->call.plan;
   const tri_matmul *p = &plan->product;
@@ -283,7 +284,7 @@ static int index_of(const tri_grouped_plan *plan, int64_t size) {
   return -1;
 }
 
-/* The first of the preferred sizes that agrees with itself, and all others that agree with it. */
+/* Chooses the first of the preferred sizes that is consistent with itself, and all others that agree with it. */
 static tri_status try_sizes(trial *t, const int64_t *preferred, int count, bool *agrees) {
   int base = -1;
   for (int i = 0; i < count && base < 0; i++) {
@@ -383,7 +384,7 @@ static void release_primitives(tri_grouped_plan *plan) {
   *plan = (tri_grouped_plan){.product = plan->product, .threads = plan->threads, .streams = plan->streams};
 }
 
-/* The primitive where it is to be used, or else sgemm. */
+/* Plans the primitive if it is to be used, or else sgemm. */
 static tri_status plan_engine(tri_cpu_matmul_state *state, tri_grouped_plan *plan) {
   const tri_matmul *p = &plan->product;
   bool native = p->b_packed;
@@ -433,8 +434,8 @@ void tri_grouped_plans_destroy(tri_grouped_plan *first) {
   }
 }
 
-/* How many rows there are is not a part of a plan: one row stands for any number, and a b that is packed lies nowhere.
- */
+/* Returns the key of a plan. The number of rows is not a part of it: one row represents any number; and a packed b has
+ * no leading dimension. */
 static tri_matmul key_of(const tri_matmul *product) {
   tri_matmul key = *product;
   *(key.a_transposed ? &key.k : &key.m) = 1;

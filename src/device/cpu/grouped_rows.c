@@ -1,11 +1,11 @@
 /* A tile of rows times the matrix of their group, on one thread.
  *
- * Rows that are missing are zeros in a copy of a, and what becomes of them stays in a copy of c. */
+ * Missing rows are zeros in a copy of a, and their results stay in a copy of c. */
 #include "device/cpu/grouped.h"
 
 #include <string.h>
 
-/* `rows` of `from` as `size` rows of `to`, which are dense; zeros behind them. */
+/* Copies `rows` rows of `from` to `size` dense rows of `to`, padded with zeros. */
 static void stage_rows(const tri_grouped_call *at, int64_t rows, int64_t size, int64_t columns, const char *from,
                        tri_dtype from_type, int64_t from_ld, char *to, tri_dtype to_type) {
   const size_t row_bytes = (size_t)columns * tri_dtype_bytes(to_type);
@@ -59,7 +59,7 @@ static dnnl_status_t primitive_rows(const tri_grouped_call *at, int thread, int 
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* A part of b in fp32. */
+/* Returns a part of b in fp32. */
 static const float *part_of_b(const tri_grouped_call *at, int thread, const char *b, int64_t row, int64_t rows,
                               int64_t column, int64_t columns, int64_t *ld) {
   const tri_matmul *p = at->product;
@@ -123,7 +123,8 @@ static dnnl_status_t gemm_rows(const tri_grouped_call *at, int thread, int size,
   return status;
 }
 
-/* ---- either ------------------------------------------------------------------------------------------------------ */
+/* ---- both paths
+ * ----------------------------------------------------------------------------------------------------- */
 
 dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size, int64_t live, const char *a,
                                const char *b, char *c) {
@@ -134,7 +135,7 @@ dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size,
     case TRI_PATH_PRIMITIVE: return primitive_rows(at, thread, size, live, a, b, c);
     case TRI_PATH_THIN_DEPTH:
     case TRI_PATH_THIN_GRADIENT:
-    case TRI_PATH_SKINNY: break; /* are of one matrix */
+    case TRI_PATH_SKINNY: break; /* only for a single matrix */
     case TRI_PATH_ZERO:
       for (int64_t i = 0; i < live && !p->accumulate; i++) {
         memset(c + (size_t)(i * p->ldc) * element, 0, (size_t)p->n * element);

@@ -1,5 +1,5 @@
-/* The four functions of the device's table for matrix products: they look up the plan of a product (matmul_plan.c) and
- * carry it out. */
+/* The four functions of the device's table for GEMMs: they look up the plan of a GEMM (matmul_plan.c) and execute
+ * it. */
 #include "device/cpu/matmul.h"
 
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What one call works on. */
+/* The operands of one call. */
 typedef struct call {
   tri_cpu_matmul_state *state;
   const tri_matmul_plan *plan;
@@ -18,7 +18,8 @@ typedef struct call {
   char *workspace;
 } call;
 
-/* ---- what can be asked ------------------------------------------------------------------------------------------- */
+/* ---- supported GEMMs
+ * ------------------------------------------------------------------------------------------------- */
 
 static tri_status check_types(const tri_matmul *p) {
   bool fp32 = p->a_type == TRI_FP32 && p->b_type == TRI_FP32 && p->c_type == TRI_FP32;
@@ -150,7 +151,7 @@ static const void *staged_b(const call *at) {
   return job.to;
 }
 
-/* Between the rows of c from `first` on and their dense copy. */
+/* Copies the rows of c from `first` on to their dense copy, or back. */
 static void exchange_c(const call *at, int64_t first, int64_t rows, bool to_stage) {
   const tri_matmul *p = at->product;
   char *stored = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
@@ -204,13 +205,13 @@ static tri_status run_primitive(const call *at) {
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* A part of an operand in fp32: where it is, or a copy of it. */
+/* A part of an operand in fp32: in place, or in a copy. */
 typedef struct wide {
   float *values;
   int64_t ld;
 } wide;
 
-/* `rows` x `columns` of a stored matrix from (row, column) on. */
+/* Returns `rows` x `columns` of a stored matrix from (row, column) on. */
 static wide widen(const call *at, bool stage, size_t offset, const char *matrix, tri_dtype type, int64_t ld,
                   int64_t row, int64_t column, int64_t rows, int64_t columns) {
   const char *from = matrix + (size_t)(row * ld + column) * tri_dtype_bytes(type);
@@ -243,7 +244,7 @@ static wide wide_a(const call *at, int64_t first, int64_t rows, int64_t depth_fi
                t ? first : depth_first, t ? depth : rows, t ? rows : depth);
 }
 
-/* Where the rows of c from `first` on are summed up. */
+/* Returns the memory in which the rows of c from `first` on are summed. */
 static wide wide_c(const call *at, int64_t first) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_c) return (wide){(float *)(void *)at->c + first * p->ldc, p->ldc};
@@ -251,7 +252,7 @@ static wide wide_c(const call *at, int64_t first) {
   return (wide){(float *)(void *)(at->workspace + at->plan->c_offset) + row * p->n, p->n};
 }
 
-/* A part of c that one thread makes: its place in c, and the fp32 values that are summed up. */
+/* A part of c that one thread computes: its place in c, and the fp32 sums. */
 typedef struct tile {
   int64_t row, column, rows, columns;
   float *sum;
@@ -263,7 +264,7 @@ static char *tile_in_c(const call *at, const tile *t) {
   return at->c + (size_t)(t->row * p->ldc + t->column) * tri_dtype_bytes(p->c_type);
 }
 
-/* Puts what the sum begins with, the bias or c itself, where it is summed up. Returns whether there is any. */
+/* Initialises the sums with the bias or c itself. Returns whether there is an initial value. */
 static bool begin_tile(const call *at, const tile *t) {
   const tri_matmul *p = at->product;
   tri_cpu_rows job = {.rows = t->rows, .columns = t->columns, .to = t->sum, .to_type = TRI_FP32, .to_ld = t->ld};
@@ -304,7 +305,8 @@ typedef struct chunk {
   wide a, b, c;
 } chunk;
 
-/* A tile of it, from row and column of the chunk on. What comes before and after the product finds c in the cache. */
+/* Computes a tile of the chunk, from row and column of the chunk on. The steps before and after the GEMM find c in the
+ * cache. */
 static dnnl_status_t multiply_tile(const call *at, const chunk *in, int64_t row, int64_t column, int64_t rows,
                                    int64_t columns) {
   const tri_matmul *p = at->product;
@@ -318,7 +320,7 @@ static dnnl_status_t multiply_tile(const call *at, const chunk *in, int64_t row,
   return status;
 }
 
-/* On all threads, each tile on one. */
+/* Computes the chunk on all threads, each tile on one. */
 static tri_status multiply_chunk(const call *at, const chunk *in) {
   tri_chunks across, down;
   int worst = 0;
@@ -350,9 +352,10 @@ static tri_status run_gemm(const call *at) {
   return TRI_OK;
 }
 
-/* ---- rows of generated text -------------------------------------------------------------------------------------- */
+/* ---- rows in generation
+ * ---------------------------------------------------------------------------------------------- */
 
-/* Rows [first, first + count): a result does not depend on how many there are. */
+/* Computes rows [first, first + count): a result does not depend on how many rows there are. */
 static void run_few(const call *at, int64_t first, int64_t count) {
   const tri_matmul *p = at->product;
   const void *a = at->a + (size_t)(first * p->lda) * tri_dtype_bytes(p->a_type);
@@ -435,7 +438,8 @@ static void run_thin_gradient(const call *at) {
   at->state->options.thin_gradient(at->state->options.threads, &job);
 }
 
-/* ---- nothing to sum ---------------------------------------------------------------------------------------------- */
+/* ---- k = 0
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void run_zero(const call *at) {
   const tri_matmul *p = at->product;

@@ -1,5 +1,5 @@
-/* Matrix products of the CPU device, by oneDNN. Internal to the device: cpu.c owns the state and has the four functions
- * in its table. */
+/* GEMMs of the CPU device, by oneDNN. Internal to the device: cpu.c owns the state and has the four functions in its
+ * table. */
 #ifndef TRI_DEVICE_CPU_MATMUL_H
 #define TRI_DEVICE_CPU_MATMUL_H
 
@@ -10,19 +10,19 @@
 
 typedef struct tri_cpu_matmul_state tri_cpu_matmul_state;
 
-/* How products of bf16 activations are computed (see matmul_plan.c). MEASURED compares the two once, at the first bf16
- * product, on one thread's own processor time. */
+/* How GEMMs of bf16 activations are computed (see matmul_plan.c). MEASURED compares the two once, at the first bf16
+ * GEMM, by one thread's own processor time. */
 typedef enum tri_cpu_bf16 { TRI_CPU_BF16_MEASURED, TRI_CPU_BF16_NATIVE, TRI_CPU_BF16_WIDENED } tri_cpu_bf16;
 
 typedef struct tri_cpu_matmul_options {
   int threads;
-  tri_regions *regions;    /* for few_rows; the caller's */
-  tri_rows_copy copy_rows; /* of the chosen vector unit */
-  tri_few_rows few_rows;   /* of the chosen vector unit */
+  tri_regions *regions;    /* for few_rows; owned by the caller */
+  tri_rows_copy copy_rows; /* copy of rows for the chosen vector unit */
+  tri_few_rows few_rows;   /* GEMM of few rows for the chosen vector unit */
   tri_pack_panels pack_panels;
   tri_thin_depth thin_depth;
   tri_thin_gradient thin_gradient;
-  bool has_pairs; /* few_rows has products of pairs of bf16 */
+  bool has_pairs; /* few_rows can multiply pairs of bf16 */
   tri_cpu_bf16 bf16;
   bool pack_fp32; /* pack fp32 weights in oneDNN's layout; matmul_plan.c says why this is off */
 } tri_cpu_matmul_options;
@@ -31,14 +31,14 @@ typedef struct tri_cpu_matmul_options {
 tri_status tri_cpu_matmul_state_create(const tri_cpu_matmul_options *options, tri_cpu_matmul_state **out);
 void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
 
-/* *native: whether bf16 products use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured speed
- * of the former over the latter, 0 if there is nothing to measure. */
+/* Sets *native to whether bf16 GEMMs use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured
+ * speed of the former over the latter, 0 if there is nothing to measure. */
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
 
-/* *pairs: whether rows of generated text are multiplied with packed weights by the CPU's products of pairs of bf16. */
+/* Sets *pairs to whether rows in generation are multiplied with packed weights by the CPU's products of bf16 pairs. */
 tri_status tri_cpu_matmul_pairs(tri_cpu_matmul_state *state, bool *pairs);
 
-/* The state of a device (cpu.c). */
+/* Returns the state of a device (cpu.c). */
 tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of);
 
 /* The functions of the tables (kernels.h, description.h). In addition to the types there, b may be unpacked fp32 with a

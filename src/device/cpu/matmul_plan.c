@@ -1,43 +1,43 @@
-/* Which way a product goes.
+/* The choice of the engine for a GEMM.
  *
  * There are two engines, both of oneDNN. `sgemm` multiplies plain fp32 matrices of any leading dimensions and
- * transposition and copies panels of both operands into blocks of its own. The `matmul` primitive ("brgemm" where the
- * CPU has AVX-512) also knows bf16 and can take b in a blocked layout, made once and used often; but it wants all
- * three dense and a not transposed, or it takes its own gemm where b is plain and a reference loop, a thousand times
- * slower, where b is blocked. So the choice is this. (Figures are GFLOP/s of one core of an AVX-512 Xeon, peak 217,
- * over the products of GPT-2 124M at 1024 tokens; the clock of that machine wavers by a fifth.)
+ * transposition and copies panels of both operands into blocks of its own. The `matmul` primitive ("brgemm" if the CPU
+ * has AVX-512) also supports bf16 and can take b in a blocked layout, packed once and used often; but it needs all
+ * three dense and a not transposed, or it uses its own gemm if b is plain, and a reference loop, a thousand times
+ * slower, if b is blocked. This leads to the following choice. (Figures are GFLOP/s of one core of an AVX-512 Xeon,
+ * peak 217, over the GEMMs of GPT-2 124M at 1024 tokens; the clock of that machine varies by a fifth.)
  *
- * - fp32, b plain: sgemm, 176-205. The primitive reaches 154-183 on a plain b, but 80-92 where b has rows of 3072
- *   floats, as they all begin in the same sets of the cache; on a blocked b 167-191. For gradients of weights (a
- *   transposed, c accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward
- *   of weights 108-150, or 55 for rows of 3072.
- * - fp32, 2 to 31 rows (text generation in a batch): the primitive, 1.2 to 1.5 times as fast as sgemm there.
- * - rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c and kernels/panels.c, which
- *   read b once at nearly the rate of memory while rows are few, and give a row the same bits for each number of rows.
- *   Weights in bf16 are packed in panels, which all numbers of rows read; weights in fp32 have no second copy.
+ * - fp32, b plain: sgemm, 176-205. The primitive reaches 154-183 on a plain b, but 80-92 if b has rows of 3072 floats,
+ *   as they all begin in the same sets of the cache; on a blocked b 167-191. For gradients of weights (a transposed, c
+ *   accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward of weights
+ *   108-150, or 55 for rows of 3072.
+ * - fp32, 2 to 31 rows (batched generation): the primitive, 1.2 to 1.5 times as fast as sgemm there.
+ * - rows in generation (tri_matmul.generating): neither engine, but kernels/few_rows.c and kernels/panels.c, which read
+ *   b once at nearly the rate of memory if rows are few, and give a row the same bits for each number of rows. Weights
+ *   in bf16 are packed in panels, which serve all numbers of rows; weights in fp32 have no second copy.
  * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
  *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
- * - bf16, native: the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps
- *   between its rows is first copied into the workspace, under 1 ns an element.
- *   A plain b of [k, n] is packed by each call of many rows: the primitive copies it again for every block of rows. Of
- *   2048 x 5632 x 1024 on one core with a matrix unit the product takes 52.1 ms, packed 38.4 after 6.4 of packing; of
- *   2048 x 1024 x 2816 13.6, packed 9.2 after 0.9. A transposed b is as fast as a packed one.
- * - bf16, native, with k or n of at most TRI_MOST_THIN, as the factors of LoRA are: kernels/thin.c. The primitive is as
- *   fast, but copies c out and in where it is columns of a wider matrix, and transposes all of a for a gradient.
- * - bf16, widened: sgemm on fp32 copies of a (and of b where it is bf16) made chunk by chunk, the result rounded once.
- *   The weights are best passed as they are, in fp32.
+ * - bf16, native: the primitive, b blocked if it is packed. A transposed a (gradients of weights) or one with gaps
+ *   between its rows is first copied into the workspace, under 1 ns an element. A plain b of [k, n] is packed by each
+ *   call of many rows: the primitive copies it again for every block of rows. For 2048 x 5632 x 1024 on one core with a
+ *   matrix unit the GEMM takes 52.1 ms, packed 38.4 after 6.4 of packing; for 2048 x 1024 x 2816 13.6, packed 9.2 after
+ *   0.9. A transposed b is as fast as a packed one.
+ * - bf16, native, with k or n of at most TRI_MOST_THIN, such as the factors of LoRA: kernels/thin.c. The primitive is
+ *   as fast, but copies c out and in if it is columns of a wider matrix, and transposes all of a for a gradient.
+ * - bf16, widened: sgemm on fp32 copies of a (and of b if it is bf16) made chunk by chunk, the result rounded once. The
+ *   weights are best passed as they are, in fp32.
  *
  * Native or widened is measured, because CPUs differ that much. Zen 4 runs its bf16 dot product at twice the FLOP/s of
  * fp32. A Xeon whose matrix unit is hidden, as in many virtual machines, runs it at half: peak 109 against 217, over a
- * whole step 100 natively and 188 widened (fp32: 181). Without AVX-512 oneDNN 2.6 has no bf16 product at all. The two
- * ways differ in the order of summation, so the measurement must not waver: see matmul_state.c.
+ * whole step 100 natively and 188 widened (fp32: 181). Without AVX-512 oneDNN 2.6 has no bf16 GEMM at all. The two ways
+ * differ in the order of summation, so the measurement must always have the same outcome: see matmul_state.c.
  *
- * What must always hold: the result does not depend on the number of threads. The primitive on a dense, not transposed
- * a never splits k among them (on a matrix unit it would with 16 threads or more: tri_onednn_product_threads); with a
- * transposed one it does, which is the other reason for the copy. What is missing: on a matrix unit it sums a deep k in
- * parts that fit the cache beside the rows and columns of a thread, which differ with the number of threads. sgemm
- * splits k and changes its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by its
- * shape alone and the threads take tiles. With two threads that is as fast (0.89 to 1.06, mostly 1) as two threads
+ * The invariant: the result does not depend on the number of threads. The primitive on a dense, not transposed a never
+ * splits k among them (on a matrix unit it would with 16 threads or more: tri_onednn_product_threads); with a
+ * transposed one it does, which is the other reason for the copy. A known exception: on a matrix unit it sums a deep k
+ * in parts that fit the cache together with the rows and columns of a thread, which differ with the number of threads.
+ * sgemm splits k and changes its kernels with the number of threads, so it only ever runs on one: c is cut in tiles by
+ * its shape alone and the threads take tiles. With two threads that is as fast (0.89 to 1.06, mostly 1) as two threads
  * inside sgemm. */
 #include "device/cpu/matmul_plan.h"
 
@@ -45,19 +45,19 @@
 #include <string.h>
 
 enum {
-  ROWS_TARGET = 1024,       /* of a chunk: two tiles                                            */
-  DEPTH_TARGET = 4096,      /* of a chunk: 16 MiB of fp32 at most                               */
-  STAGE_ELEMENTS = 8 << 20, /* of a or c in a chunk of the primitive                            */
-  STAGE_MIN_ROWS = 64,      /* however long they are                                            */
-  ALIAS_PAYS = 256,         /* columns of c from which a copy of a without aliasing pays        */
-  FEW_ROWS = 32,            /* below, the primitive beats sgemm                                 */
-  STAGGER_BYTES = 320,      /* between staged operands: a power of two would alias in the cache */
-  CANONICAL_ROWS = 1024,    /* for which b's layout is asked                                    */
-  THIN_WIDTH = 128,         /* of what is wide of a product with few columns, at least          */
-  PACK_ROWS = 1024,         /* of c, from which it pays to pack a plain b for one call          */
-  PACK_COLUMNS = 128,       /* of c                                                             */
-  PACK_DEPTH = 16384,       /* of b, at most: of 32000 the packed product is slower             */
-  PACK_ELEMENTS = 32 << 20, /* of b, at most: 64 MiB of workspace                               */
+  ROWS_TARGET = 1024,       /* rows of a chunk: two tiles */
+  DEPTH_TARGET = 4096,      /* depth of a chunk: 16 MiB of fp32 at most */
+  STAGE_ELEMENTS = 8 << 20, /* elements of a or c in a chunk of the primitive */
+  STAGE_MIN_ROWS = 64,      /* minimum rows of a chunk, for any length */
+  ALIAS_PAYS = 256,         /* columns of c from which a copy of a without aliasing is worthwhile */
+  FEW_ROWS = 32,            /* below this, the primitive is faster than sgemm */
+  STAGGER_BYTES = 320,      /* gap between staged operands: a power of two would alias in the cache */
+  CANONICAL_ROWS = 1024,    /* rows with which oneDNN is asked for b's layout */
+  THIN_WIDTH = 128,         /* minimum of the wide dimension of a GEMM with few columns */
+  PACK_ROWS = 1024,         /* rows of c from which it is worthwhile to pack a plain b for one call */
+  PACK_COLUMNS = 128,       /* the same for columns of c */
+  PACK_DEPTH = 16384,       /* maximum depth of b: at 32000 the packed GEMM is slower */
+  PACK_ELEMENTS = 32 << 20, /* maximum elements of b: 64 MiB of workspace */
 };
 
 int tri_matmul_enter(int threads) {
@@ -95,12 +95,13 @@ static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, t
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* Rows of this length begin in few sets of the cache, and a transposed a is read down its columns. A copy with a gap
- * between the rows costs 4 % of a large product and saves 15 to 25 % (rows of 3072 floats: 150 GFLOP/s, with a gap
- * 195). For b the two are equal. */
+/* Returns whether rows of this length begin in few sets of the cache. A transposed a is read down its columns. A copy
+ * with a gap between the rows costs 4 % of a large GEMM and saves 15 to 25 % (rows of 3072 floats: 150 GFLOP/s, with a
+ * gap 195). For b the two are equal. */
 static bool aliases(int64_t ld) { return ld % 512 == 0; }
 
-/* Large tiles pack least; there should be some for every thread, however many there are. */
+/* Chooses tiles. Large tiles need the least packing; but there should be several for every thread, for any number of
+ * threads. */
 void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles) {
   static const int64_t targets[][2] = {{512, 768}, {512, 384}, {256, 384}, {256, 256}, {128, 256}, {64, 256}, {64, 64}};
   enum { NUM_TARGETS = sizeof targets / sizeof targets[0], ENOUGH = 6 };
@@ -120,7 +121,7 @@ static void plan_gemm(tri_matmul_plan *plan) {
   bool staged = plan->stage_a || plan->stage_b || plan->stage_c;
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
-  /* Not rows.size: a product of fewer rows never wants more. */
+  /* rows.size would not do: a GEMM of fewer rows must never need more memory. */
   int64_t rows = staged ? at_most(p->m, ROWS_TARGET) : p->m;
   size_t end = 0;
   plan->a_offset = reserve(&end, plan->stage_a, rows + TRI_STAGE_GAP, plan->depth.size + TRI_STAGE_GAP, TRI_FP32);
@@ -153,7 +154,7 @@ static tri_status layouts_create(const tri_matmul_plan *plan, int64_t rows, chun
   return tri_onednn_layout_strided(p->a_type, p->k, p->n, t ? 1 : p->n, t ? p->k : 1, &out->b);
 }
 
-/* packed_b is b's layout, or NULL for a plain one. */
+/* Builds the primitives of a chunk. packed_b is b's layout, or NULL for a plain one. */
 static tri_status build_chunk(tri_cpu_matmul_state *state, tri_matmul_plan *plan, int which, int64_t rows,
                               const tri_onednn_layout *packed_b) {
   const tri_matmul *p = &plan->product;
@@ -180,14 +181,14 @@ destroy_layouts:
   return status;
 }
 
-/* Whether a plain b is packed for this call: a frozen weight, read where it lies. */
+/* Returns whether a plain b is packed for this call: a frozen weight, which is read in place. */
 static bool packs_here(const tri_matmul *p) {
   if (p->b_packed || p->b_transposed || p->a_transposed || p->a_type != TRI_BF16 || p->b_type != TRI_BF16) return false;
   if (p->k > PACK_DEPTH || p->k * p->n > PACK_ELEMENTS) return false;
   return p->ldb == p->n && p->m >= PACK_ROWS && p->n >= PACK_COLUMNS;
 }
 
-/* *out: the layout that plan->pack fills; NULL if oneDNN has none. */
+/* Plans packing. *out: the layout that plan->pack writes; NULL if oneDNN does not provide one. */
 static tri_status plan_pack(tri_cpu_matmul_state *state, tri_matmul_plan *plan, const tri_onednn_layout **out) {
   const tri_matmul *p = &plan->product;
   tri_matmul_packing *packing = NULL;
@@ -212,7 +213,7 @@ static tri_status find_packed(tri_cpu_matmul_state *state, const tri_matmul *p, 
                            (long long)p->m, (long long)p->n, (long long)p->k);
 }
 
-/* Rows so that a staged operand stays in the cache. */
+/* Returns the number of rows with which a staged operand stays in the cache. */
 static int64_t rows_target(const tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   int64_t longest = plan->stage_c && p->n > p->k ? p->n : p->k;
@@ -262,8 +263,8 @@ static bool is_reference(const tri_matmul_plan *plan) {
   return starts_with(plan->multiply[0].implementation, "ref") || starts_with(plan->multiply[1].implementation, "ref");
 }
 
-/* Rows of generated text. In fp32 a is copied where many of its rows would begin in the same sets of the cache. A
- * product of fewer rows never wants more memory. */
+/* Plans rows in generation. In fp32, a is copied if many of its rows would begin in the same sets of the cache. A GEMM
+ * of fewer rows never needs more memory. */
 static tri_status plan_few(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   const int64_t rows = at_most(p->m, TRI_MOST_ROWS), few = at_most(p->m, TRI_FEW_ROWS);
@@ -278,7 +279,7 @@ static tri_status plan_few(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   return TRI_OK;
 }
 
-/* The primitive where it is better than sgemm on fp32, or else sgemm. */
+/* Plans the primitive if it is faster than sgemm on fp32, or else sgemm. */
 static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   bool dense = !p->a_transposed && p->lda == p->k && p->ldb == b_row(p) && p->ldc == p->n;
@@ -295,7 +296,7 @@ static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
   return TRI_OK;
 }
 
-/* What is added by the factors of LoRA, and their gradients (thin.h). */
+/* Plans the additions of LoRA factors, and their gradients (thin.h). */
 static bool plan_thin(tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   const bool adds = p->accumulate && p->c_type == TRI_BF16 && !p->a_transposed && p->b_transposed;
@@ -360,7 +361,8 @@ void tri_matmul_plan_release(tri_matmul_plan *plan) {
 
 /* ---- packed layouts ---------------------------------------------------------------------------------------------- */
 
-/* oneDNN's layout for a canonical number of rows: it does not depend on that, and must not here. */
+/* Finds oneDNN's layout for a canonical number of rows: the layout does not depend on the number of rows, and must
+ * not. */
 static tri_status find_blocked(tri_cpu_matmul_state *state, const tri_matmul *p, tri_matmul_packing *out) {
   tri_status status = TRI_OK;
   tri_onednn_layout a = {0}, any = {0}, c = {0};
@@ -378,7 +380,7 @@ destroy:
   tri_onednn_layout_destroy(&c);
   tri_onednn_layout_destroy(&any);
   tri_onednn_layout_destroy(&a);
-  if (status == TRI_UNSUPPORTED) return TRI_OK; /* then the other way is taken */
+  if (status == TRI_UNSUPPORTED) return TRI_OK; /* the other way is used */
   return status;
 }
 

@@ -1,11 +1,11 @@
-/* Plans of how a product is computed; each is made once and kept in the state. Internal to matmul*.c. */
+/* Plans of how a GEMM is computed; each is made once and kept in the state. Internal to matmul*.c. */
 #ifndef TRI_DEVICE_CPU_MATMUL_PLAN_H
 #define TRI_DEVICE_CPU_MATMUL_PLAN_H
 
 #include "device/cpu/matmul.h"
 #include "device/cpu/onednn.h"
 
-/* A length cut in `count` parts of `size`, the last of `last`. */
+/* A length cut in `count` parts of `size`; the last part has size `last`. */
 typedef struct tri_chunks {
   int64_t count, size, last;
 } tri_chunks;
@@ -18,40 +18,40 @@ static inline int64_t tri_chunk_size(const tri_chunks *chunks, int64_t i) {
 enum { TRI_STAGE_GAP = 32 };
 
 typedef enum tri_matmul_path {
-  TRI_PATH_ZERO,          /* k is 0: nothing is summed                              */
-  TRI_PATH_SKINNY,        /* few rows, of generated text: skinny_gemm.h                */
-  TRI_PATH_GEMM,          /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
+  TRI_PATH_ZERO,          /* k is 0: nothing to sum */
+  TRI_PATH_SKINNY,        /* few rows, in generation: skinny_gemm.h */
+  TRI_PATH_GEMM,          /* oneDNN's sgemm, on copies in fp32 if types are bf16 */
   TRI_PATH_THIN_DEPTH,    /* thin.h: c += a b^T with a short k                 */
   TRI_PATH_THIN_GRADIENT, /* thin.h: c = a^T b of few columns                  */
   TRI_PATH_PRIMITIVE,     /* oneDNN's matmul                                        */
 } tri_matmul_path;
 
-/* The staged operands are copies in the workspace, at their offsets there. */
+/* A plan. Staged operands are copies in the workspace, at their offsets there. */
 typedef struct tri_matmul_plan {
   tri_matmul product;
   tri_matmul_path path;
-  tri_chunks rows;  /* of c, and of a                                                               */
-  tri_chunks depth; /* of k; one for the primitive                                                  */
+  tri_chunks rows;  /* chunks of rows of c, and of a */
+  tri_chunks depth; /* chunks of k; one for the primitive */
   bool stage_a; /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
   bool stage_b; /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
   bool pack_b;  /* PRIMITIVE: in the layout of oneDNN's choice, all of it                       */
   bool stage_c; /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
-  tri_onednn_primitive multiply[2]; /* PRIMITIVE: a whole chunk of rows, and the last */
-  tri_onednn_primitive gather[2];   /* of a into its stage, the same two            */
-  tri_onednn_primitive pack;        /* of b, where it is packed for this call alone */
+  tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
+  tri_onednn_primitive gather[2];   /* copy of a into its stage, for the same two */
+  tri_onednn_primitive pack;        /* packing of b, if it is packed for this call only */
 } tri_matmul_plan;
 
-/* A blocked layout of b; bytes 0: packing is not supported or of no use. */
+/* A blocked layout of b; bytes 0: packing is not supported or not useful. */
 typedef struct tri_matmul_packing {
   size_t bytes;
   tri_onednn_layout layout;
-  tri_onednn_primitive fill[2]; /* pack unpacked fp32, and bf16; made when first used */
+  tri_onednn_primitive fill[2]; /* pack plain fp32, and bf16; created when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };
 
-/* Plans and packings by product. When it is full everything is dropped: a run has a few dozen shapes. */
+/* Plans and packings by GEMM. When the cache is full, all entries are dropped: a run has a few dozen shapes. */
 typedef struct tri_matmul_cache {
   struct tri_matmul_entry {
     tri_matmul key;
@@ -67,30 +67,30 @@ struct tri_cpu_matmul_state {
   dnnl_stream_t stream;
   double bf16_ratio;
   tri_matmul_cache cache;
-  struct tri_grouped_plan *grouped; /* list of plans of products of groups of rows (grouped_plan.c) */
+  struct tri_grouped_plan *grouped; /* list of plans of GEMMs of groups of rows (grouped_plan.c) */
 };
 
-/* Sets this thread's OpenMP team to `threads`, which oneDNN follows, and returns what it was. */
+/* Sets this thread's OpenMP team to `threads`, which oneDNN uses, and returns the previous number. */
 int tri_matmul_enter(int threads);
 void tri_matmul_leave(int before);
 
-/* matmul_plan.c: make a plan or a packing in *out, which must be {0}; after a failure it owns nothing. */
+/* matmul_plan.c: create a plan or a packing in *out, which must be {0}; after a failure it owns nothing. */
 tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan *out);
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing *out);
-/* The tiles of c, each of which one thread computes with sgemm. */
+/* Divides c into tiles; one thread computes a tile with sgemm. */
 void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles);
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
 /* matmul.c: checks types and sizes. */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
-/* The packing of the table's functions. */
+/* Packs b, for the table's functions. */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 
-/* matmul_state.c: whether two products have the same plan. */
+/* matmul_state.c: returns whether two GEMMs have the same plan. */
 bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b);
-/* Find an entry in the cache, or make it. Valid until the next call. */
+/* Find an entry in the cache, or create it. Valid until the next call. */
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);
 tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing **out);
 

@@ -1,9 +1,9 @@
-/* The state of the products: oneDNN's engine, the plans made so far, and what was measured of the CPU.
+/* The state of the GEMMs: oneDNN's engine, the plans made so far, and the CPU's measured speed.
  *
- * Whether bf16 products run on bf16 instructions decides the order of summation, so a resumed run must decide as the
- * first one did. Hence the measurement is of one thread in that thread's own processor time (waiting for a core does
- * not count), takes the best of many short turns of either kind, and separates CPUs that differ by a factor of four
- * (0.5 on a Xeon without its matrix unit, 2 on Zen 4, more with the matrix unit). */
+ * Whether bf16 GEMMs use bf16 instructions decides the order of summation, so a resumed run must decide as the first
+ * one did. Hence the measurement is of one thread in that thread's own processor time (waiting for a core does not
+ * count), takes the best of many short turns of either kind, and separates CPUs that differ by a factor of four (0.5 on
+ * a Xeon without its matrix unit, 2 on Zen 4, more with the matrix unit). */
 #include "device/cpu/grouped.h"
 #include "device/cpu/matmul_plan.h"
 
@@ -61,7 +61,7 @@ static void clear(tri_matmul_cache *cache) {
   cache->count = 0;
 }
 
-/* The entry of the key, or the empty place where it belongs. At least a quarter of the places is empty. */
+/* Returns the entry of the key, or the empty slot for it. At least a quarter of the slots is empty. */
 static struct tri_matmul_entry *look_up(tri_matmul_cache *cache, const tri_matmul *key, bool packing) {
   uint64_t place = hash_of(key) % TRI_MATMUL_CACHE;
   for (;; place = (place + 1) % TRI_MATMUL_CACHE) {
@@ -97,7 +97,7 @@ tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *p
 }
 
 tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing **out) {
-  /* Rows, bias and accumulation do not matter to how b lies. */
+  /* Rows, bias and accumulation do not affect b's layout. */
   tri_matmul key = *product;
   key.m = key.ldb = 0;
   key.bias = key.accumulate = false;
@@ -130,7 +130,7 @@ void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state) {
 
 enum { TRIAL_M = 128, TRIAL_N = 512, TRIAL_K = 512, TRIAL_TURNS = 12 };
 
-/* The widened way also converts, for about one part in sixteen of a product. */
+/* The widened way also converts, which costs about one sixteenth of a GEMM. */
 static const double widened_cost = 1.06;
 
 typedef struct trial {
@@ -171,7 +171,7 @@ destroy:
   return status;
 }
 
-/* The best time of either way, turn by turn. */
+/* Measures the best time of both ways, in alternating turns. */
 static tri_status trial_run(tri_cpu_matmul_state *state, const trial *t, double *narrow_s, double *wide_s) {
   *narrow_s = *wide_s = 1e9;
   for (int turn = 0; turn < TRIAL_TURNS; turn++) {
@@ -216,7 +216,7 @@ tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double
   return TRI_OK;
 }
 
-/* The CPUs with a matrix unit make products of pairs at half of the rate of fp32 ones. */
+/* CPUs with a matrix unit compute products of pairs at half of the rate of fp32 ones. */
 tri_status tri_cpu_matmul_pairs(tri_cpu_matmul_state *state, bool *pairs) {
   bool native = false;
   TRI_TRY(tri_cpu_matmul_bf16(state, &native, NULL));

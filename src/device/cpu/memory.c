@@ -1,3 +1,5 @@
+/* Host memory of the CPU device: zeroed pages with guard pages around each block, huge pages if the system has them,
+ * and copies. */
 #include "base/format.h"
 #include "device/cpu/cpu.h"
 
@@ -7,13 +9,13 @@
 
 enum { PIECE_BYTES = 1 << 21 };
 
-/* What a block of `bytes` occupies: whole pages, and one without access on either side, so that a kernel that runs over
- * an end of its memory is stopped there and spoils no other memory. */
-enum { PAGE_BYTES = 1 << 16 }; /* at least the system's */
+/* A block of `bytes` occupies whole pages, and a guard page without access on either side: a kernel that runs over an
+ * end of its memory crashes there instead of corrupting other memory. */
+enum { PAGE_BYTES = 1 << 16 }; /* at least the system's page size */
 
 static size_t mapped_bytes(size_t bytes) { return (bytes + 3 * (size_t)PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
 
-/* The block ends where the upper guard begins, up to alignment. */
+/* Returns the offset of the block in its pages: it ends where the upper guard begins, up to alignment. */
 static size_t lead_bytes(size_t bytes) { return mapped_bytes(bytes) - PAGE_BYTES - (bytes + 63) / 64 * 64; }
 
 static tri_status not_given(size_t bytes) {
@@ -22,10 +24,10 @@ static tri_status not_given(size_t bytes) {
                   tri_format_bytes((double)bytes, text, sizeof text));
 }
 
-/* Every page is touched here, by the threads that will use it and before the first step, so that no step pays for page
- * faults. Huge pages make the arena cost few entries of the TLB. */
+/* Allocates a block. Every page is touched here, by the threads that will use it and before the first step, so that no
+ * step pays for page faults. Huge pages reduce the number of TLB entries. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out) {
-  size_t mapped = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : mapped_bytes(bytes); /* more than any system gives */
+  size_t mapped = bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : mapped_bytes(bytes); /* more than any system provides */
   size_t inside_bytes = mapped - 2 * (size_t)PAGE_BYTES;
   char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return not_given(bytes);
@@ -35,7 +37,7 @@ tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out) {
     return not_given(bytes);
   }
 #ifdef MADV_HUGEPAGE
-  madvise(inside, inside_bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
+  madvise(inside, inside_bytes, MADV_HUGEPAGE); /* only advice: a refusal costs speed */
 #endif
   int64_t pieces = (int64_t)((inside_bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 #pragma omp parallel for schedule(static) num_threads(device->description.threads)

@@ -8,12 +8,13 @@ static dnnl_data_type_t type_of(tri_dtype type) {
     case TRI_FP32: return dnnl_f32;
     case TRI_BF16: return dnnl_bf16;
     case TRI_INT32: return dnnl_s32;
-    case TRI_FP64: break; /* the reference device's */
+    case TRI_FP64: break; /* only on the reference device */
   }
   return dnnl_data_type_undef;
 }
 
-/* ---- where 2.x and 3.x differ ------------------------------------------------------------------------------------ */
+/* ---- differences of 2.x and 3.x
+ * -------------------------------------------------------------------------------------- */
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -179,7 +180,7 @@ static dnnl_status_t add_argument(tri_onednn_primitive *primitive, dnnl_engine_t
   return dnnl_success;
 }
 
-/* The primitive of a description, with its name and its scratch memory as the first argument. */
+/* Creates the primitive of a description, with its name and its scratch memory as the first argument. */
 static dnnl_status_t primitive_create(tri_onednn_primitive *out, dnnl_engine_t engine, dnnl_primitive_desc_t desc) {
   const char *name = "";
   tri_onednn_layout scratch = {0};
@@ -238,7 +239,7 @@ int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads) {
   return cuts && threads > MOST_THREADS ? MOST_THREADS : threads;
 }
 
-/* Whether the library at hand has mended what is_trusted steps round: 2.7.4 and 3.1 have. */
+/* Returns whether the loaded library has fixed the bug that is_trusted avoids: 2.7.4 and 3.1 have. */
 static bool configures_every_tile(void) {
   enum { MENDED_IN_2 = 20704, MENDED_IN_3 = 30100 };
   const dnnl_version_t *version = dnnl_version();
@@ -246,15 +247,16 @@ static bool configures_every_tile(void) {
   return number >= (version->major < 3 ? MENDED_IN_2 : MENDED_IN_3);
 }
 
-/* On a CPU with a matrix unit (AMX) oneDNN cuts k in blocks of 32 or a multiple, and rounds the rest up to an even
- * number. Before the rest's kernel it configures the tiles only if that number is not the block's: for k = 32 i + 31
- * the two can be equal, as 32, and a block of rows or columns that is smaller than the others then runs on the others'
- * tiles. That is an illegal instruction (tdpbf16ps on tiles that do not fit) or, where they happen to fit, a wrong
- * result. It is so for a k of 63, and for deeper ones where a block does not fit the cache; how rows and columns are
- * cut depends on the threads and the cache, so no such k is trusted. (k = 31 is one block.)
+/* Returns whether a primitive computes correctly. On a CPU with a matrix unit (AMX) oneDNN cuts k in blocks of 32 or a
+ * multiple, and rounds the rest up to an even number. Before the rest's kernel it configures the tiles only if that
+ * number differs from the block's: for k = 32 i + 31 the two can be equal, as 32, and a block of rows or columns that
+ * is smaller than the others then runs on the others' tiles. That is an illegal instruction (tdpbf16ps on tiles that do
+ * not fit) or, if they happen to fit, a wrong result. It happens for k = 63, and for deeper ones if a block does not
+ * fit the cache; the division of rows and columns depends on the threads and the cache, so no such k is trusted. (k =
+ * 31 is one block.)
  *
- * Fewer than 64 columns at a k that is not a multiple of 32 were shut out before the cause was known. They compute
- * right; they stay out so that runs which have such products keep their bits. */
+ * Fewer than 64 columns at a k that is not a multiple of 32 were excluded before the cause was known. Their results are
+ * right; they remain excluded so that runs with such GEMMs keep their bits. */
 static bool is_trusted(const tri_onednn_product *product, const tri_onednn_primitive *made) {
   enum { BLOCK = 32, FEW_COLUMNS = 64 };
   int64_t rest = product->k % BLOCK;

@@ -1,5 +1,5 @@
-/* The parts of oneDNN that we use: layouts of matrices, reorders, products, and their execution. Only this file and
- * onednn.c know that the interfaces of 2.x and 3.x differ: 2.x has memory descriptors by value and describes an
+/* The parts of oneDNN that this program uses: layouts of matrices, reorders, GEMMs, and their execution. Only this file
+ * and onednn.c depend on the differences between 2.x and 3.x: 2.x has memory descriptors by value and describes an
  * operation before its primitive, 3.x has opaque descriptors and does both at once. */
 #ifndef TRI_DEVICE_CPU_ONEDNN_H
 #define TRI_DEVICE_CPU_ONEDNN_H
@@ -18,10 +18,10 @@ typedef struct tri_onednn_layout {
   bool set;
 } tri_onednn_layout;
 
-/* Element (r, c) at r * row_stride + c * column_stride. fp32 and bf16 only. */
+/* Creates a layout with element (r, c) at r * row_stride + c * column_stride. fp32 and bf16 only. */
 tri_status tri_onednn_layout_strided(tri_dtype type, int64_t rows, int64_t columns, int64_t row_stride,
                                      int64_t column_stride, tri_onednn_layout *out);
-/* The layout that oneDNN chooses; only for a product's b. */
+/* Creates the placeholder for a layout that oneDNN chooses; only for a GEMM's b. */
 tri_status tri_onednn_layout_any(tri_dtype type, int64_t rows, int64_t columns, tri_onednn_layout *out);
 size_t tri_onednn_layout_bytes(const tri_onednn_layout *layout);
 void tri_onednn_layout_destroy(tri_onednn_layout *layout);
@@ -34,29 +34,29 @@ typedef struct tri_onednn_primitive {
   dnnl_exec_arg_t arguments[TRI_ONEDNN_ARGUMENTS];
   int num_arguments;
   size_t scratch_bytes;
-  char implementation[48]; /* as oneDNN calls it: "brg:avx512_core", "gemm:jit", "ref:any" */
+  char implementation[48]; /* oneDNN's name: "brg:avx512_core", "gemm:jit", "ref:any" */
 } tri_onednn_primitive;
 
 /* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]). If b has the layout `any`, oneDNN chooses it (chosen_b). TRI_UNSUPPORTED if
- * oneDNN has no such product on this CPU. The caller passes scratch memory: oneDNN allocates nothing. */
+ * oneDNN does not support the GEMM on this CPU. The caller passes scratch memory: oneDNN allocates nothing. */
 typedef struct tri_onednn_product {
   const tri_onednn_layout *a, *b, *c;
   bool bias, accumulate;
   int64_t m, n, k; /* for messages, and n for the bias */
 } tri_onednn_product;
 
-/* Whether the CPU has a matrix unit (AMX) that oneDNN uses. */
+/* Returns whether the CPU has a matrix unit (AMX) that oneDNN uses. */
 bool tri_onednn_matrix_unit(void);
 
-/* The number of threads, at most `threads`, for which a product of depth k must be created so that its result does not
- * depend on the number of threads. On a matrix unit (AMX) oneDNN divides k of bf16 products among threads if there are
+/* Returns the number of threads, at most `threads`, for which a GEMM of depth k must be created so that its result does
+ * not depend on the number of threads. On a matrix unit (AMX) oneDNN divides k of bf16 GEMMs among threads if there are
  * 16 or more and each gets 1024 of it; a primitive that was created for 15 threads runs on 15. */
 int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
 
 /* *chosen_b may be NULL. */
 tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_product *product, tri_onednn_primitive *out,
                                      tri_onednn_layout *chosen_b);
-/* In the order a, b, bias, c, scratch; bias and scratch are ignored if there are none. */
+/* Runs the GEMM; bias and scratch are ignored if the primitive does not use them. */
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch);
 /* The same for use in parallel threads, each with its own primitives: returns oneDNN's status and records no message.

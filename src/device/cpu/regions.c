@@ -1,17 +1,18 @@
-/* A loop ends when its chunks are done. OpenMP's loops end when all threads have come to their end: beside other
- * processes on the same cores each then waits for a thread that the system has put aside, even one that had nothing to
- * do. Here the caller takes chunks as the helpers do, so a helper that does not come costs its share of the work and no
- * more; waited for is only a chunk that a helper has begun.
+/* Parallel loops that end when their chunks are done. OpenMP's loops end when all threads have reached their end: if
+ * other processes run on the same cores, each loop then waits for a preempted thread, even for one that had nothing to
+ * do. Here the caller processes chunks as the helpers do, so a helper that is not running costs only its share of the
+ * work; the caller waits only for chunks that a helper has begun.
  *
- * The word `claims` has the number of the loop in its upper half and in its lower half how many chunks are not claimed
- * yet. A thread that takes one off has claimed a chunk of that loop, and the loop cannot end before that chunk is done:
- * so `body`, `context` and `chunks` are read after a claim, and need no atomics. A helper that was put aside between
- * reading the word and taking one off finds another number, or fewer chunks, and fails.
+ * The word `claims` has the number of the loop in its upper half and the number of unclaimed chunks in its lower half.
+ * A thread that decrements it has claimed a chunk of that loop, and the loop cannot end before that chunk is done: so
+ * `body`, `context` and `chunks` are read after a claim, and need no atomics. A helper that was preempted between
+ * reading the word and decrementing it finds another number, or fewer chunks, and fails.
  *
- * Who waits spins for SPIN_S and then sleeps on a futex. Both sides of a wait write their own word and then read the
- * other's, in one order for all (seq_cst): either the sleeper sees that there is work, or is seen to sleep.
+ * A waiting thread spins for SPIN_S and then sleeps on a futex. Both sides of a wait write their own word and then read
+ * the other's, in sequentially consistent order (seq_cst): either the sleeper sees that there is work, or the other
+ * side sees that it sleeps.
  *
- * A child of fork has no helpers, and does its loops alone. */
+ * A child of fork has no helpers, and runs its loops alone. */
 #include "device/cpu/regions.h"
 
 #include "base/clock.h"
@@ -29,37 +30,36 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Longer than what is between two loops of a step. On two threads alone, text is written 1.12 times as fast with it as
- * with OpenMP's loops (5 us: 0.88, 20 us: 1.05, 120 and 300 us as 60); beside two busy processes 20 and 60 us are the
- * fastest (docs/performance.md). */
+/* Longer than the time between two loops of a step. With two threads and no other process, generation is 1.12 times as
+ * fast as with OpenMP's loops (5 us: 0.88, 20 us: 1.05, 120 and 300 us as 60); with two busy processes 20 and 60 us are
+ * the fastest (docs/performance.md). */
 #define SPIN_S 60e-6
 
-enum { LINE = 64, SPINS = 32 /* between two looks at the clock */ };
+enum { LINE = 64, SPINS = 32 /* iterations between two reads of the clock */ };
 
 typedef struct helper {
   tri_regions *of;
   pthread_t thread;
-  cpu_set_t cores; /* where OpenMP's thread of this number may run, if has_cores */
+  cpu_set_t cores; /* cores of OpenMP's thread of this number, if has_cores */
   bool has_cores;
   int worker;
 } helper;
 
-/* Those who spin for work read one line of the cache, which changes with each claim; what a chunk needs is on another.
- */
+/* Spinning threads read one cache line, which changes with each claim; the data of a chunk is on another. */
 struct tri_regions {
   alignas(LINE) _Atomic uint64_t claims;
   atomic_bool ends;
-  alignas(LINE) _Atomic uint32_t unfinished; /* chunks of the loop; its caller sleeps on it ... */
-  atomic_bool caller_sleeps;                 /* ... now */
+  alignas(LINE) _Atomic uint32_t unfinished; /* unfinished chunks of the loop; its caller sleeps on this word */
+  atomic_bool caller_sleeps;                 /* the caller is asleep */
   atomic_bool busy;
-  bool started; /* the helpers were; read and written by the thread that set `busy`, as are the next five */
+  bool started; /* helpers are started; this and the next five are set by the thread that set `busy` */
   int num_helpers;
   tri_region_body *body;
   const void *context;
   int64_t chunks;
   helper *helpers; /* [threads - 1] */
   int threads;
-  _Atomic uint32_t bell;     /* changes when there is work for those who sleep; they sleep on it */
+  _Atomic uint32_t bell;     /* changes when there is work for sleeping helpers; they sleep on it */
   _Atomic uint32_t sleepers; /* helpers that sleep, or are about to */
 };
 
@@ -85,7 +85,7 @@ static void pause_thread(void) {
 static bool is_over(tri_regions *r) { return atomic_load(&r->unfinished) == 0; }
 static bool has_work(tri_regions *r) { return (uint32_t)atomic_load(&r->claims) != 0 || atomic_load(&r->ends); }
 
-/* Whether `wanted` came true meanwhile. */
+/* Spins; returns whether `wanted` became true. */
 static bool spin_until(bool (*wanted)(tri_regions *r), tri_regions *r) {
   if (wanted(r)) return true;
   const double end_s = tri_clock_s() + SPIN_S;
@@ -100,7 +100,7 @@ static bool spin_until(bool (*wanted)(tri_regions *r), tri_regions *r) {
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
-/* *left: how many there were, with the one that is now the caller's. */
+/* Claims a chunk. *left: the number of chunks that were unclaimed, including this one. */
 static bool claim(tri_regions *r, int64_t *left) {
   uint64_t seen = atomic_load(&r->claims);
   while ((uint32_t)seen != 0) {
@@ -153,8 +153,8 @@ static bool start_helper(helper *h) {
   return started;
 }
 
-/* As many as OpenMP would use, on the cores that it would use; fewer if the system gives no more threads. Signals are
- * for others, but for those of a fault in a body. */
+/* Starts as many helpers as OpenMP would use, on the same cores; fewer if the system has no more threads. Helpers block
+ * all signals except those of a fault in a body. */
 static void start_helpers(tri_regions *r) {
   int given = 1;
 #pragma omp parallel num_threads(r->threads)

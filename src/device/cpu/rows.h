@@ -1,12 +1,12 @@
 /* Copies a matrix row by row to another leading dimension and type: for the kernel copy_rows, and for staging the
- * operands of products. Compiled once for each vector unit (kernels/rows.c). */
+ * operands of GEMMs. Compiled once for each vector unit (kernels/rows.c). */
 #ifndef TRI_DEVICE_CPU_ROWS_H
 #define TRI_DEVICE_CPU_ROWS_H
 
 #include "device/dtype.h"
 
 /* Types are fp32 and bf16 in any combination, or equal; the matrices must not overlap. from_ld 0 repeats one row: a
- * bias. Row from_rows[i] is copied to row to_rows[i]; NULL stands for i. */
+ * bias. Row from_rows[i] is copied to row to_rows[i]; NULL: row i. */
 typedef struct tri_cpu_rows {
   int64_t rows, columns;
   const int32_t *from_rows, *to_rows;

@@ -1,6 +1,6 @@
-/* Products of generated text: steps of few rows, bound by reading b, and pieces of prompts, up to some hundred rows. A
- * row's result has the same bits whatever rows it is computed beside. Compiled once for each vector unit
- * (kernels/few_rows.c, kernels/panels.c). */
+/* GEMMs of generation: steps of few rows, bound by reading b, and pieces of prompts, up to some hundred rows. A row's
+ * result has the same bits for any other rows in the call. Compiled once for each vector unit (kernels/few_rows.c,
+ * kernels/panels.c). */
 #ifndef TRI_DEVICE_CPU_SKINNY_GEMM_H
 #define TRI_DEVICE_CPU_SKINNY_GEMM_H
 
@@ -10,15 +10,15 @@
 #include <stdbool.h>
 
 enum {
-  TRI_FEW_ROWS = 16,   /* up to that many read a b of [k, n] where it lies; more, from copies of its panels */
-  TRI_MOST_ROWS = 256, /* of a call; more are several calls                                                 */
+  TRI_FEW_ROWS = 16,   /* maximum rows that read a b of [k, n] in place; more rows read copies of its panels */
+  TRI_MOST_ROWS = 256, /* maximum rows of a call; more rows are several calls */
   TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit                                   */
 };
 
 /* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32 or bf16;
- * or, if b_packed, panels in bf16, which tri_pack_panels made. c is fp32 or bf16. m <= TRI_MOST_ROWS. Sums are in fp32,
- * in an order that depends only on k and on which of the three b is: the result of a row depends neither on the other
- * rows nor on the number of threads. */
+ * or, if b_packed, panels in bf16 from tri_pack_panels. c is fp32 or bf16. m <= TRI_MOST_ROWS. Sums are in fp32, in an
+ * order that depends only on k and on which of the three b is: the result of a row depends neither on the other rows
+ * nor on the number of threads. */
 typedef struct tri_cpu_few_rows {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
@@ -27,15 +27,16 @@ typedef struct tri_cpu_few_rows {
   bool pairs; /* b_packed only: a is bf16, and multiplied with the CPU's products of pairs; otherwise a is fp32 */
   const void *a;
   const void *b;
-  const float *bias; /* or NULL */
+  const float *bias; /* may be NULL */
   void *c;
   float *parts; /* [tri_few_rows_parts, m, n]: scratch; used if b is [k, n] and m <= TRI_FEW_ROWS */
 } tri_cpu_few_rows;
 
-/* The number of parts in which sums over k are made if b is [k, n]; each part of b is contiguous in memory. */
+/* Returns the number of parts in which sums over k are computed if b is [k, n]; each part of b is contiguous in
+ * memory. */
 static inline int64_t tri_few_rows_parts(int64_t k, bool b_transposed) { return b_transposed ? 0 : k < 256 ? 1 : 4; }
 
-/* Panels: [n / TRI_PANEL, rounded up][k / 2, rounded up][TRI_PANEL][2] in bf16; what is beyond n or k is 0. */
+/* Panels: [n / TRI_PANEL, rounded up][k / 2, rounded up][TRI_PANEL][2] in bf16, padded with zeros beyond n and k. */
 typedef struct tri_cpu_panels {
   int64_t n, k, ldb;
   tri_dtype b_type; /* fp32 or bf16 */

@@ -1,6 +1,6 @@
-/* Products with a matrix of few columns, as the factors of LoRA are: what oneDNN copies around such a product takes
- * longer than the product. Compiled once for each vector unit (kernels/thin.c). Sums are in fp32, and their order
- * depends neither on the number of threads nor on the size of what is wide. */
+/* GEMMs with a matrix of few columns, such as the factors of LoRA: oneDNN's copies for such a GEMM take longer than the
+ * GEMM itself. Compiled once for each vector unit (kernels/thin.c). Sums are in fp32, and their order depends neither
+ * on the number of threads nor on the size of the wide dimension. */
 #ifndef TRI_DEVICE_CPU_THIN_H
 #define TRI_DEVICE_CPU_THIN_H
 
@@ -9,8 +9,8 @@
 
 enum { TRI_MOST_THIN = 32 }; /* above, a matrix unit is faster */
 
-/* c[m,n] += a[m,k] b^T, with a, c in bf16, b[n,k] in fp32, of which each number is rounded to bf16. k <= TRI_MOST_THIN.
- * c is rounded once. */
+/* c[m,n] += a[m,k] b^T, with a, c in bf16, b[n,k] in fp32, rounded to bf16 element by element. k <= TRI_MOST_THIN. c is
+ * rounded once. */
 typedef struct tri_cpu_thin_depth {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
@@ -30,10 +30,7 @@ typedef struct tri_cpu_thin_gradient {
   float *wide; /* scratch: tri_thin_gradient_floats */
 } tri_cpu_thin_gradient;
 
-enum {
-  TRI_THIN_COLUMNS = 32,
-  TRI_THIN_RANKS = 8
-}; /* what is wide, and what is thin, is padded to a multiple of these */
+enum { TRI_THIN_COLUMNS = 32, TRI_THIN_RANKS = 8 }; /* multiples that the wide and the thin dimension are padded to */
 
 static inline int64_t tri_thin_padded(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;

@@ -1,10 +1,10 @@
-/* A third filling of gpu/runtime.h's table: no GPU at all. Memory, copies and queues are those of the guarded
- * device (device/guarded): only kernels reach device memory, and work runs late, in an order drawn from a
- * seed. Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and
- * run by emulator.h.
+/* The third implementation of gpu/runtime.h's table: no GPU. Memory, copies and queues are those of the guarded device
+ * (device/guarded): only kernels access device memory, and work runs late, in a random order from a seed. Kernels are
+ * part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and run by
+ * emulator.h.
  *
- * A kernel's arguments hold addresses that are given out; it runs on those where the memory lies. So as a launch runs,
- * each word of its arguments that is an address of this device's is replaced. */
+ * A kernel's arguments contain the addresses that callers have; it runs on the addresses of the memory itself. So when
+ * a launch runs, each word of its arguments that is an address of this device is replaced. */
 #include "device/emulated/emulated.h"
 
 #include "base/clock.h"
@@ -44,7 +44,7 @@ struct tri_gpu_function {
   {{VARIANT(name, 64_w32), VARIANT(name, 64_w64)},                                                                     \
    {VARIANT(name, 32_w32), VARIANT(name, 32_w64)},                                                                     \
    {VARIANT(name, 16_w32), VARIANT(name, 16_w64)}},
-/* By type (fp64, fp32, bf16), and by warps of 32 or 64. */
+/* Indexed by type (fp64, fp32, bf16), and by warps of 32 or 64. */
 static const tri_gpu_function functions[TRI_GPU_NUM_KERNELS][TRI_GPU_NUM_TYPES][2] = {TRI_GPU_KERNELS(ROW)};
 
 struct tri_gpu_module {
@@ -54,18 +54,17 @@ struct tri_gpu_module {
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 typedef struct emulated_options {
-  int64_t warp; /* 32 or 64 */
-  int64_t seed; /* of the order of threads and blocks; the guarded device has it too */
-  int64_t peer; /* whether it says that MPI reaches its memory: any does */
-  int64_t memory,
-      taken; /* bytes that the GPU has, and that others have taken of them. memory 0: what the machine has */
+  int64_t warp;          /* 32 or 64 */
+  int64_t seed;          /* seed of the order of threads and blocks; the guarded device uses it too */
+  int64_t peer;          /* whether it reports that MPI can access its memory, which any MPI can */
+  int64_t memory, taken; /* bytes of the GPU's memory, and bytes that other processes use; memory 0: the machine's */
 } emulated_options;
 
 typedef struct option {
   const char *name;
   size_t offset;
   int64_t most;
-  bool shared; /* the guarded device reads it too */
+  bool shared; /* the guarded device reads the option too */
 } option;
 
 static const option all_options[] = {
@@ -76,7 +75,7 @@ static const option all_options[] = {
     {"seed", offsetof(emulated_options, seed), INT64_MAX, true},
 };
 static const char others[] =
-    "a GPU's number, blocking, gpus, warp, peer, memory, taken, "; /* than the guarded device's */
+    "a GPU's number, blocking, gpus, warp, peer, memory, taken, "; /* before the guarded device's options */
 
 static const option *find_option(const char *text, size_t name_length) {
   for (size_t i = 0; i < sizeof all_options / sizeof all_options[0]; i++) {
@@ -99,7 +98,7 @@ static tri_status set_option(const option *o, const char *text, int length, emul
   return TRI_OK;
 }
 
-/* What is not known here is the guarded device's to read, and goes to `rest`. */
+/* Parses the options. Unknown ones are the guarded device's, and are copied to `rest`. */
 static tri_status parse(const char *options, emulated_options *out, char *rest, size_t rest_bytes) {
   *out = (emulated_options){.warp = 32};
   rest[0] = '\0';
@@ -170,7 +169,8 @@ static size_t memory_of(const tri_gpu_context *context) {
   return context->options.memory > 0 ? (size_t)context->options.memory : tri_system_memory_available();
 }
 
-/* Of what the machine has, this process has taken its part already. */
+/* Returns the free bytes. Without the option `memory`, this process's use is already subtracted from the machine's free
+ * memory. */
 static tri_status emulated_memory_free(tri_gpu_context *context, size_t *out) {
   size_t all = memory_of(context), gone = (size_t)context->options.taken;
   if (context->options.memory > 0) gone += tri_guarded_memory_held(context->memory);
@@ -184,7 +184,7 @@ static tri_status emulated_facts(tri_gpu_context *context, tri_gpu_facts *out) {
                          .warp = context->warp,
                          .processors = 1,
                          .memory_bytes = memory_of(context),
-                         .shared_bytes = 64 << 10, /* the least of the chips that are known */
+                         .shared_bytes = 64 << 10, /* minimum of the known chips */
                          .block_threads = 1024,
                          .peer = context->options.peer != 0 ? TRI_PEER_HOST : TRI_PEER_NONE};
   snprintf(out->bus, sizeof out->bus, "emulated:%d", context->ordinal);
@@ -205,14 +205,14 @@ static void emulated_release(tri_gpu_context *context, void *memory) {
   tri_guarded_memory_release(context->memory, memory);
 }
 
-/* Where the memory lies: as an MPI that knows devices would reach it. */
+/* Returns the address of the memory itself, which a device-aware MPI would use. */
 static void *emulated_peer_address(tri_gpu_context *context, void *memory) {
   void *open = NULL;
   return tri_guarded_open_if_own(context->memory, "memory that another library uses", memory, &open) == TRI_OK ? open
                                                                                                                : NULL;
 }
 
-/* ---- kernels, found ---------------------------------------------------------------------------------------------- */
+/* ---- look-up of kernels ----------------------------------------------------------------------------------------- */
 
 static int type_index(tri_dtype type) {
   switch (type) {
@@ -246,7 +246,7 @@ static tri_status emulated_module_function(tri_gpu_module *module, const char *n
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-/* Work as it is queued, or recorded. */
+/* Work that is queued, or recorded. */
 typedef struct item {
   struct item *next;
   const char *what; /* NULL: a copy */
@@ -263,7 +263,7 @@ struct tri_gpu_graph {
 struct tri_gpu_stream {
   tri_gpu_context *context;
   tri_guarded_queue *queue;
-  tri_gpu_graph *recording; /* or NULL */
+  tri_gpu_graph *recording; /* NULL: not recording */
 };
 
 static tri_status emulated_stream_create(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out) {
@@ -284,7 +284,8 @@ static void emulated_stream_destroy(tri_gpu_stream *stream) {
   tri_free(stream);
 }
 
-/* Kernels are counted as the guarded device counts them: the option `fail_kernel` names one. */
+/* Queues work. Kernels are counted as the guarded device counts them: the option `fail_kernel` gives the number of
+ * one. */
 static tri_status queue_work(tri_gpu_stream *stream, const item *like, const void *data) {
   tri_guarded_state *state = stream->context->memory;
   tri_guarded_work *work = NULL;
@@ -447,7 +448,7 @@ static bool emulated_event_passed(const tri_gpu_event *event) {
   return event->queue == NULL || tri_guarded_queue_has_passed(event->queue, event->place);
 }
 
-/* Runs what lies between them, and takes the time that this takes the CPU. */
+/* Runs the work between the events, and returns its time on the CPU. */
 static tri_status emulated_event_seconds(const tri_gpu_event *from, const tri_gpu_event *to, double *out) {
   TRI_TRY(emulated_event_wait(from));
   double begin = tri_clock_s();

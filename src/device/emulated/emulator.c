@@ -10,9 +10,9 @@
 
 enum {
   MOST_THREADS = 1024,
-  MOST_SHARED = 8,          /* pieces of shared memory that a kernel declares */
+  MOST_SHARED = 8,          /* maximum pieces of shared memory that a kernel declares */
   SHARED_BYTES = 256 << 10, /* more than any chip has */
-  MOST_COPIES = 256,        /* asynchronous ones of a thread that are not waited for yet */
+  MOST_COPIES = 256,        /* maximum asynchronous copies of a thread that have not been waited for */
   SHARE_ROUNDS = 3
 };
 
@@ -25,14 +25,14 @@ typedef struct copy {
 } copy;
 
 typedef struct emulated_thread {
-  tri_emulator_thread self; /* first: what the kernel sees is also where this is found */
+  tri_emulator_thread self; /* first member: the kernel's pointer to it is also the thread's address */
   tri_emulator *emulator;
   waiting waiting;
-  const char *file; /* where it waits */
+  const char *file; /* source position of the wait */
   int line;
-  unsigned shared_rounds; /* of tri_emulator_share */
+  unsigned shared_rounds; /* rounds of tri_emulator_share */
   int first_copy, num_copies, group;
-  copy *copies; /* a ring of MOST_COPIES; elsewhere, so that threads lie close to each other */
+  copy *copies; /* a ring of MOST_COPIES; allocated separately, so that threads are close to each other in memory */
 } emulated_thread;
 
 typedef struct emulated_warp {
@@ -40,10 +40,10 @@ typedef struct emulated_warp {
   _Alignas(16) unsigned char given[SHARE_ROUNDS][64][TRI_EMULATOR_SHARE_BYTES];
 } emulated_warp;
 
-/* A piece of shared memory lies at the end of its mapping, in front of a page that may not be touched. */
+/* A piece of shared memory is at the end of its mapping, before an inaccessible page. */
 typedef struct shared_piece {
   char *mapping;
-  const void *place; /* in the source */
+  const void *place; /* declaration in the source, which identifies the piece */
   void *memory;
 } shared_piece;
 
@@ -56,7 +56,7 @@ struct tri_emulator {
   emulated_warp *warps;
   int order[MOST_THREADS];
   const tri_emulator_launch *launch;
-  int arrived, ended; /* threads: at a barrier of the block, at their end */
+  int arrived, ended; /* threads that have reached a barrier of the block; that have ended */
   shared_piece shared[MOST_SHARED];
   int num_shared;
   bool failed;
@@ -67,7 +67,8 @@ _Thread_local const tri_emulator_thread *tri_emulator_now;
 
 static emulated_thread *own_thread(void) { return (emulated_thread *)(uintptr_t)tri_emulator_now; }
 
-/* A hash of the seed and of how many were drawn before (the finaliser of SplitMix64): each block draws an order. */
+/* Returns a random number: a hash of the seed and of the count of earlier draws (the finaliser of SplitMix64). Each
+ * block draws its own order. */
 static uint32_t draw(tri_emulator *e, uint32_t below) {
   uint64_t z = e->seed * 0xd1342543de82ef95u + ++e->drawn * 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -75,9 +76,9 @@ static uint32_t draw(tri_emulator *e, uint32_t below) {
   return (uint32_t)((z >> 32) * below >> 32);
 }
 
-/* ---- a fault: the block is given up ------------------------------------------------------------------------------ */
+/* ---- failure of a block ------------------------------------------------------------------------------------------ */
 
-/* Of the thread that runs, which does not go on. */
+/* Fails the running thread, which does not continue. */
 static void give_up(emulated_thread *t) {
   tri_error_save(&t->emulator->fault, TRI_DEVICE_FAILED);
   t->emulator->failed = true;
@@ -97,7 +98,7 @@ static void differ(emulated_thread *t, const emulated_thread *other) {
   give_up(t);
 }
 
-/* No thread can go on, and some wait. */
+/* Reports a deadlock: no thread can continue, and some wait. */
 static tri_status stuck(const tri_emulator *e) {
   const emulated_thread *waits = NULL, *ended = NULL;
   for (int i = 0; i < (int)e->launch->threads; i++) {
@@ -118,13 +119,14 @@ static tri_status stuck(const tri_emulator *e) {
                   waits->self.thread, file_name(waits->file), waits->line, ended->self.thread);
 }
 
-/* ---- meeting ----------------------------------------------------------------------------------------------------- */
+/* ---- barriers
+ * ----------------------------------------------------------------------------------------------------- */
 
 static void go_on(emulated_thread *first, int count) {
   for (int i = 0; i < count; i++) first[i].waiting = WAITING_FOR_NOTHING;
 }
 
-/* The threads from `first` on meet; *arrived counts them. */
+/* A barrier of the `count` threads from `first` on; *arrived counts them. */
 static void meet(emulated_thread *t, emulated_thread *first, int count, int *arrived, waiting what, const char *file,
                  int line) {
   t->file = file;
@@ -156,8 +158,8 @@ static void meet_warp(emulated_thread *t, const char *file, int line) {
 
 void tri_emulator_warp_barrier(const char *file, int line) { meet_warp(own_thread(), file, line); }
 
-/* Three buffers in turn: no lane is more than a round ahead, and then writes neither what a slower lane has just been
- * given nor what it was given before. */
+/* Three buffers are used in turn: no lane is more than one round ahead, so it does not overwrite the values that a
+ * slower lane has received in this round or the one before. */
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line) {
   emulated_thread *t = own_thread();
   emulated_warp *w = &t->emulator->warps[t->self.thread / t->emulator->warp];
@@ -184,7 +186,7 @@ int tri_emulator_shuffle_int(int x, int mask, const char *file, int line) {
 
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
-/* 0x7ff4 again and again: not a number in any type. */
+/* Fills memory with 0x7ff4, which is NaN in every type. */
 static void poison(void *memory, size_t bytes) {
   static const unsigned char pattern[8] = {0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f};
   unsigned char *to = memory;
@@ -300,7 +302,7 @@ static tri_status run_block(tri_emulator *e, const uint32_t block[3]) {
   return TRI_OK;
 }
 
-/* A number below `of` that shares no divisor with it. */
+/* Returns a number below `of` that is coprime to it. */
 static uint64_t coprime(tri_emulator *e, uint64_t of) {
   for (;;) {
     uint64_t candidate = 1 + draw(e, (uint32_t)(of < UINT32_MAX ? of : UINT32_MAX)), a = candidate, b = of;
@@ -344,7 +346,7 @@ tri_status tri_emulator_run(tri_emulator *e, const tri_emulator_launch *l) {
   return status;
 }
 
-/* ---- its beginning and end --------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ------------------------------------------------------------------------------------ */
 
 static tri_status map_shared(shared_piece *piece) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);

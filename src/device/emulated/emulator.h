@@ -1,11 +1,11 @@
 /* Runs GPU kernels on the CPU. Each thread of a block is a fiber; the blocks run one after the other, and the fibers of
- * a block switch at barriers and shuffles. Both orders are drawn from a seed, so that results which depend on them
+ * a block switch at barriers and shuffles. Both orders are random, from a seed, so that results which depend on them
  * differ.
  *
- * The launch fails with a message if threads of a block reach different barriers, or if some end while others wait.
- * Shared memory is full of NaN when a block begins, and ends at a page that must not be touched. Asynchronous copies
- * arrive only when they are waited for. It does not find bank conflicts, races between two switches, or reordering by
- * the memory model of a GPU. */
+ * The launch fails with an error message if threads of a block reach different barriers, or if some end while others
+ * wait. Shared memory is filled with NaN when a block begins, and ends at an inaccessible page. Asynchronous copies
+ * arrive only when they are waited for. The emulator does not detect bank conflicts, races between two switches, or
+ * reordering by the memory model of a GPU. */
 #ifndef TRI_DEVICE_EMULATED_EMULATOR_H
 #define TRI_DEVICE_EMULATED_EMULATOR_H
 
@@ -16,7 +16,7 @@
 
 /* ---- for kernels (primitives_host.h) ----------------------------------------------------------------------------- */
 
-/* Indices of a thread; tri_emulator_now is that of the running fiber. */
+/* Indices of a thread; tri_emulator_now points to those of the running fiber. */
 typedef struct tri_emulator_thread {
   int thread, threads;
   int64_t block[3], blocks_x;
@@ -50,10 +50,11 @@ typedef struct tri_emulator_launch {
   const void *arguments;
   uint32_t grid[3];
   uint32_t threads;    /* a multiple of the warp, at most 1024 */
-  size_t shared_bytes; /* of dynamic shared memory, in addition to what the kernel declares */
+  size_t shared_bytes; /* dynamic shared memory, in addition to the memory that the kernel declares */
 } tri_emulator_launch;
 
-/* `warp` is the size that its kernels were compiled for; seed 0: blocks and threads run in order. */
+/* Creates an emulator. `warp` is the size that its kernels were compiled for; seed 0: blocks and threads run in
+ * order. */
 tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
 void tri_emulator_destroy(tri_emulator *emulator);
 

@@ -23,7 +23,7 @@
 #endif
 
 #if TRI_ADDRESS_SANITIZER
-enum { STACK_BYTES = 1 << 18 }; /* its frames are several times as large */
+enum { STACK_BYTES = 1 << 18 }; /* AddressSanitizer's frames are several times as large */
 #else
 enum { STACK_BYTES = 1 << 16 };
 #endif
@@ -42,10 +42,10 @@ typedef struct one {
 
 struct tri_fiber {
   int count;
-  size_t bytes; /* of a stack and its guard */
-  char *stacks; /* each begins with a page that may not be touched */
+  size_t bytes; /* bytes of a stack and its guard */
+  char *stacks; /* each begins with an inaccessible page */
 #if defined(__x86_64__)
-  void *home; /* stack pointer of who entered */
+  void *home; /* stack pointer of the thread that entered */
 #else
   ucontext_t home;
 #endif
@@ -93,7 +93,8 @@ void tri_fibers_destroy(tri_fiber *f) {
   tri_free(f);
 }
 
-/* ---- what AddressSanitizer is told ------------------------------------------------------------------------------- */
+/* ---- notifications to AddressSanitizer
+ * ------------------------------------------------------------------------------ */
 
 static void about_to_enter(tri_fiber *f, int which) {
 #if TRI_ADDRESS_SANITIZER
@@ -113,8 +114,8 @@ static void entered(tri_fiber *f, int which) {
 #endif
 }
 
-/* Where it looks for uses of what a function has left behind, a fiber has a second stack, which costs several system
- * calls to make: it stays with the fiber when that is reused. */
+/* Announces a switch from a fiber. If AddressSanitizer detects use after return, a fiber has a second stack, which
+ * takes several system calls to create: it stays with the fiber when that is reused. */
 static void about_to_leave(tri_fiber *f, int which) {
 #if TRI_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(f->closing ? NULL : &f->fibers[which].fake_stack, f->home_stack, f->home_bytes);
@@ -142,8 +143,8 @@ static void run(tri_fiber *f, int which) {
 
 #if defined(__x86_64__)
 
-/* Puts the registers that a call keeps on the stack, and the stack's pointer into *from; then the other way round. The
- * control words of floating point are the same in all fibers. */
+/* Pushes the callee-saved registers, stores the stack pointer in *from, and restores both from `to`. The floating-point
+ * control words are the same in all fibers. */
 void tri_fiber_switch(void **from, void *to);
 __asm__(
     ".pushsection .text\n"
@@ -156,7 +157,7 @@ __asm__(
     "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
     "  ret\n"
     ".size tri_fiber_switch, .-tri_fiber_switch\n"
-    /* Where a fiber begins: its two arguments were put where the switch finds %rbx and %r12. */
+    /* Entry of a fiber: its two arguments have been stored in the slots of %rbx and %r12. */
     ".globl tri_fiber_first\n"
     ".type tri_fiber_first, @function\n"
     "tri_fiber_first:\n"
@@ -171,17 +172,17 @@ void tri_fiber_first(void);
 
 static void run_number(tri_fiber *f, intptr_t which) { run(f, (int)which); }
 
-/* Stacks lie a whole number of pages apart: used from the same place in each, they would all meet in a few sets of the
- * cache. */
+/* Returns a fiber's offset in its stack. Stacks are a whole number of pages apart: without an offset, the used parts of
+ * all stacks would map to a few sets of the cache. */
 static size_t stagger_bytes(int which) { return (size_t)(which % 16) * 256; }
 
-enum { POPPED = 6 }; /* r15, r14, r13, r12, rbx, rbp: in that order */
+enum { POPPED = 6 }; /* r15, r14, r13, r12, rbx, rbp, in that order */
 
 static void prepare(tri_fiber *f, int which) {
   void **top = (void **)(void *)(stack_of(f, which) + STACK_BYTES - stagger_bytes(which)) - 2;
   void *values[POPPED + 1] = {NULL, NULL, (void *)(uintptr_t)run_number,     (void *)(intptr_t)which,
                               f,    NULL, (void *)(uintptr_t)tri_fiber_first};
-  top -= POPPED + 1; /* behind the return that the switch makes, the stack is aligned as in front of a call */
+  top -= POPPED + 1; /* after the switch returns, the stack is aligned as before a call */
   memcpy(top, values, sizeof values);
   f->fibers[which].stack_pointer = top;
 }
@@ -213,7 +214,7 @@ void tri_fiber_begin(tri_fiber *f, int which, void (*entry)(void *argument), voi
   f->fibers[which].entry = entry;
   f->fibers[which].argument = argument;
 #if TRI_ADDRESS_SANITIZER
-  __asan_unpoison_memory_region(stack_of(f, which), STACK_BYTES); /* of what was forgotten in the middle */
+  __asan_unpoison_memory_region(stack_of(f, which), STACK_BYTES); /* remains of an interrupted run */
 #endif
   prepare(f, which);
 }
@@ -230,7 +231,8 @@ void tri_fiber_leave(tri_fiber *f, int which) {
   entered(f, which);
 }
 
-/* ---- what AddressSanitizer gets back ----------------------------------------------------------------------------- */
+/* ---- release of AddressSanitizer's stacks
+ * --------------------------------------------------------------------------- */
 
 #if TRI_ADDRESS_SANITIZER
 typedef struct ending {

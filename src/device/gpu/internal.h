@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 typedef struct tri_gpu_modules tri_gpu_modules;
-typedef struct tri_gpu_products tri_gpu_products; /* products.h */
+typedef struct tri_gpu_products tri_gpu_products; /* gemm.h */
 
 /* A device's state. */
 typedef struct tri_gpu {

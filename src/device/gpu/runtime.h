@@ -1,6 +1,6 @@
 /* A GPU as its vendor's driver shows it: a table of run-time calls with three implementations. CUDA and HIP share one,
  * in runtime.c, with their differences in files of their own (vendor.h, cuda.c, hip.c); the third is for tests,
- * emulated/emulated.c. All code above the table is common, too (gpu.c, queues.c, modules.c, products.c and the kernels'
+ * emulated/emulated.c. All code above the table is common, too (gpu.c, queues.c, modules.c, gemm.c and the kernels'
  * files).
  *
  * An implementation opens its library on request, with dlopen and prototypes of its own. It reports a failure in one
@@ -66,7 +66,7 @@ typedef struct tri_gpu_image {
   size_t bytes;
 } tri_gpu_image;
 
-typedef struct tri_gpu_product_library tri_gpu_product_library; /* products.h */
+typedef struct tri_gpu_product_library tri_gpu_product_library; /* gemm.h */
 
 typedef struct tri_gpu_runtime {
   const char *name;                        /* "CUDA", "HIP", "emulated" */

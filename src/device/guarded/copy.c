@@ -1,9 +1,9 @@
-/* Copies happen late, which exposes callers that do not wait for them: what a download will write is poisoned when it
- * is queued, and what an upload will read is summed up then, and must still be the same when it is read.
+/* Copies run late, which exposes callers that do not wait for them: the destination of a download is poisoned when it
+ * is queued, and the source of an upload is checksummed then, and must be unchanged when it is read.
  *
- * Copies themselves may use the same host memory one after the other: what is queued to go up may be queued to be
- * filled again at once. So a copy looks at host memory when all copies of that memory that were queued before it are
- * done; and one that is reached while there still are some has not been told to wait for them. */
+ * Copies may use the same host memory one after the other: memory with a queued upload may be queued to be filled again
+ * at once. So a copy examines host memory when all copies of that memory that were queued before it are complete; if it
+ * runs while some are not, a wait for them is missing. */
 #include "device/guarded/internal.h"
 
 #include "device/queue.h"
@@ -12,14 +12,14 @@
 
 typedef struct queued_copy {
   tri_copy copy;
-  uint64_t serial; /* of the device's copies, in the order in which they were queued */
-  bool looked;     /* at the host's memory: it is poisoned, or summed up */
-  uint64_t sum;    /* of the host's bytes that are to be read */
+  uint64_t serial; /* number among the device's copies, in the order in which they were queued */
+  bool looked;     /* host memory has been examined: poisoned, or checksummed */
+  uint64_t sum;    /* checksum of the host's bytes that are to be read */
 } queued_copy;
 
 static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *work);
 
-/* From the first byte to behind the last. */
+/* Returns the bytes from the first byte to the end of the last row. */
 static size_t extent(const tri_copy *copy, size_t stride) { return (copy->rows - 1) * stride + copy->row_bytes; }
 
 static uint64_t mix(uint64_t sum, const char *from, size_t bytes) {
@@ -28,7 +28,7 @@ static uint64_t mix(uint64_t sum, const char *from, size_t bytes) {
     size_t some = bytes - at < sizeof word ? bytes - at : sizeof word;
     word = 0;
     memcpy(&word, from + at, some);
-    sum = (sum ^ word) * 0x9e3779b97f4a7c15u; /* odd: each step is one to one in the word and in the sum */
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u; /* odd: each step is a bijection of the word and of the sum */
     sum ^= sum >> 29;
   }
   return sum;
@@ -55,7 +55,7 @@ static bool is_poison(const tri_copy *copy) {
   return true;
 }
 
-/* Where the bytes are. */
+/* Finds the accessible address of the bytes. */
 static tri_status reach(const tri_guarded_state *state, const char *what, tri_side side, const void *memory,
                         size_t bytes, void **out) {
   switch (side) {
@@ -95,7 +95,8 @@ static side written_side(const tri_copy *copy) {
   return (side){(uintptr_t)copy->to, rows_of_host(copy->to_side, copy->rows), copy->row_bytes, copy->to_stride};
 }
 
-/* Of the rows that begin before the end of these bytes, the last reaches farthest. */
+/* Returns whether a row overlaps these bytes. It suffices to test the last row that
+ * begins before their end, which extends farthest. */
 static bool meets_row(const side *of, uintptr_t first, size_t bytes) {
   if (of->rows == 0 || first + bytes <= of->first) return false;
   size_t row = of->rows == 1 ? 0 : (first + bytes - 1 - of->first) / of->stride;
@@ -115,7 +116,7 @@ static bool conflict(const tri_copy *a, const tri_copy *b) {
          meet(read_side(a), written_side(b));
 }
 
-/* Whether a copy of the same host memory that was queued before it is still to be done. */
+/* Returns whether an earlier copy of the same host memory is still incomplete. */
 static bool comes_too_early(const tri_guarded_state *state, const queued_copy *queued) {
   for (const tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
     for (const tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {
@@ -126,7 +127,7 @@ static bool comes_too_early(const tri_guarded_state *state, const queued_copy *q
   return false;
 }
 
-/* The host's side is looked at while the caller stands by it. What is wrong with it is told when the copy runs. */
+/* Examines the host's side while its owner is still in the call. An error is reported when the copy runs. */
 static void look_at_host(tri_guarded_state *state, queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
   if (comes_too_early(state, queued)) return;
@@ -210,7 +211,8 @@ tri_status tri_guarded_queue_copy(tri_guarded_queue *own, const tri_copy *copy) 
   return status;
 }
 
-/* ---- memory of which nothing is known any more ------------------------------------------------------------------- */
+/* ---- undefined memory
+ * ---------------------------------------------------------------------------------------------- */
 
 typedef struct stretch {
   void *memory;

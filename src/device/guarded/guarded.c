@@ -24,7 +24,7 @@ char *tri_guarded_ordinal(uint64_t number, char buffer[32]) {
 
 typedef struct option {
   const char *name;
-  size_t offset; /* of an unsigned or a signed number of 64 bits */
+  size_t offset; /* offset of an unsigned or a signed 64-bit number */
   long long least;
 } option;
 
@@ -60,7 +60,7 @@ static tri_status set_option(const char *kind, const char *others, const char *t
                   (int)length, text, kind, others, kind);
 }
 
-/* Which of them hold is a question of the rank: those of another rank do not. */
+/* Parses the options. Options that are for another rank are ignored. */
 static tri_status parse(const char *kind, const char *others, const char *text, tri_guarded_options *out) {
   *out = (tri_guarded_options){.rank = -1};
   while (*text != '\0') {

@@ -1,6 +1,6 @@
-/* The guarded device, for tests, finds code that accesses device memory from the host, or that forgets that work is
- * queued. It has the kernels, results and description of the reference device. But the host cannot read or write its
- * memory, queued work runs late, and the order in which queues advance is drawn from a seed. */
+/* The guarded device, for tests, detects code that accesses device memory from the host, or that does not wait for
+ * queued work. It has the kernels, results and description of the reference device. But the host cannot read or write
+ * its memory, queued work runs late, and the order in which queues advance is random, from a seed. */
 #ifndef TRI_DEVICE_GUARDED_GUARDED_H
 #define TRI_DEVICE_GUARDED_GUARDED_H
 

@@ -1,5 +1,4 @@
-/* Shared by the files of the guarded device. Everything but the report (report.c) is done with the device's lock held.
- */
+/* Shared by the files of the guarded device. Everything but the report (report.c) runs with the device's lock held. */
 #ifndef TRI_DEVICE_GUARDED_INTERNAL_H
 #define TRI_DEVICE_GUARDED_INTERNAL_H
 
@@ -26,21 +25,21 @@ typedef struct tri_guarded_block {
   atomic_bool released;
 } tri_guarded_block;
 
-/* Zeroed device memory, and host memory full of poison. Releasing either is the same. */
+/* Allocate zeroed device memory, and host memory filled with poison. Both are released in the same way. */
 tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out);
 tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out);
 void tri_guarded_memory_release(tri_guarded_state *state, const void *memory);
 void tri_guarded_release_all(tri_guarded_state *state);
-/* Bytes of device memory that have not been released. */
+/* Returns the bytes of device memory that have not been released. */
 size_t tri_guarded_memory_held(tri_guarded_state *state);
 
-/* *out: the address at which kernels access `bytes` (at least one) bytes of device memory. Fails if it is not device
- * memory, has been released, or ends before. `what` begins the message: "its argument 3". */
+/* Sets *out to the address at which kernels access `bytes` (at least one) bytes of device memory. Fails if it is not
+ * device memory, has been released, or ends before. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
 /* The same, but an address that is not this device's memory is returned unchanged. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
-/* Fails for device memory, and for host memory of this device's that has been released. */
+/* Fails for device memory, and for released host memory of this device. */
 tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes);
 
 /* Fills memory with poison: bytes that are NaN as fp64, fp32 and bf16, and not a token id as int32. */
@@ -56,47 +55,47 @@ struct tri_guarded_work {
   const char *what;               /* "kernel `matmul`"; a string constant */
   tri_origin origin;
   tri_guarded_run run;
-  const tri_guarded_queue *after; /* it begins after that queue has passed the place after_number; or NULL */
+  const tri_guarded_queue *after; /* the work begins after that queue has passed the place after_number; or NULL */
   uint64_t after_number;
   const char *told_to_fail; /* the option that makes it fail, or NULL */
-  uint64_t count;           /* its number among work of its kind, as the option counts */
+  uint64_t count;           /* number among work of its kind, as the option counts */
   const void *kind;         /* data for `run` */
   _Alignas(16) char data[]; /* data for `run` */
 };
 
 struct tri_guarded_queue {
-  tri_guarded_queue *_Atomic next; /* of the device */
+  tri_guarded_queue *_Atomic next; /* next queue of the device */
   tri_queue *queue;
   tri_guarded_state *state;
-  tri_guarded_work *_Atomic first, *last; /* work that has not been done */
-  uint64_t queued, done;                  /* numbers of works */
-  uint32_t eagerness;                     /* its weight when the next queue to advance is drawn */
-  uint64_t failed_at;                     /* the place of the work that failed, from 1; 0: none */
+  tri_guarded_work *_Atomic first, *last; /* incomplete work */
+  uint64_t queued, done;                  /* numbers of queued and completed works */
+  uint32_t eagerness;                     /* weight in the random choice of the next queue to advance */
+  uint64_t failed_at;                     /* place of the work that failed, from 1; 0: none */
   bool told;                              /* a wait has returned the error */
   tri_saved_error fault;
 };
 
-/* Appends work with data_bytes of data; the caller fills it in before it releases the lock. *out is NULL if the queue
- * has failed: nothing more is done in it. */
+/* Appends work with data_bytes of data; the caller writes the data before it releases the lock. *out is NULL if the
+ * queue has failed: no further work runs in it. */
 tri_status tri_guarded_queue_work(tri_guarded_queue *queue, const char *what, tri_guarded_run run, size_t data_bytes,
                                   tri_guarded_work **out);
 
-/* `queue` is the queue of a device with this state, and has the origin of the work. */
+/* Creates a queue. `queue` is the queue of a device with this state, and has the origin of the work. */
 tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out);
 void tri_guarded_queue_destroy(tri_guarded_queue *queue);
-/* The place after all work that is in the queue. */
+/* Returns the place after all work that is in the queue. */
 uint64_t tri_guarded_queue_place(tri_guarded_queue *queue);
-/* Work that is queued from now on begins after the other queue has passed a place. */
+/* Makes work that is queued from now on wait until the other queue has passed a place. */
 tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place);
 /* Waits until a place is passed; returns the error of work before it. */
 tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place);
-/* Whether a place is passed. Each call advances the device a little, so that polling ends. */
+/* Returns whether a place is passed. Each call advances the device a little, so that polling ends. */
 bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place);
 
 /* ---- copy.c ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_guarded_queue_copy(tri_guarded_queue *queue, const tri_copy *copy);
-/* Called after work is done: copies that waited for it before they record the contents of host memory do so now. */
+/* Called after work is complete: copies that waited for it before they examine host memory do so now. */
 void tri_guarded_look_at_host(tri_guarded_state *state);
 tri_status tri_guarded_queue_undefine(tri_guarded_queue *queue, void *memory, size_t bytes);
 
@@ -107,7 +106,8 @@ void tri_guarded_fill_kernels(tri_device_kernels *out);
 
 /* ---- report.c ---------------------------------------------------------------------------------------------------- */
 
-/* From now on an access to this device's memory from outside of it ends the process with a report; until unwatch. */
+/* Starts to watch: an access to this device's memory from outside of it then ends the process with a report, until
+ * unwatch. */
 void tri_guarded_watch(tri_guarded_state *state);
 void tri_guarded_unwatch(tri_guarded_state *state);
 
@@ -125,18 +125,20 @@ typedef struct tri_guarded_past {
 /* Options in the device's name. */
 typedef struct tri_guarded_options {
   uint64_t seed;
-  uint64_t fail_memory, fail_copy, fail_kernel; /* number of the one that fails, from 1; 0: none */
-  int64_t rank;                                 /* on which it fails; -1: on all */
+  uint64_t fail_memory, fail_copy,
+      fail_kernel; /* number of the allocation, copy or kernel that fails, from 1; 0: none */
+  int64_t rank;    /* rank on which it fails; -1: all ranks */
 } tri_guarded_options;
 
-/* `options` are those in the name of a device of the kind `kind`: NAME=NUMBER,... `others`: further options of that
+/* Checks the options in the name of a device of the kind `kind`: NAME=NUMBER,... `others`: further options of that
  * kind, for messages: "warp, peer, " or "". */
 tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options);
 tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options, tri_guarded_state **out);
 void tri_guarded_state_destroy(tri_guarded_state *state);
 
-/* The lock is held while work runs. If the thread that holds it takes it again, it has jumped out of a crash in such
- * work, as a test framework's handler of SIGSEGV does, and would wait for itself: the process ends with a message. */
+/* Takes the lock, which is held while work runs. If the thread that holds it takes it again, it has jumped out of a
+ * crash in such work, as a test framework's handler of SIGSEGV does, and would deadlock: the process ends with an error
+ * message. */
 void tri_guarded_lock(tri_guarded_state *state);
 void tri_guarded_unlock(tri_guarded_state *state);
 
@@ -147,18 +149,18 @@ struct tri_guarded_state {
   tri_guarded_state *_Atomic next_watched;
   tri_guarded_block *_Atomic blocks; /* newest first */
   int64_t num_blocks;
-  uintptr_t next_given; /* where the next addresses of device memory are tried; 0 before the first */
+  uintptr_t next_given; /* next address to try for device memory; 0 before the first */
   tri_guarded_queue *_Atomic queues;
-  uint64_t memories, copies, kernels_queued; /* so far, for the options */
-  int64_t unseeing;                          /* upper bound of copies that have not yet recorded host memory */
+  uint64_t memories, copies, kernels_queued; /* counts so far, for the options */
+  int64_t unseeing;                          /* upper bound of copies that have not yet examined host memory */
   tri_random_key random;
-  uint64_t drawn;                             /* random numbers so far */
+  uint64_t drawn;                             /* random numbers drawn so far */
   tri_guarded_past past[TRI_GUARDED_HISTORY]; /* the newest work, a ring */
   uint64_t num_past;
   atomic_bool running; /* the newest work in `past` has not ended */
 };
 
-/* A random number below `below`, from the device's seed. */
+/* Returns a random number below `below`, from the device's seed. */
 uint32_t tri_guarded_draw(tri_guarded_state *state, uint32_t below);
 
 /* Writes "1st", "2nd", ... Returns buffer. */

@@ -1,8 +1,8 @@
-/* Each kernel of the reference device, to be run later: a function with the kernel's signature that puts the arguments
- * away, and one that gives them to the reference device's, both made from a row of kernels.def.
+/* Each kernel of the reference device, to be run later: a function with the kernel's signature that stores the
+ * arguments, and one that passes them to the reference device's kernel, both defined from a row of kernels.def.
  *
  * A pointer among the arguments is device memory, which is looked up when the kernel runs; or NULL; or the description
- * of a call (DESCRIPTION_BYTES), which is copied as the call is queued. */
+ * of a call (DESCRIPTION_BYTES), which is copied when the call is queued. */
 #include "device/guarded/internal.h"
 
 #include "device/reference/reference.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of what a pointer of a type points to, if that is the description of a call, else 0. */
+/* Size of the object that a pointer type points to, if that is the description of a call, else 0. */
 #define DESCRIPTION_BYTES(T)                                                                                           \
   _Generic((T){0},                                                                                                     \
            const tri_matmul *: sizeof(tri_matmul),                                                                     \
@@ -35,7 +35,7 @@
            const tri_completions *: sizeof(tri_completions),                                                           \
            default: 0)
 
-/* Where a pointer to device memory lies in an argument that is not a pointer itself, or in a description; else 0. */
+/* Offset of a pointer to device memory in an argument that is not a pointer itself, or in a description; else 0. */
 #define COUNT_OFFSET(T)                                                                                                \
   _Generic((T){0},                                                                                                     \
            tri_rows: offsetof(tri_rows, count),                                                                        \
@@ -43,18 +43,18 @@
            const tri_row_copy *: offsetof(tri_row_copy, rows.count),                                                   \
            default: 0)
 
-/* ---- a kernel whose arguments have been put away ----------------------------------------------------------------- */
+/* ---- a kernel with stored arguments ----------------------------------------------------------------------------- */
 
 typedef struct argument {
-  size_t offset; /* in the kernel's struct of arguments */
+  size_t offset; /* offset in the kernel's struct of arguments */
   bool pointer;
   size_t description_bytes;
-  size_t count_offset; /* of a number of rows; 0: it has none */
+  size_t count_offset; /* offset of the address of a number of rows; 0: none */
 } argument;
 
 typedef struct kernel {
   const char *name, *what;
-  size_t bytes; /* of its struct of arguments */
+  size_t bytes; /* bytes of its struct of arguments */
   int num_arguments;
   const argument *arguments;
   tri_status (*run)(tri_queue *queue, const void *arguments);
@@ -64,7 +64,7 @@ enum { MOST_BYTES = 512, ALIGNMENT = 16 };
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Descriptions follow the arguments, in order. */
+/* Returns the bytes of the stored arguments; descriptions follow the arguments, in order. */
 static size_t data_bytes(const kernel *k) {
   size_t bytes = aligned(k->bytes);
   for (int i = 0; i < k->num_arguments; i++) bytes += aligned(k->arguments[i].description_bytes);
@@ -81,7 +81,7 @@ static void set_pointer(char *arguments, const argument *which, const void *poin
   memcpy(arguments + which->offset, &pointer, sizeof pointer);
 }
 
-/* The number of rows that a struct says where to find; opened in the struct itself. */
+/* Replaces the address of a number of rows in a struct by its accessible address. */
 static tri_status open_count(tri_guarded_queue *queue, char *at) {
   void *given, *open = NULL;
   memcpy(&given, at, sizeof given);
@@ -110,7 +110,7 @@ static tri_status run_kernel(tri_guarded_queue *queue, const tri_guarded_work *w
     }
     char what[32];
     snprintf(what, sizeof what, "its argument %d", i + 1);
-    /* Of no elements it may lie at the end; what is read there is the guards' matter. */
+    /* An empty array may be at the end of its memory; the guard pages detect reads of it. */
     TRI_TRY(tri_guarded_open(queue->state, what, given, 0, &open));
     set_pointer(arguments, a, open);
   }
@@ -146,9 +146,9 @@ static tri_status queue_kernel(tri_queue *queue, const kernel *k, const void *ar
   return status;
 }
 
-/* ---- what a row becomes ------------------------------------------------------------------------------------------ */
+/* ---- the definitions for a row ----------------------------------------------------------------------------------- */
 
-enum { POINTER_CLASS = 5 }; /* of __builtin_classify_type, in every compiler that has it */
+enum { POINTER_CLASS = 5 }; /* the value of __builtin_classify_type, in every compiler that has it */
 
 #define FIELD(argument) TRI_PAIR_DECLARED(argument);
 #define PUT(argument) .TRI_PAIR_NAME(argument) = TRI_PAIR_NAME(argument),

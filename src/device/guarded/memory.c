@@ -1,9 +1,9 @@
-/* Memory that only kernels can reach.
+/* Memory that only kernels can access.
  *
- * What a device gives out is an address in pages that have no access and never get any. The memory itself lies
- * elsewhere, at addresses that only the runner of kernels and copies knows. (Giving the pages access for as long as a
- * kernel runs would give it to all threads.) Both are as large and stand between guards, with their ends at the upper
- * one, so a kernel that runs over its memory is stopped too. */
+ * The device returns addresses in pages that never allow access. The memory itself is mapped at other addresses, which
+ * only the code that runs kernels and copies knows. (Making the pages accessible while a kernel runs would make them
+ * accessible to all threads.) Both mappings have the same size, between guard pages, and end at the upper one, so a
+ * kernel that runs over its memory crashes too. */
 #include "device/guarded/internal.h"
 
 #include "base/format.h"
@@ -14,7 +14,7 @@
 
 enum {
   GUARD_BYTES = 1 << 16,   /* at least a page of any system */
-  MOST_RELEASED = 1 << 10, /* that stay reserved */
+  MOST_RELEASED = 1 << 10, /* maximum number of released blocks that stay reserved */
   POISON_BYTES = 8
 };
 
@@ -24,7 +24,7 @@ static size_t lead_bytes(size_t bytes) { return mapped_bytes(bytes) - GUARD_BYTE
 
 /* ---- poison ------------------------------------------------------------------------------------------------------ */
 
-/* 0x7ff4 again and again: a signalling NaN in fp64, a NaN in fp32 and bf16, 2146729972 in int32. */
+/* 0x7ff4 repeated: a signalling NaN in fp64, a NaN in fp32 and bf16, 2146729972 in int32. */
 static const unsigned char poison[POISON_BYTES] = {0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f};
 
 void tri_guarded_poison(void *memory, size_t bytes) {
@@ -45,9 +45,9 @@ bool tri_guarded_is_poison(const void *memory, size_t bytes) {
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
-/* Addresses, and memory behind all but the guards if `open`. NULL if the system gives none. */
+/* Reserves addresses, with memory in all but the guards if `open`. NULL if the system has none. */
 static char *map(size_t bytes, bool open) {
-  size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes); /* more than any system gives */
+  size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes); /* more than any system provides */
   char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return NULL;
   if (open && mprotect(mapping + GUARD_BYTES, mapped - 2 * (size_t)GUARD_BYTES, PROT_READ | PROT_WRITE) != 0) {
@@ -57,9 +57,10 @@ static char *map(size_t bytes, bool open) {
   return mapping + lead_bytes(bytes);
 }
 
-/* Addresses that are given out lie where no two small numbers of 32 bits side by side make one: the lower half between
- * 1 and 3 GiB. Who looks for addresses among a kernel's arguments (the emulated GPU) would else take a number, or what
- * lies between two arguments, for one now and then. Where the system has no room there, any will do. */
+/* Reserves addresses for callers, in a range where no two adjacent small 32-bit numbers form such an address: the lower
+ * half is between 1 and 3 GiB. Otherwise code that searches a kernel's arguments for addresses (the emulated GPU) would
+ * sometimes mistake a number, or padding between two arguments, for one. If the system has no room there, any address
+ * is used. */
 static char *map_given(tri_guarded_state *state, size_t bytes) {
   enum { ATTEMPTS = 64 };
   const uintptr_t base = (uintptr_t)0x6b80 << 32, window = (uintptr_t)1 << 32, low = (uintptr_t)1 << 30;
@@ -75,7 +76,7 @@ static char *map_given(tri_guarded_state *state, size_t bytes) {
       return mapping + lead_bytes(bytes);
     }
     if (mapping != MAP_FAILED) munmap(mapping, mapped);
-    state->next_given = at - at % window + window + low; /* somebody else is there: another device, most likely */
+    state->next_given = at - at % window + window + low; /* the range is in use: most likely by another device */
   }
   return map(bytes, false);
 }
@@ -84,7 +85,7 @@ static void unmap(char *memory, size_t bytes) {
   if (memory != NULL) munmap(memory - lead_bytes(bytes), mapped_bytes(bytes));
 }
 
-/* The addresses stay reserved, the memory goes back to the system. */
+/* Returns the memory to the system, and keeps the addresses reserved. */
 static void close_mapping(char *memory, size_t bytes) {
   (void)mmap(memory - lead_bytes(bytes), mapped_bytes(bytes), PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -125,7 +126,7 @@ static tri_status create_block(tri_guarded_state *state, size_t bytes, bool host
   return TRI_OK;
 }
 
-/* Those that were released longest ago give up their addresses. */
+/* Frees the addresses of the blocks that were released first. */
 static void forget_the_oldest(tri_guarded_state *state) {
   int64_t released = 0;
   tri_guarded_block *_Atomic *link = &state->blocks;
@@ -196,7 +197,7 @@ tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void 
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
 
-/* The block between whose guards an address lies, or NULL. */
+/* Returns the block whose mapping, including guards, contains an address, or NULL. */
 static const tri_guarded_block *find(const tri_guarded_state *state, const void *memory) {
   uintptr_t at = (uintptr_t)memory;
   for (const tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {

@@ -1,9 +1,9 @@
-/* Queues whose work is done when somebody waits, and no sooner.
+/* Queues whose work runs only when a wait needs it.
  *
- * A wait for a place in a queue runs work until it is passed: piece by piece, each from a queue that is drawn among
- * those that can go on. Each wait draws again how eager each queue is, from not at all (it goes on only where nothing
- * else can) to much more than the others: so that over some seeds each order comes up that the waits between queues
- * allow, and a wait that is missing shows as poison, or as other numbers. */
+ * A wait for a place in a queue runs work until the place is passed: one item after the other, each from a queue that
+ * is chosen at random among those that can advance. Each wait draws new weights of the queues, from 0 (it advances only
+ * if no other queue can) to much more than the others: so over some seeds every order occurs that the waits between
+ * queues allow, and a missing wait shows as poison, or as other numbers. */
 #include "device/guarded/internal.h"
 
 #include "base/log.h"
@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-enum { AFTERWARDS = 8, A_LOOK = 4 }; /* pieces of work, at most: behind a wait, and at a look */
+enum { AFTERWARDS = 8, A_LOOK = 4 }; /* maximum items of work after a wait, and in a poll */
 
 uint32_t tri_guarded_draw(tri_guarded_state *state, uint32_t below) {
   return (uint32_t)((uint64_t)tri_random_u32(state->random, state->drawn++) * below >> 32);
@@ -80,7 +80,7 @@ static tri_status run_work(tri_guarded_queue *queue, const tri_guarded_work *wor
   return status == TRI_OK ? TRI_OK : tri_fail(status, "%s: %s", name, tri_status_message());
 }
 
-/* A queue that follows a place of another that was never reached fails with it, in the other's words. */
+/* Fails a queue that waits for a place of another queue that was never reached, with the other's error message. */
 static bool follows_failure(tri_guarded_queue *queue, const tri_guarded_work *work) {
   const tri_guarded_queue *after = work->after;
   if (after == NULL || !has_failed(after) || work->after_number < after->failed_at) return false;
@@ -94,7 +94,7 @@ static void remember(tri_guarded_state *state, const tri_guarded_queue *queue, c
   state->num_past++;
 }
 
-/* A failure is told by a wait: until then this thread's message stays what it was. */
+/* Runs the first item of a queue. A wait reports a failure: until then this thread's error message is unchanged. */
 static void run_first(tri_guarded_queue *queue) {
   tri_guarded_state *state = queue->state;
   const tri_guarded_work *work = atomic_load(&queue->first);
@@ -123,7 +123,7 @@ static void draw_eagerness(tri_guarded_state *state) {
   }
 }
 
-/* One piece of work of one queue. False where none can go on. */
+/* Runs one item of one queue. Returns false if no queue can advance. */
 static bool advance(tri_guarded_state *state) {
   uint32_t eager = 0, able = 0;
   for (tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
@@ -218,7 +218,7 @@ bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place) {
   return passed;
 }
 
-/* ---- their beginning and end ------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ------------------------------------------------------------------------------------ */
 
 tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out) {
   tri_guarded_queue *own = NULL;
@@ -239,7 +239,7 @@ static void remove_queue(tri_guarded_queue *queue) {
   atomic_store(link, atomic_load(&queue->next));
 }
 
-/* All of it has been passed. */
+/* Removes the queue from waits of other queues; all of its work is complete. */
 static void forget_in_waits(const tri_guarded_queue *queue) {
   for (tri_guarded_queue *q = atomic_load(&queue->state->queues); q != NULL; q = atomic_load(&q->next)) {
     for (tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {

@@ -1,8 +1,8 @@
-/* What is said of a touch that should not be: by a handler of SIGSEGV, which then lets the signal do what it would have
- * done without us (a sanitizer's report, a word to the parent, the end).
+/* The report of a forbidden access: printed by a handler of SIGSEGV, which then lets the signal have its previous
+ * effect (a sanitizer's report, a message to the parent, the end).
  *
- * It reads what other threads may be changing: lists only grow at one end and are linked when whole, and what a process
- * says as it dies may be a little out of date. */
+ * It reads data that other threads may be changing: lists only grow at one end and new items are complete before they
+ * are linked, and the report of a dying process may be slightly out of date. */
 #include "base/log.h"
 #include "device/guarded/internal.h"
 
@@ -10,14 +10,15 @@
 
 enum { TEXT_BYTES = 1 << 13, MOST_QUEUED = 8, ALTERNATE_STACK_BYTES = 1 << 16, NEAR_BYTES = 1 << 16 };
 
-/* All that a signal's handler can reach is global. */
+/* State for the signal handler, which can only access globals. */
 static struct {
   tri_guarded_state *_Atomic devices;
-  pthread_mutex_t lock; /* for those who change it */
+  pthread_mutex_t lock; /* held by threads that change it */
   struct sigaction before;
 } watched = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- words, without the library's help --------------------------------------------------------------------------- */
+/* ---- text, without the C library
+ * ------------------------------------------------------------------------------------- */
 
 typedef struct words {
   size_t length;
@@ -60,7 +61,7 @@ static void put_work(words *to, const char *what, const tri_origin *origin, uint
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-/* Whether an address lies in a mapping of the block's that has it at `first`, or right before or behind it. */
+/* Returns whether an address is in the block's mapping that begins at `first`, or close to either end. */
 static bool is_at(const tri_guarded_block *block, const char *first, uintptr_t address) {
   uintptr_t begin = (uintptr_t)first;
   return address + NEAR_BYTES >= begin && address < begin + block->bytes + NEAR_BYTES;
@@ -126,7 +127,8 @@ static bool report(uintptr_t address) {
   return false;
 }
 
-/* The handler from before takes over: the same access fails again, or the same signal is sent again. */
+/* Prints the report and restores the previous handler: the same access fails again, or the same signal is sent
+ * again. */
 static void take_fault(int number, siginfo_t *info, void *unused) {
   (void)unused;
   bool of_an_access = info->si_code > 0;
@@ -137,7 +139,7 @@ static void take_fault(int number, siginfo_t *info, void *unused) {
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-/* On a stack of its own, if the thread has none yet: a stack that has overflowed has no room. */
+/* Installs the handler, on an alternate stack if the thread does not have one yet: an overflowed stack has no room. */
 static void install(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   stack_t now;

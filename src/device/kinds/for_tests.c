@@ -1,3 +1,4 @@
+/* The kinds of devices of trireme-test and of the test programs (device/kinds.h). */
 #include "device/emulated/emulated.h"
 #include "device/guarded/guarded.h"
 #include "device/kinds.h"

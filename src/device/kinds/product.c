@@ -1,7 +1,8 @@
+/* The kinds of devices of trireme (device/kinds.h). */
 #include "device/kinds.h"
 #include "device/kinds/in_both.h"
 
-/* The devices for tests are in trireme-test. */
+/* The devices for tests are only in trireme-test. */
 const tri_device_kind tri_device_kinds[] = {
     TRI_KINDS_IN_BOTH,
     {"guarded", 0, true, NULL, NULL},

@@ -1,10 +1,10 @@
-/* The reference device's activations: of each row of device/activation.h
+/* The activation functions of the reference device: three functions for each row of device/activation.h
  *
  *   NAME_value(x)          the function
  *   NAME_times(factor, x)  factor times the function
  *   NAME_slope(factor, x)  factor times its derivative
  *
- * In double, as their definitions say. Factors go from left to right: that order is part of the bits. */
+ * In double, by their definitions. Factors are multiplied from left to right: the bits depend on that order. */
 #ifndef TRI_DEVICE_REFERENCE_ACTIVATIONS_H
 #define TRI_DEVICE_REFERENCE_ACTIVATIONS_H
 
@@ -37,7 +37,7 @@ static double silu_value(double x) { return x / (1.0 + exp(-x)); }
 static double silu_times(double factor, double x) { return factor * x * sigmoid(x); }
 static double silu_slope(double factor, double x) { return factor * sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x))); }
 
-/* A NaN stays one. */
+/* NaN is returned unchanged. */
 static double relu_value(double x) { return x <= 0 ? 0.0 : x; }
 TIMES_VALUE(relu)
 static double relu_slope(double factor, double x) { return x <= 0 ? 0.0 : factor; }

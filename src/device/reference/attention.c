@@ -1,4 +1,4 @@
-/* Attention, plainly: every query by itself, in double. Nothing here is larger than one row of scores or than the
+/* Attention in its plain form: one query at a time, in double. No array is larger than one row of scores or the
  * gradients of one key/value head, which are summed in double before they are stored once. */
 #include "device/reference/reference.h"
 
@@ -17,12 +17,13 @@ static double get(tri_dtype type, const void *base, int64_t index) {
       memcpy(&value, &bits, sizeof value);
       return (double)value;
     }
-    case TRI_INT32: break; /* no activations */
+    case TRI_INT32: break; /* not an activation type */
   }
   return NAN;
 }
 
-/* To nearest even in one step: rounding to float on the way would round twice, so that step keeps a sticky last bit. */
+/* Rounds to nearest even in one step: rounding to float first would round twice, so that step keeps a sticky last
+ * bit. */
 static uint16_t bf16_of(double value) {
   float nearest = (float)value;
   uint32_t bits;
@@ -40,11 +41,12 @@ static void set(tri_dtype type, void *base, int64_t index, double value) {
     case TRI_FP64: ((double *)base)[index] = value; return;
     case TRI_FP32: ((float *)base)[index] = (float)value; return;
     case TRI_BF16: ((uint16_t *)base)[index] = bf16_of(value); return;
-    case TRI_INT32: return; /* no activations */
+    case TRI_INT32: return; /* not an activation type */
   }
 }
 
-/* ---- what a call is made of -------------------------------------------------------------------------------------- */
+/* ---- parts of a call
+ * ------------------------------------------------------------------------------------------------- */
 
 static int64_t index_q(const tri_attention *c, int64_t h, int64_t row) { return row * c->q_row + h * c->q_head; }
 static int64_t index_k(const tri_attention *c, int64_t g, int64_t row) { return row * c->k_row + g * c->k_head; }
@@ -52,11 +54,11 @@ static int64_t index_v(const tri_attention *c, int64_t g, int64_t row) { return 
 static int64_t index_out(const tri_attention *c, int64_t h, int64_t row) { return row * c->out_row + h * c->out_head; }
 static int64_t index_statistic(const tri_attention *c, int64_t h, int64_t row) { return h * c->query_rows + row; }
 
-/* A part of a call that shares nothing with the others: a slice, or, where slices share, all of them. */
+/* A part of a call that shares no rows with the others: a slice, or, if slices share rows, all of them. */
 typedef struct part {
   const tri_attention_slice *slices;
   int64_t num_slices;
-  int64_t first_query, queries, first_key, keys; /* the rows that they name are among these */
+  int64_t first_query, queries, first_key, keys; /* ranges that contain all rows of the slices */
 } part;
 
 static bool shares(const tri_attention *c) { return c->shares_queries || c->shares_keys; }
@@ -70,7 +72,7 @@ static part part_of(const tri_attention *c, const tri_attention_slice *slices, i
   return (part){s, 1, s->first_query, s->queries, s->first_key, s->keys};
 }
 
-/* How many of the slice's keys a row of q sees; *first is the first of them. */
+/* Returns the number of the slice's keys that a row of q attends to; *first is the first of them. */
 static int64_t seen_by(const tri_attention_slice *s, int64_t row, int64_t *first) {
   int64_t i = row - s->first_query;
   if (i < 0 || i >= s->queries || s->keys == 0) return 0;
@@ -80,17 +82,17 @@ static int64_t seen_by(const tri_attention_slice *s, int64_t row, int64_t *first
 }
 
 /* Two rows over the keys of a part; in the backward also the gradients of a query and of all keys and values of a head;
- * where slices share, which keys the rows are of. */
+ * if slices share rows, also the keys of the row. */
 typedef struct scratch {
   double *scores, *gradients;      /* [keys] */
   double *gradient_k, *gradient_v; /* [keys, D] */
   double *gradient_q;              /* [D] */
-  int64_t *keys;                   /* [keys], or NULL: those from `first` on */
+  int64_t *keys;                   /* [keys], or NULL: consecutive keys from `first` on */
   int64_t first;
-  const int32_t *pages; /* which the keys' rows are in; NULL: rows lie one behind the other */
+  const int32_t *pages; /* pages of the keys' rows; NULL: rows are consecutive */
 } scratch;
 
-/* How many keys a row of q sees; which, in the order of the list, is in the scratch. */
+/* Returns the number of keys that a row of q attends to, and lists them in the scratch, in the order of the slices. */
 static int64_t find_keys(const part *p, int64_t row, scratch *s) {
   int64_t count = 0;
   for (int64_t i = 0; i < p->num_slices; i++) {
@@ -132,7 +134,7 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* What a product of q and k is as a score, and the score's derivative by the product. */
+/* Returns the score of a product of q and k; the next function its derivative with respect to the product. */
 static double score_of(const tri_attention *c, double product) {
   if (c->soft_cap == 0) return c->scale * product;
   return c->soft_cap * tanh(c->scale * product / c->soft_cap);
@@ -143,7 +145,7 @@ static double slope_of(const tri_attention *c, double score) {
   return c->scale * (1 - of_cap * of_cap);
 }
 
-/* The scores of a query with some keys. */
+/* Computes the scores of a query with some keys. */
 static void score(const tri_attention *c, const void *q, const void *k, int64_t h, int64_t row, int64_t count,
                   const scratch *s) {
   const int64_t g = h / (c->heads / c->kv_heads);
@@ -168,12 +170,12 @@ static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
 static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
-  if (seen == 0) return; /* as it was found, or as it was cleared */
+  if (seen == 0) return; /* unchanged, or as cleared before */
   score(c, x->q, x->k, h, row, seen, s);
   double before = c->merge ? log_sum_exp_of(x, h, row) : -INFINITY;
   double maximum = s->scores[0], sum = 0;
   for (int64_t j = 1; j < seen; j++)
-    if (!(s->scores[j] <= maximum)) maximum = s->scores[j]; /* so that not-a-number wins */
+    if (!(s->scores[j] <= maximum)) maximum = s->scores[j]; /* so that NaN wins */
   if (before > maximum) maximum = before;
   for (int64_t j = 0; j < seen; j++) sum += s->scores[j] = exp(s->scores[j] - maximum);
   double weight = c->merge ? exp(before - maximum) : 0;
@@ -188,7 +190,7 @@ static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, 
   if (x->log_sum_exp) set(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row), maximum + log(sum));
 }
 
-/* What a query has that sees nothing. */
+/* Writes the output of queries without keys. */
 static void clear_out(const forward *x) {
   const tri_attention *c = x->call;
   for (int64_t h = 0; h < c->heads; h++) {
@@ -221,7 +223,8 @@ tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention
   return run_forward(&x, slices, &s);
 }
 
-/* ---- pages: rows one behind the other, of all heads each --------------------------------------------------------- */
+/* ---- pages: consecutive rows of all heads
+ * ---------------------------------------------------------------------------- */
 
 tri_status tri_reference_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows,
                                      const void *k, const void *v, void *keys, void *values) {
@@ -261,7 +264,7 @@ typedef struct backward {
   void *gradient_q, *gradient_k, *gradient_v;
 } backward;
 
-/* One query's share of the gradients: s->gradient_q is written, gradient_k and gradient_v are added to. */
+/* Computes one query's part of the gradients: writes s->gradient_q, adds to gradient_k and gradient_v. */
 static void backward_row(const backward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
@@ -295,7 +298,7 @@ static void store_gradient_row(const tri_attention *c, void *gradient, int64_t a
   }
 }
 
-/* A key/value head and the heads that share it. */
+/* Processes a key/value head and the heads that share it. */
 static void backward_head(const backward *x, const part *p, scratch *s, int64_t g) {
   const tri_attention *c = x->call;
   const int64_t width = c->head_dim, group = c->heads / c->kv_heads;
@@ -312,7 +315,7 @@ static void backward_head(const backward *x, const part *p, scratch *s, int64_t 
   }
 }
 
-/* What no slice names has no gradient. */
+/* Clears the gradients of rows that are in no slice. */
 static void clear_gradients(const backward *x) {
   const tri_attention *c = x->call;
   for (int64_t h = 0; h < c->heads; h++)

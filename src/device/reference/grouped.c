@@ -1,5 +1,4 @@
-/* Rows in groups: which rows a group has, products of each group's rows with its matrix, sums of rows that come back.
- */
+/* Rows in groups: sorting by group, GEMMs of each group's rows with its matrix, and the sum of returned rows. */
 #include "device/reference/reference.h"
 
 #define load tri_reference_load
@@ -13,7 +12,7 @@ tri_status tri_reference_grouped_workspace(const tri_device_description *of, con
   return TRI_OK;
 }
 
-/* An array from element `first` on. */
+/* Returns the address of element `first` of an array. */
 static const char *from_element(const void *array, tri_dtype type, int64_t first) {
   return (const char *)array + first * (int64_t)tri_dtype_bytes(type);
 }
@@ -42,7 +41,7 @@ tri_status tri_reference_group_rows(tri_queue *queue, tri_rows rows, int64_t cho
   (void)queue;
   const int64_t pairs = tri_rows_live(rows) * chosen;
   int32_t place = 0;
-  for (int64_t e = 0; e <= experts_count; e++) { /* the last round takes the rows of no expert */
+  for (int64_t e = 0; e <= experts_count; e++) { /* the last iteration processes the rows without an expert */
     begins[e] = place;
     for (int64_t i = 0; i < pairs; i++) {
       if (e < experts_count ? experts[i] != e : is_expert(experts[i], experts_count)) continue;

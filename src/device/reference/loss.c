@@ -1,3 +1,4 @@
+/* The loss: softmax over rows of logits, its statistics and gradient; queries of logits; objectives of completions. */
 #include "device/reference/reference.h"
 
 #include <math.h>
@@ -69,7 +70,7 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
   for (int64_t r = 0; r < rows; r++) {
     const double factor = factors != NULL ? factors[r] : values->loss_scale * (double)weights[r];
     const double scale = factor * form.scale;
-    /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */
+    /* The gradient may overlap the logits: its elements are never wider, so v is read before it is overwritten. */
     for (int64_t v = 0; v < vocabulary; v++) {
       const double logit = load(wide, logits, r * ld + v);
       double probability = exp(logit - load(wide, maximum, r)) / load(wide, sum, r);
@@ -81,9 +82,10 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
   return TRI_OK;
 }
 
-/* ---- what is asked of logits ------------------------------------------------------------------------------------- */
+/* ---- queries of logits
+ * ------------------------------------------------------------------------------------------------ */
 
-/* Sums of exp((x - most) / temperature), and of that times its logarithm. */
+/* Returns the sum of exp((x - most) / temperature); *spread: the sum of that times its logarithm. */
 static double weigh(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary, double most,
                     double temperature, double *spread) {
   double total = 0;

@@ -1,3 +1,4 @@
+/* DoRA's magnitudes (kernels.def: magnitude_forward, magnitude_backward). */
 #include "device/reference/reference.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 
 static double inverse_root(tri_dtype wide, const void *squares, int64_t c) {
   const double square = load(wide, squares, c);
-  return square > 0 ? 1 / sqrt(square) : square; /* 0, or what is not a number */
+  return square > 0 ? 1 / sqrt(square) : square; /* 0 or NaN */
 }
 
 static double offset_of(tri_dtype wide, const void *offsets, int64_t c) {

@@ -1,3 +1,4 @@
+/* The plain GEMM, which sums in double. */
 #include "device/reference/reference.h"
 
 tri_status tri_reference_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {

@@ -1,3 +1,4 @@
+/* Elements of arrays as doubles, host memory and copies of the reference device. */
 #include "base/memory.h"
 
 #include "device/reference/reference.h"
@@ -20,8 +21,8 @@ double tri_reference_load(tri_dtype type, const void *array, int64_t i) {
   return 0;
 }
 
-/* The fp32 neighbour of a double that has an odd last bit, unless the double is an fp32 number itself. Rounding that to
- * a shorter format gives what rounding the double would have given; rounding the nearest fp32 number may not. */
+/* Returns the fp32 neighbour of a double with an odd last bit, unless the double is an fp32 number itself. Rounding the
+ * result to a shorter format equals rounding the double; rounding the nearest fp32 number may not. */
 static uint32_t round_to_odd(double value) {
   float nearest = (float)value;
   uint32_t bits;

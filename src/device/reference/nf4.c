@@ -1,3 +1,4 @@
+/* Weights in 4 bits (device/nf4.h). */
 #include "base/nf4.h"
 #include "base/dynamic_map.h"
 #include "device/nf4.h"
@@ -12,7 +13,7 @@ static float value_of(tri_dtype type, const void *values, int64_t i) {
   return (float)tri_reference_load(type, values, i);
 }
 
-/* Not-a-number wins. */
+/* Returns the largest magnitude of a block; NaN wins. */
 static float largest_of(tri_dtype type, int64_t count, const void *values, int64_t block) {
   float largest = 0;
   for (int64_t i = block * TRI_NF4_BLOCK; i < (block + 1) * TRI_NF4_BLOCK && i < count; i++) {
@@ -28,7 +29,7 @@ static uint8_t nearest_code(float x) {
   return (uint8_t)code;
 }
 
-/* One code, of element i. */
+/* Stores one code, of element i. */
 static void put_code(uint8_t *codes, int64_t i, uint8_t code) {
   const uint8_t upper = i % 2 == 0 ? code : codes[i / 2] >> 4, lower = i % 2 == 0 ? TRI_NF4_ZERO : code;
   codes[i / 2] = (uint8_t)(upper << 4 | lower);
@@ -40,7 +41,7 @@ static void quantise_block(tri_dtype type, int64_t count, const void *values, in
     put_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
 }
 
-/* Less their mean; NaN if there is no mean. */
+/* Subtracts the mean; NaN if there is no mean. */
 static void take_off_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);
@@ -51,7 +52,8 @@ static void take_off_mean(int64_t blocks, float *largest, float *offset) {
   }
 }
 
-/* The largest magnitudes lie where codes will, until they have become codes themselves. */
+/* Quantises an array. The largest magnitudes are stored in the place of the codes, until they are encoded
+ * themselves. */
 tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);
   char *const begin = kept;
@@ -92,7 +94,7 @@ tri_status tri_reference_dequantise_nf4(tri_queue *queue, tri_dtype type, const 
   for (int64_t i = first; i < first + count; i++) {
     const int64_t row = i / cut->width, begin = tri_nf4_row_begin(*cut, row), element = begin + i % cut->width;
     const int64_t block = element / TRI_NF4_BLOCK;
-    const int64_t own = row * cut->row_blocks + block - begin / TRI_NF4_BLOCK; /* among those that are kept */
+    const int64_t own = row * cut->row_blocks + block - begin / TRI_NF4_BLOCK; /* index among the kept blocks */
     const float difference = tri_dynamic_number(true, largest_codes[own]) * scales[block / TRI_NF4_GROUP];
     const float largest = difference + *offset;
     const uint8_t two = codes[own * TRI_NF4_BLOCK_BYTES + element % TRI_NF4_BLOCK / 2];

@@ -1,3 +1,4 @@
+/* Layer norm and RMS norm of pieces of rows (tri_norm). */
 #include "device/reference/reference.h"
 
 #include <math.h>
@@ -5,11 +6,11 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
-/* Where piece i of x, or of y, begins: row by row. */
+/* Return the positions of piece i in x and in y, row by row. */
 static int64_t x_at(const tri_norm *n, int64_t i) { return i / n->groups * n->x_row + i % n->groups * n->x_group; }
 static int64_t y_at(const tri_norm *n, int64_t i) { return i / n->groups * n->y_row + i % n->groups * n->y_group; }
 
-/* What is normalised: x, or x + branch, which is stored. */
+/* Returns the input of the norm: x, or x + branch, which is stored. */
 static const void *add_branch(const tri_norm *norm, const void *x, const void *branch, void *sum) {
   const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;
   if (branch == NULL) return x;
@@ -47,8 +48,8 @@ tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *no
   return TRI_OK;
 }
 
-/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). RMS norm is the same without
- * means of x and g. */
+/* Computes dx. With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). RMS norm is the same
+ * without means of x and g. */
 static void norm_backward_piece(const tri_norm *norm, int64_t i, const void *gradient_y, const void *x,
                                 const void *weight, bool centred, double m, double s, void *gradient_x,
                                 bool accumulate) {

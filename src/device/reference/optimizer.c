@@ -1,3 +1,4 @@
+/* Optimizers, matrix kernels of Muon, Adafactor, GaLore and Fira, and sums. */
 #include "base/exact_sum.h"
 #include "device/reference/reference.h"
 

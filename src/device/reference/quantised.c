@@ -1,3 +1,4 @@
+/* States of optimizers in 8 bits (base/dynamic_map.h). */
 #include "device/reference/reference.h"
 
 #include "base/dynamic_map.h"
@@ -6,7 +7,7 @@
 
 /* Arithmetic is that of fp32 in every type: the codes are the same on all devices. */
 
-/* Not-a-number wins. */
+/* Returns the largest magnitude of a block; NaN wins. */
 static float largest_of(tri_dtype wide, const void *in, int64_t first, int64_t end) {
   float largest = 0;
   for (int64_t i = first; i < end; i++) {

@@ -1,17 +1,17 @@
 /* The reference device: every kernel in a plain, unfused, single-threaded form, with all arithmetic in double. Other
- * devices are tested against it, so it is written to be read, and not for speed. Storage is fp64, fp32 or bf16. */
+ * devices are tested against it, so it is written to be readable, not fast. Storage is fp64, fp32 or bf16. */
 #ifndef TRI_DEVICE_REFERENCE_REFERENCE_H
 #define TRI_DEVICE_REFERENCE_REFERENCE_H
 
 #include "device/kernels.h"
 
-/* `rest` of its name must be "". */
+/* Checks the options; `rest` of its name must be "". */
 tri_status tri_reference_check(const char *rest);
 
-/* Fills in a device that has its types. */
+/* Completes a device whose types are set. */
 tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out);
 
-/* Its kernels and what they want, for devices that run them elsewhere. */
+/* Its kernels and their memory requirements, for devices that run them elsewhere. */
 extern const tri_device_kernels tri_reference_kernels;
 extern const tri_device_description tri_reference_description;
 
@@ -21,7 +21,7 @@ extern const tri_device_description tri_reference_description;
 #define TRI_OPTIONAL_KERNEL(...)
 #include "device/kernels.def"
 
-/* Scratch memory that they want, and memory. */
+/* Scratch memory of kernels, and device memory. */
 tri_status tri_reference_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_reference_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_reference_memory_create(tri_device *device, size_t bytes, void **out);
@@ -34,7 +34,7 @@ tri_status tri_reference_attention_workspace(const tri_device_description *of, c
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Element i of an array of some type, as a double, and back (bf16 rounds to nearest even). */
+/* Load and store element i of an array of some type, as a double (bf16 rounds to nearest even). */
 double tri_reference_load(tri_dtype type, const void *array, int64_t i);
 void tri_reference_store(tri_dtype type, void *array, int64_t i, double value);
 

@@ -1,4 +1,4 @@
-/* Routers: which experts a row goes to (base/router.h), and what keeps them equally busy. Row after row. */
+/* Routers: the choice of a row's experts (base/router.h), and the balance of experts. Row by row. */
 #include "base/label.h"
 #include "device/reference/reference.h"
 
@@ -8,12 +8,12 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
-/* A row of logits, and what follows from it. */
+/* The values derived from a row of logits. */
 typedef struct scores {
   double p[TRI_ROUTER_EXPERTS];       /* scores           */
-  double softmax[TRI_ROUTER_EXPERTS]; /* of the logits    */
-  double sum;                         /* of the scores    */
-  double log_sum_exp;                 /* of the logits    */
+  double softmax[TRI_ROUTER_EXPERTS]; /* softmax of the logits */
+  double sum;                         /* sum of the scores */
+  double log_sum_exp;                 /* log-sum-exp of the logits */
 } scores;
 
 static void score(const tri_router *router, tri_dtype type, const void *logits, int64_t row, scores *out) {
@@ -36,8 +36,8 @@ static void score(const tri_router *router, tri_dtype type, const void *logits, 
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
-/* The best of values [first, end) that is not taken, the first of equals; it is taken. There is one. What is not a
- * number is better than any, so that it is seen in the weights. */
+/* Returns the best of values [first, end) that is not taken, the first of equals, and marks it as taken. At least one
+ * is not taken. NaN is better than any number, so that it shows in the weights. */
 static int64_t take_best(const double *values, int64_t first, int64_t end, bool *taken) {
   int64_t best = -1;
   for (int64_t i = first; i < end; i++) {
@@ -57,7 +57,7 @@ static double group_score(const tri_router *router, const double *choice, int64_
   return sum;
 }
 
-/* Takes all experts of the groups that are not kept. */
+/* Marks all experts of the groups that are not kept as taken. */
 static void drop_groups(const tri_router *router, const double *choice, bool *taken) {
   double best[TRI_ROUTER_EXPERTS] = {0};
   bool kept[TRI_ROUTER_EXPERTS] = {false};
@@ -67,7 +67,7 @@ static void drop_groups(const tri_router *router, const double *choice, bool *ta
   for (int64_t g = 0; g < router->groups; g++) memset(taken + g * width, !kept[g], (size_t)width);
 }
 
-/* Takes all experts but the best of each group that is kept. */
+/* Marks all experts except the best of each kept group as taken. */
 static void drop_beyond_quota(const tri_router *router, const double *choice, bool *taken) {
   bool left[TRI_ROUTER_EXPERTS];
   const int64_t width = router->experts / router->groups;
@@ -88,7 +88,7 @@ static void reference_choose_experts(const tri_router *router, const double *cho
   for (int64_t j = 0; j < router->chosen; j++) experts[j] = (int32_t)take_best(choice, 0, router->experts, taken);
 }
 
-/* What the scores of the chosen are divided by. */
+/* Returns the divisor of the chosen experts' scores. */
 static double divisor(const tri_router *router, const scores *s, const int32_t *experts) {
   double sum = 0;
   if (!router->normalised) return 1.0;
@@ -100,7 +100,7 @@ static double divisor(const tri_router *router, const scores *s, const int32_t *
   return sum;
 }
 
-/* A row that is not a token goes nowhere. */
+/* Routes a row that is not a token. */
 static void route_nowhere(const tri_router *router, tri_dtype wide, int64_t row, int32_t *experts, void *weights) {
   for (int64_t j = 0; j < router->chosen; j++) {
     experts[row * router->chosen + j] = -1;
@@ -139,7 +139,7 @@ tri_status tri_reference_router_forward(tri_queue *queue, tri_dtype type, tri_ro
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Adds the gradients of the scores of those chosen. */
+/* Adds the gradients of the scores of the chosen experts. */
 static void add_chosen(const tri_router *router, tri_dtype wide, const scores *s, const int32_t *experts,
                        const void *gradient_weights, int64_t first, double *gradient) {
   const double by = divisor(router, s, experts);
@@ -152,7 +152,7 @@ static void add_chosen(const tri_router *router, tri_dtype wide, const scores *s
   }
 }
 
-/* Adds those of all scores, by p_i / (sum of p). */
+/* Adds the balance loss's gradients of all scores, through p_i / (sum of p). */
 static void add_balance(const tri_router *router, tri_dtype wide, const scores *s, const void *balance, int64_t first,
                         double *gradient) {
   double mean = 0;
@@ -160,7 +160,7 @@ static void add_balance(const tri_router *router, tri_dtype wide, const scores *
   for (int64_t i = 0; i < router->experts; i++) gradient[i] += (load(wide, balance, first + i) - mean) / s->sum;
 }
 
-/* The gradient of the scores as that of the logits. */
+/* Replaces the gradient of the scores by that of the logits. */
 static void through_scores(const tri_router *router, const scores *s, double *gradient) {
   double mean = 0;
   for (int64_t i = 0; i < router->experts; i++) mean += gradient[i] * s->softmax[i];
@@ -178,7 +178,7 @@ tri_status tri_reference_router_backward(tri_queue *queue, tri_dtype type, tri_r
                                          int64_t sequence_rows, double z, const tri_step_values *values,
                                          void *gradient_logits) {
   (void)queue;
-  (void)weights; /* for devices that need not make them again */
+  (void)weights; /* for devices that do not recompute them */
   const int64_t live = tri_rows_live(rows), experts_count = router->experts;
   const tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < live; r++) {

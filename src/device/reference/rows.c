@@ -1,3 +1,5 @@
+/* Element-wise kernels (add, scale, copies, activation functions, dropout, rotation), column sums and embedding tables.
+ */
 #include "base/random.h"
 #include "device/reference/activations.h"
 #include "device/reference/reference.h"
@@ -30,7 +32,7 @@ tri_status tri_reference_copy_rows(tri_queue *queue, const tri_row_copy *copy, c
   for (int64_t i = 0; i < live; i++) {
     const int64_t from_at = (from_rows == NULL ? i : from_rows[i]) * copy->from_stride;
     const int64_t to_at = (to_rows == NULL ? i : to_rows[i]) * copy->to_stride;
-    if (copy->from_type == copy->to_type) { /* a number that is not one keeps its bits, too */
+    if (copy->from_type == copy->to_type) { /* NaN keeps its bits, too */
       memcpy((char *)to + (size_t)to_at * bytes, (const char *)from + (size_t)from_at * bytes,
              (size_t)copy->width * bytes);
       continue;
@@ -132,7 +134,7 @@ tri_status tri_reference_activation_backward(tri_queue *queue, tri_dtype type, t
   return TRI_OK;
 }
 
-/* y = weight * act(gate) * up; weights of NULL are 1. */
+/* y = weight * act(gate) * up; weights NULL: 1. */
 tri_status tri_reference_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                                 int64_t width, const void *x, const void *weights, void *y) {
   (void)queue;
@@ -153,7 +155,7 @@ tri_status tri_reference_gated_forward(tri_queue *queue, tri_dtype type, tri_act
   return tri_reference_weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
-/* Of a row of x, on whose weight y depends. Returns the gradient of the weight. */
+/* Computes the gradient of a row of x, with its weight in y. Returns the gradient of the weight. */
 static double gated_backward(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x,
                              double weight, const void *gradient_y, void *gradient_x) {
   double sum = 0;

@@ -1,10 +1,10 @@
-/* The activations of the CPU, on vectors: of each row of device/activation.h
+/* The activation functions on CPUs, on vectors: three functions for each row of device/activation.h
  *
  *   NAME_value(x)          the function
  *   NAME_times(factor, x)  factor times the function
  *   NAME_slope(factor, x)  factor times its derivative
  *
- * Factors go from left to right: that order is part of the bits. */
+ * Factors are multiplied from left to right: the bits depend on that order. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ACTIVATIONS_H
 #define TRI_DEVICE_CPU_KERNELS_ACTIVATIONS_H
 
@@ -42,7 +42,7 @@ INLINE vf silu_slope(vf factor, vf x) {
   return factor * sigmoid * (1.0f + x * (1.0f - sigmoid));
 }
 
-/* `y` where x is above 0, else 0; where x is a NaN, y. */
+/* Returns y if x is above 0 or NaN, else 0. */
 INLINE vf where_positive(vf x, vf y) { return (vf)(~(x <= 0.0f) & (vi)y); }
 
 INLINE vf relu_value(vf x) { return where_positive(x, x); }

@@ -1,16 +1,15 @@
-/* Attention backward: with the log-sum-exp of the forward the weights are recomputed tile by tile (Dao et al., 2022):
+/* Attention backward: the weights are recomputed tile by tile from the log-sum-exp of the forward (Dao et al., 2022):
  *
  *   p = exp(scale q k^T - log_sum_exp);  delta = sum over d of out * gradient_out
  *   gradient_v += p^T gradient_out;   ds = scale p * (gradient_out v^T - delta)
  *   gradient_q += ds k;               gradient_k += ds^T q
  *
- * With a cap c, p = exp(c t - log_sum_exp) with t = tanh(scale q k^T / c), and ds is times 1 - t^2, besides.
+ * With a soft cap c, p = exp(c t - log_sum_exp) with t = tanh(scale q k^T / c), and ds is also multiplied by 1 - t^2.
  *
- * There are two ways through the tiles. backward_whole gives a key/value head to one thread, of a slice or, where
- * slices share keys, of all of them: it computes p and ds once, five products a tile. backward_keys and
- * backward_queries make a task of each tile of keys and of each tile of queries, seven products a tile, for calls with
- * fewer heads than threads. Both add the tiles to a gradient in the same order (heads, then queries; keys for q), so
- * the choice between them never shows in the result. */
+ * There are two algorithms. backward_whole gives a key/value head to one thread, of a slice or, if slices share keys,
+ * of all of them: it computes p and ds once, five GEMMs a tile. backward_keys and backward_queries have a task for each
+ * tile of keys and for each tile of queries, seven GEMMs a tile, for calls with fewer heads than threads. Both add the
+ * tiles to a gradient in the same order (heads, then queries; keys for q), so their results are identical. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 
@@ -25,20 +24,19 @@ typedef struct query_tile {
 
 typedef struct key_tile {
   int64_t first, count;
-  cell *k_rows;                            /* what the others are made from */
+  cell *k_rows;                            /* source of the others */
   cell *k_columns, *v_columns, *k_stacked; /* k_stacked is k_rows without TRI_PAIRS */
 } key_tile;
 
-/* Where the weights of a pair of tiles and their gradient are kept: both [TILE, TILE] floats as they are computed;
- * along keys: [TILE, TILE / CELL_ELEMENTS] cells; along queries: [TILE / CELL_ELEMENTS, TILE] cells. Without TRI_PAIRS
- * the three are one. */
+/* The weights of a pair of tiles and their gradients: both as computed, [TILE, TILE] floats; along keys: [TILE, TILE /
+ * CELL_ELEMENTS] cells; along queries: [TILE / CELL_ELEMENTS, TILE] cells. Without TRI_PAIRS the three share memory. */
 typedef struct weights_tile {
   float *weights, *gradients;
   cell *gradients_along_keys, *weights_along_queries, *gradients_along_queries;
 } weights_tile;
 
 typedef struct backward_scratch {
-  query_tile queries; /* of all queries where `whole`, else of one tile */
+  query_tile queries; /* all queries if `whole`, else one tile */
   key_tile keys;
   weights_tile pair;
   float *gradient_q;              /* [queries or TILE, padded(D)]                             */
@@ -82,7 +80,7 @@ static size_t backward_scratch_make(const tri_attention *call, bool whole, void 
   return from.used;
 }
 
-/* The tile of `whole` that begins at its query number `first`. */
+/* Returns the tile of `whole` that begins at its query number `first`. */
 static query_tile tile_of(const tri_attention *call, const query_tile *whole, int64_t first) {
   const int64_t rows = first * row_cells(call->head_dim), stacked = first / CELL_ELEMENTS * padded(call->head_dim);
   return (query_tile){.first = whole->first + first,
@@ -128,18 +126,18 @@ static void pack_keys(const tri_attention_backward *job, int64_t kv_head, int64_
 #endif
 }
 
-/* What the queries of one tile see of the other. */
+/* Returns the band of one tile's keys that the queries of the other attend to. */
 INLINE band band_between(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
   return band_of(slice, q->first, k->first);
 }
 
-/* Whether any query of the tile sees any key of the other. */
+/* Returns whether any query of the tile attends to any key of the other. */
 INLINE bool sees(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
   const band of = band_between(slice, q, k);
   return q->count - 1 + of.high >= 0 && of.low < k->count;
 }
 
-/* Scores to weights and gradients of weights to gradients of scores, both in place; hidden ones become zeros. */
+/* Replaces scores by weights and gradients of weights by gradients of scores, in place; masked ones become zeros. */
 INLINE void weigh(const tri_attention *call, band of, const query_tile *q, const key_tile *k, const weights_tile *pair,
                   const bool capped) {
   const float scale = (float)call->scale, scale_2 = (float)(unit_of(call) * LOG2_E);
@@ -184,7 +182,7 @@ static void weigh_capped(const tri_attention *call, band of, const query_tile *q
 }
 
 #if TRI_PAIRS
-/* Cells along queries from two rows of floats. */
+/* Stores cells along queries from two rows of floats. */
 INLINE void stack(cell *to, vf even, vf odd) {
   static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -209,11 +207,12 @@ static void narrow(const query_tile *q, const weights_tile *pair) {
 }
 #endif
 
-/* A query that sees one key gives it weight 1 whatever the score, so the score's gradient is 0 and not rounding. */
+/* Clears the gradient of scores that are certain: a query with one key gives it weight 1 for any score, so the score's
+ * gradient is 0, and rounding must not change that. */
 static void clear_certain(const tri_attention *call, const tri_attention_slice *slice, const query_tile *q,
                           const key_tile *k, const weights_tile *pair) {
   const band of = {slice->from, slice->to};
-  if (call->merge || call->shares_queries) return; /* it may see more elsewhere */
+  if (call->merge || call->shares_queries) return; /* the query may have keys in other slices */
   for (int64_t i = 0; i < q->count; i++) {
     const int64_t row = q->first + i - slice->first_query;
     const key_run seen = keys_seen(of, row, row, slice->keys);
@@ -340,8 +339,8 @@ static void delta(const tri_attention_backward *job, int64_t head, int64_t first
   }
 }
 
-/* All tiles of a slice and of the heads that share a key/value head; the slice's keys begin at the first row of
- * gradient_k and gradient_v. */
+/* Computes all tiles of a slice for a head; the heads that share a key/value head add to the same gradients. The
+ * slice's keys begin at the first row of gradient_k and gradient_v. */
 static void backward_slice(const tri_attention_backward *job, const tri_attention_slice *slice, int64_t head,
                            backward_scratch *s, float *gradient_k, float *gradient_v) {
   const tri_attention *call = job->call;
@@ -411,7 +410,8 @@ static void backward_whole(const tri_attention_backward *job, int64_t index, int
   }
 }
 
-/* The rows of [first, first + count) that are among [from, from + length): how many, and the first of them. */
+/* Returns the number of rows of [first, first + count) that are in [from, from + length), and sets the first of
+ * them. */
 INLINE int64_t common_rows(int64_t from, int64_t length, int64_t first, int64_t count, int64_t *begin) {
   *begin = clamp(from, first, first + count);
   return clamp(from + length, *begin, first + count) - *begin;

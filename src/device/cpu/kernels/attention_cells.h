@@ -1,10 +1,10 @@
-/* What the attention kernels compute with beside vector.h: the cell, functions of vectors, and rows of tensors.
+/* Helpers of the attention kernels in addition to vector.h: the cell, functions of vectors, and rows of tensors.
  *
- * A cell is the unit of depth of a product. Without TRI_PAIRS it is one float. With TRI_PAIRS it is two neighbouring
- * bf16 numbers in 32 bits, and one instruction multiplies cells pairwise and adds both products to a float. Packed
- * tiles, strides and depths are counted in cells, so that the same loops serve both.
+ * A *cell* is the unit of depth of a GEMM. Without TRI_PAIRS it is one float. With TRI_PAIRS it is two adjacent bf16
+ * numbers in 32 bits, and one instruction multiplies cells pairwise and adds both products to a float. Packed tiles,
+ * strides and depths are counted in cells, so that the same loops serve both.
  *
- * Included by the attention_*.c that define TRI_PAIRS, and by nothing else. */
+ * Only the attention_*.c that define TRI_PAIRS include this file. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_CELLS_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_CELLS_H
 
@@ -35,18 +35,18 @@ typedef float cell;
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-/* Width of a packed row of `width` numbers: whole vectors. */
+/* Returns the width of a packed row of `width` numbers: whole vectors. */
 INLINE int64_t padded(int64_t width) { return divide_up(width, LANES) * LANES; }
 INLINE int64_t cells(int64_t elements) { return divide_up(elements, CELL_ELEMENTS); }
 
-/* The lanes from `begin` to before `end`. */
+/* Returns the mask of lanes [begin, end). */
 INLINE vi lanes_between(int64_t begin, int64_t end) {
   vi lane;
   for (int i = 0; i < LANES; i++) lane[i] = i;
   return (lane >= (int32_t)begin) & (lane < (int32_t)end);
 }
 
-/* As vf_highest, but in halves: of lanes that are not numbers another one may be the result. */
+/* As vf_highest, but by halves: if lanes are NaN, another lane may be the result. */
 INLINE float vf_highest_by_halves(vf x) {
   float lane[LANES];
   memcpy(lane, &x, sizeof lane);
@@ -55,9 +55,9 @@ INLINE float vf_highest_by_halves(vf x) {
   return lane[0];
 }
 
-/* 2^x for x below 126: 0 below -126.5, otherwise within 2 units of the last place; not a number stays so. The sum with
- * a large constant rounds x to an integer and leaves that, biased as an exponent, in the low bits; 2^fraction is the
- * polynomial of degree 5 with the smallest largest relative error (9.2e-8) among those exact at 0. */
+/* Returns 2^x for x below 126: 0 below -126.5, otherwise within 2 units of the last place; NaN stays NaN. Adding a
+ * large constant rounds x to an integer and leaves it, biased as an exponent, in the low bits; 2^fraction is the
+ * polynomial of degree 5 with the smallest maximum relative error (9.2e-8) among those exact at 0. */
 INLINE vf vf_exp2(vf x) {
   x = vf_select(x < -127.0f, vf_splat(-127.0f), x);
   vf shifted = x + 12583039.0f; /* 1.5 * 2^23 + 127 */
@@ -72,9 +72,9 @@ INLINE vf vf_exp2(vf x) {
   return y * power;
 }
 
-/* tanh, however small x is, in other steps than vf_tanh: e / (e + 2) with e = exp(2 |x|) - 1. As above 2^z = 2^n 2^f,
- * so that e = 2^n (2^f - 1) + (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with the smallest largest
- * relative error (1.1e-8). Not a number stays so. */
+/* Returns tanh, accurate for small x too, by other steps than vf_tanh: e / (e + 2) with e = exp(2 |x|) - 1. As above
+ * 2^z = 2^n 2^f, so that e = 2^n (2^f - 1) + (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with the smallest
+ * maximum relative error (1.1e-8). NaN stays NaN. */
 INLINE vf vf_tanh_by_exp2(vf x) {
   const vi sign = (vi)x & INT32_MIN;
   vf z = (vf)((vi)x & INT32_MAX) * (float)(2 * LOG2_E);
@@ -92,7 +92,7 @@ INLINE vf vf_tanh_by_exp2(vf x) {
   return (vf)((vi)(e / (e + 2.0f)) | sign);
 }
 
-/* ---- numbers as tensors hold them ---- */
+/* ---- elements of tensors ---- */
 
 INLINE float from_bf16(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
@@ -101,7 +101,7 @@ INLINE float from_bf16(uint16_t x) {
   return y;
 }
 
-/* To nearest even; not a number stays so. */
+/* Rounds to nearest even; NaN stays NaN. */
 INLINE uint16_t to_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -117,8 +117,8 @@ INLINE void *element_to_write(void *base, tri_dtype type, int64_t index) {
   return (char *)base + index * (int64_t)tri_dtype_bytes(type);
 }
 
-/* Rows of a head lie far apart, so the processor does not see which comes next: rows are prefetched this far ahead.
- * Nothing is read, so an address behind the array does no harm. */
+/* Rows of a head are far apart, so the processor cannot predict the next one: rows are prefetched this far ahead. A
+ * prefetch does not read, so an address beyond the array is harmless. */
 enum { AHEAD = 8, LINE_BYTES = 64 };
 
 INLINE void fetch(const void *base, tri_dtype type, int64_t index, int64_t count) {

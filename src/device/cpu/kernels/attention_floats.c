@@ -1,5 +1,5 @@
-/* Attention in products of floats, for this vector unit: of fp32 tensors, and of bf16 ones widened as they are packed.
- */
+/* Attention with GEMMs of floats, for this vector unit: of fp32 tensors, and of bf16 ones, which are widened when they
+ * are packed. */
 #define TRI_PAIRS 0
 #include "device/cpu/kernels/attention_backward.h"
 #include "device/cpu/kernels/attention_forward.h"

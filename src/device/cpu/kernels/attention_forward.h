@@ -1,11 +1,11 @@
-/* Attention forward: for a tile of queries, over the tiles of keys that it sees,
+/* Attention forward: for a tile of queries, over the tiles of its keys,
  *
  *   s = q k^T;   m' = max(m, max over keys of s);   p = exp(scale (s - m'));   a = exp(scale (m - m'))
  *   l = a l + sum over keys of p;   o = a o + p v
  *
- * and at the end out = o / l and log_sum_exp = scale m + log l. With a cap c, s = tanh(scale q k^T / c) and c stands
- * for the scale from there on. It is the online softmax of Milakov and Gimelshein (2018) as FlashAttention uses it (Dao
- * et al., 2022). Only one tile of s exists at a time. l is kept as a vector of partial sums, one for each lane.
+ * and at the end out = o / l and log_sum_exp = scale m + log l. With a soft cap c, s = tanh(scale q k^T / c) and c
+ * replaces the scale from there on. This is the online softmax of Milakov and Gimelshein (2018) as FlashAttention uses
+ * it (Dao et al., 2022). Only one tile of s exists at a time. l is kept as a vector of partial sums, one for each lane.
  * Exponentials are powers of two of scores times scale / ln 2. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_FORWARD_H
@@ -13,7 +13,7 @@
 #include "device/cpu/kernels/attention_pack.h"
 
 typedef struct forward_scratch {
-  cell *keys;    /* of a slice, or of one tile where slices share queries; per tile: columns */
+  cell *keys;    /* keys of a slice, or of one tile if slices share queries; each tile is stored as columns */
   cell *values;  /* stacked           */
   cell *rows;    /* rows of one tile  */
   cell *queries; /* rows of one tile  */
@@ -45,7 +45,7 @@ static size_t forward_scratch_make(const tri_attention *call, void *memory, forw
   return from.used;
 }
 
-/* Packs `count` keys and values of a head from row `first` on, into tile number `tile` and those behind it. */
+/* Packs `count` keys and values of a head from row `first` on, into tile number `tile` and the following ones. */
 static void pack_keys_values(const tri_attention_forward *job, int64_t kv_head, int64_t first, int64_t count,
                              int64_t tile, const forward_scratch *to) {
   const tri_attention *call = job->call;
@@ -60,8 +60,8 @@ static void pack_keys_values(const tri_attention_forward *job, int64_t kv_head, 
   }
 }
 
-/* Of each of `rows` rows from `from` on: the greatest of the old maximum and its visible scores. Hidden scores beside
- * them in a vector become -inf. */
+/* Computes for each of `rows` rows from `from` on the maximum of the old maximum and its unmasked scores. Masked scores
+ * in the same vectors become -inf. */
 static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, int64_t keys, band of) {
   for (int64_t i = from; i < from + rows; i++) {
     const key_run seen = keys_seen(of, i - from, i - from, keys);
@@ -79,7 +79,7 @@ static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, in
   }
 }
 
-/* The weights of two or LANES keys, as cells. */
+/* Stores the weights of two or LANES keys as cells. */
 INLINE void weights_store(cell *to, vf x) {
 #if TRI_PAIRS
   _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh((__m512)x));
@@ -88,8 +88,8 @@ INLINE void weights_store(cell *to, vf x) {
 #endif
 }
 
-/* Turns scores into weights and brings maximum, factor and sum up to date. Of rows that are not among these the new
- * maximum is the old one, and nothing changes. */
+/* Replaces scores by weights and updates maximum, factor and sum. For the other rows of the tile the new maximum is the
+ * old one, and nothing changes. */
 static void softmax_rows(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, band of) {
   find_maxima(s, from, rows, keys, of);
   for (int64_t i = 0; i < TILE; i += LANES) {
@@ -115,7 +115,7 @@ static void softmax_rows(const forward_scratch *s, float scale_2, int64_t from, 
   }
 }
 
-/* What a tile of queries has found so far: nothing, or what the calls before this one gave it. */
+/* Initialises the state of a tile of queries: empty, or merged from the previous calls' results. */
 static void begin_rows(const tri_attention_forward *job, const forward_scratch *s, int64_t head, int64_t first,
                        int64_t rows) {
   const tri_attention *call = job->call;
@@ -136,7 +136,8 @@ static void begin_rows(const tri_attention_forward *job, const forward_scratch *
   }
 }
 
-/* Some rows of the tile, from row `from` on, with some packed keys and values. `fresh`: nothing is in `out` yet. */
+/* Computes some rows of the tile, from row `from` on, with some packed keys and values. `fresh`: `out` is still
+ * empty. */
 static void attend(const tri_attention *call, const forward_scratch *s, int64_t from, int64_t rows, const cell *keys,
                    const cell *values, int64_t num_keys, band of, bool fresh) {
   const int64_t width = call->head_dim, pitch = padded(width);
@@ -169,7 +170,7 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
                       .band = of});
 }
 
-/* Whether nothing was added to what the calls before gave a row. */
+/* Returns whether a row only has the previous calls' result. */
 static bool as_before(const tri_attention_forward *job, const forward_scratch *s, int64_t i, float sum,
                       int64_t statistic) {
   if (!job->call->merge || sum != 1.0f) return false;
@@ -183,7 +184,7 @@ static void end_rows(const tri_attention_forward *job, const forward_scratch *s,
   for (int64_t i = 0; i < rows; i++) {
     float sum = vf_sum(vf_load(TRI_FP32, s->sum + i * LANES, 0));
     float factor = 1.0f / sum, log_sum_exp = (float)((double)s->maximum[i] * unit_of(call) + log((double)sum));
-    if (sum == 0.0f) { /* it saw nothing */
+    if (sum == 0.0f) { /* it has no keys */
       memset(s->out + i * pitch, 0, (size_t)pitch * sizeof(float));
       factor = 1.0f;
       log_sum_exp = -INFINITY;
@@ -202,7 +203,8 @@ static size_t forward_scratch_bytes(const tri_attention *call) {
   return forward_scratch_make(call, NULL, &unused);
 }
 
-/* What `count` queries of a slice from number `first` on see any of, from the beginning of a tile on. */
+/* Returns the keys that any of `count` queries of a slice from number `first` on attends to, from the beginning of a
+ * tile on. */
 static key_run seen_of(const tri_attention_slice *slice, int64_t first, int64_t count) {
   key_run seen = keys_seen((band){slice->from, slice->to}, first, first + count - 1, slice->keys);
   seen.begin = seen.begin / TILE * TILE;
@@ -243,7 +245,7 @@ static void forward(const tri_attention_forward *job, int64_t index, int64_t kv_
   }
 }
 
-/* Keys are packed again for each tile of queries: slices cut them in tiles of their own. */
+/* Keys are packed again for each tile of queries, because each slice cuts them in tiles differently. */
 static void forward_rows(const tri_attention_forward *job, int64_t head, int64_t first, int64_t rows, void *memory) {
   const tri_attention *call = job->call;
   forward_scratch s;

@@ -1,13 +1,12 @@
-/* Copies of parts of q, k, v and of the gradient of the output in the order in which the products read them: in a
- * tensor that holds q, k and v of all heads side by side, the rows of one head lie kilobytes apart and share a few sets
- * of the cache. The copies are padded with zeros to whole vectors and whole cells, so that the products need no
- * special case at the edges.
+/* Copies of parts of q, k, v and of the gradient of the output in the order in which the GEMMs read them: in a tensor
+ * with the q, k and v of all heads, the rows of one head are kilobytes apart and share a few sets of the cache. The
+ * copies are padded with zeros to whole vectors and whole cells, so that the GEMMs need no special case at the edges.
  *
- *   rows     [count, row_cells(D)]    cells along d         left operand of a product over d
- *   columns  [cells(D), TILE]         the transpose of rows right operand of a product over d
- *   stacked  [cells(count), padded(D)] cells along position right operand of a product over positions
+ *   rows     [count, row_cells(D)]    cells along d         left operand of a GEMM over d
+ *   columns  [cells(D), TILE]         the transpose of rows right operand of a GEMM over d
+ *   stacked  [cells(count), padded(D)] cells along position right operand of a GEMM over positions
  *
- * Without TRI_PAIRS, rows and stacked are the same thing. */
+ * Without TRI_PAIRS, rows and stacked are the same. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H
 
@@ -18,41 +17,39 @@
 typedef struct head_rows {
   tri_dtype type;
   const void *first;
-  int64_t stride; /* in elements */
+  int64_t stride; /* distance of rows in elements */
   int64_t count, head_dim;
 } head_rows;
 
-/* `count` of them from row `first` of an array with these strides of rows and heads. */
+/* Returns `count` rows from row `first` of an array with these strides of rows and heads. */
 INLINE head_rows rows_of(const tri_attention *call, const void *base, int64_t row_stride, int64_t head_stride,
                          int64_t first, int64_t head, int64_t count) {
   int64_t at = first * row_stride + head * head_stride;
   return (head_rows){call->type, element(base, call->type, at), row_stride, count, call->head_dim};
 }
 
-/* What queries from row first_query on see of the keys from row first_key on. */
+/* Returns the band of keys from row first_key on that queries from row first_query on attend to. */
 INLINE band band_of(const tri_attention_slice *slice, int64_t first_query, int64_t first_key) {
   const int64_t apart = first_query - slice->first_query - (first_key - slice->first_key);
   return (band){apart + slice->from, apart + slice->to};
 }
 
-/* What the tiles' scores are times to be the call's: products of q and k are kept as they are; with a cap, as the tanh
- * of what they are as shares of it. */
+/* Returns the factor from a tile's scores to the call's: the stored scores are products of q and k; with a soft cap,
+ * the tanh. */
 INLINE double unit_of(const tri_attention *call) { return call->soft_cap > 0 ? call->soft_cap : call->scale; }
 
-/* A run of keys: from `begin` to before `end`. */
+/* A range of keys: [begin, end). */
 typedef struct key_run {
   int64_t begin, end;
 } key_run;
 
-/* Of `count` keys, those that queries from row `first` to row `last` see any of; 0 to 0 if there are none. */
+/* Returns which of `count` keys any query from row `first` to row `last` attends to; 0 to 0 if there are none. */
 INLINE key_run keys_seen(band of, int64_t first, int64_t last, int64_t count) {
   const int64_t begin = clamp(first + of.low, 0, count), end = clamp(last + of.high + 1, 0, count);
   return begin < end ? (key_run){begin, end} : (key_run){0, 0};
 }
 
-/* Products of a tile's queries, from row `from` on, with the keys of another that they see: to what they are with a
- * cap.
- */
+/* Applies the soft cap to the unmasked products of a tile's queries, from row `from` on, and another tile's keys. */
 static void cap_scores(const tri_attention *call, float *scores, int64_t from, int64_t rows, int64_t keys, band of) {
   const float share = (float)(call->scale / call->soft_cap);
   for (int64_t i = from; i < from + rows; i++) {
@@ -63,7 +60,7 @@ static void cap_scores(const tri_attention *call, float *scores, int64_t from, i
   }
 }
 
-/* A multiple of 4 for pack_columns. */
+/* Returns the cells of a row, a multiple of 4 for pack_columns. */
 INLINE int64_t row_cells(int64_t head_dim) { return divide_up(cells(head_dim), LANES) * LANES; }
 
 #if TRI_PAIRS
@@ -106,11 +103,11 @@ static void pack_stacked(const head_rows *from, cell *to) { pack_rows(from, to);
 
 #endif
 
-/* Four numbers or cells, moved only. */
+/* Four numbers or cells, which are only moved. */
 typedef float four __attribute__((vector_size(16)));
 typedef float four_in_memory __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* The transpose of `count` packed rows; columns up to TILE are zeros. */
+/* Transposes `count` packed rows; columns up to TILE are zeros. */
 static void pack_columns(const cell *rows, int64_t count, int64_t head_dim, cell *to) {
   static const cell zeros[4];
   const int64_t pitch = row_cells(head_dim), depth = cells(head_dim);
@@ -137,13 +134,14 @@ static void pack_columns(const cell *rows, int64_t count, int64_t head_dim, cell
 
 /* ---- scratch memory ---- */
 
-/* Hands out parts of a thread's scratch; with base NULL it only counts. */
+/* Allocates parts of a thread's scratch; with base NULL it only counts. */
 typedef struct scratch {
   char *base;
   size_t used;
 } scratch;
 
-/* Bytes aligned to a cache line, and one line more: equal tiles side by side would else meet in the same sets. */
+/* Returns bytes aligned to a cache line. One extra line avoids that adjacent tiles of equal size map to the same cache
+ * sets. */
 static void *take_scratch_part(scratch *from, int64_t bytes) {
   void *part = from->base ? from->base + from->used : NULL;
   from->used += ((size_t)bytes + 63) / 64 * 64 + 64;

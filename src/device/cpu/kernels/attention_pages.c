@@ -1,13 +1,13 @@
-/* Attention of generated text, on keys and values in pages (kernels.def: append_keys, attention_pages).
+/* Attention in generation, on keys and values in pages (kernels.def: append_keys, attention_pages).
  *
- * A page of a key/value head is a tile of the kernel: its keys as columns, [head_dim, 64], then, in the array of
- * values, [64, head_dim]. So one query and many use the same arithmetic: a score is a sum over d in order, with keys in
- * the lanes; a page's weights are brought to a new maximum once; and a page's values are added in the order of its
- * keys. A query's result is a function of the query and of the keys that it sees: it does not depend on the other
- * queries, on the number of threads, nor on which pages hold the keys.
+ * A page of a key/value head is a tile of the kernel: its keys as columns, [head_dim, 64], and, in the array of values,
+ * [64, head_dim]. One query and many use the same arithmetic: a score is a sum over d in order, with keys in the lanes;
+ * a page rescales the sums to a new maximum once; and a page's values are added in the order of its keys. So a query's
+ * result depends only on the query and on its keys: not on the other queries, the number of threads, or the pages that
+ * hold the keys.
  *
- * A task has some pairs of a query and a head, of those heads that share the keys: what is loaded of a page serves
- * several pairs at a time. */
+ * A task has some pairs of a query and a head, of the heads that share keys: a load from a page serves several pairs at
+ * a time. */
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
@@ -15,11 +15,11 @@
 
 enum {
   PAGE = TRI_PAGE_ROWS,
-  PAIRS = 32,  /* of a task */
-  VECTORS = 4, /* of keys, or of columns of values, at a time */
+  PAIRS = 32,  /* pairs of a task */
+  VECTORS = 4, /* vectors of keys, or of columns of values, at a time */
   KEYS = VECTORS * LANES,
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = 6, /* pairs, for each of those */
+  TOGETHER = 6, /* pairs for each of those vectors */
 #else
   TOGETHER = 2,
 #endif
@@ -35,7 +35,7 @@ typedef struct paging {
   const int32_t *pages;
   const void *q, *keys, *values;
   void *out;
-  int64_t tasks, parts; /* of a part of a slice's pairs: slices times heads of keys; parts of the longest slice */
+  int64_t tasks, parts; /* tasks of each part: slices times heads of keys; parts of the longest slice */
   char *workspace;      /* scratch_of(call) for each thread */
 } paging;
 
@@ -44,7 +44,7 @@ typedef struct task {
   const paging *job;
   const tri_attention_slice *slice;
   int64_t kv_head, group, first, end;
-  int64_t pitch;  /* of rows of q and out: head_dim up to whole vectors; the lanes behind it are 0 */
+  int64_t pitch;  /* row distance of q and out: head_dim padded to whole vectors; the padding is 0 */
   float *q, *out; /* [pairs, pitch] */
   float *scores;  /* [pairs, PAGE] */
   float maximum[PAIRS], sum[PAIRS];
@@ -58,7 +58,7 @@ static size_t scratch_of(const tri_attention *call) {
 
 /* ---- a page ------------------------------------------------------------------------------------------------------ */
 
-/* Which keys of the page from key `at` on the pair sees: [*begin, *end), of PAGE. */
+/* Computes the range [*begin, *end) of the page's keys, which start at key `at`, that the pair attends to. */
 static void seen_of(const task *t, int64_t pair, int64_t at, int64_t *begin, int64_t *end) {
   const tri_attention_slice *s = t->slice;
   const int64_t query = pair / t->group;
@@ -66,7 +66,7 @@ static void seen_of(const task *t, int64_t pair, int64_t at, int64_t *begin, int
   *end = smaller(PAGE, smaller(s->keys, query + s->to + 1) - at);
 }
 
-/* Scores of `pairs` pairs, from row `row` of the scratch on, with KEYS keys. */
+/* Computes scores of `pairs` pairs, from row `row` of the scratch on, with KEYS keys. */
 INLINE void score_some(tri_dtype type, const task *t, int64_t row, int64_t pairs, int64_t keys, int64_t key) {
   const int64_t depth = t->job->call->head_dim;
   vf sum[TOGETHER][VECTORS];
@@ -91,15 +91,15 @@ INLINE void score_page(tri_dtype type, const task *t, int64_t first, int64_t end
   }
 }
 
-/* With a cap c, tanh(scale score / c), for which c stands in the place of the scale. */
+/* Applies a soft cap c: tanh(scale score / c); c then replaces the scale. */
 static void cap_scores(const tri_attention *call, float *scores) {
   const float factor = (float)(call->scale / call->soft_cap);
   for (int64_t j = 0; j < PAGE; j += LANES)
     vf_store(TRI_FP32, scores, j, vf_tanh(vf_load(TRI_FP32, scores, j) * factor));
 }
 
-/* Scores of the keys [begin, end) become weights, others 0; what there was before is worth the factor that is
- * returned. */
+/* Replaces the scores of the keys [begin, end) by weights, others by 0. Returns the factor that rescales the earlier
+ * sums. */
 static float softmax_row(const task *t, int64_t row, int64_t begin, int64_t end) {
   const tri_attention *call = t->job->call;
   float *scores = t->scores + row * PAGE, *maximum = &((task *)(uintptr_t)t)->maximum[row];
@@ -121,8 +121,8 @@ static float softmax_row(const task *t, int64_t row, int64_t begin, int64_t end)
   return factor;
 }
 
-/* Rows of out times their factors, and the values [begin, end) of the page times their weights: `vectors` vectors of
- * columns from d on, or `some` columns of one. */
+/* Multiplies rows of out by their factors and adds the values [begin, end) of the page times their weights: for
+ * `vectors` vectors of columns from d on, or `some` columns of one. */
 INLINE void add_some(tri_dtype type, const task *t, int64_t row, int64_t pairs, const float *factors, int64_t values,
                      int64_t begin, int64_t end, int64_t d, int64_t vectors, int64_t some) {
   const int64_t width = t->job->call->head_dim;
@@ -151,8 +151,8 @@ INLINE void add_rows(tri_dtype type, const task *t, int64_t row, int64_t pairs, 
   FOR_VECTORS(d, some, done, width, { add_some(type, t, row, pairs, factors, values, begin, end, d, 1, some); });
 }
 
-/* Those of the task's pairs that see any key of the page lie side by side: queries ascend, and so do the first and the
- * last key that they see. */
+/* Processes a page. The task's pairs with any key of the page are adjacent: queries ascend, and so do the first and the
+ * last key of each. */
 INLINE void attend_page(tri_dtype type, task *t, int64_t at, int64_t base) {
   float factors[PAIRS];
   int64_t begin = 0, end = 0, first = t->first, last = t->end;
@@ -201,7 +201,7 @@ INLINE void begin_rows(tri_dtype type, task *t) {
   }
 }
 
-/* A query that sees nothing gets 0. */
+/* Writes the results; a query without keys gets 0. */
 INLINE void end_rows(tri_dtype type, const task *t) {
   const tri_attention *call = t->job->call;
   for (int64_t pair = t->first; pair < t->end; pair++) {
@@ -248,7 +248,7 @@ static void run_task(const paging *job, int64_t slice, int64_t kv_head, int64_t 
   }
 }
 
-/* Later queries see more keys: the last part first. */
+/* Later queries have more keys, so the last part comes first. */
 static void attend_task(const void *context, int64_t i, int worker) {
   const paging *job = context;
   const int64_t kv_heads = job->call->kv_heads, at = i % job->tasks, part = job->parts - 1 - i / job->tasks;

@@ -1,18 +1,18 @@
-/* The one product of the attention kernels: c[rows, columns] (+)= a[rows, depth] * b[depth, columns].
+/* The GEMM of the attention kernels: c[rows, columns] (+)= a[rows, depth] * b[depth, columns].
  *
- * a is read one cell at a time, with any strides (so that it may be the transpose of what was stored); rows of b are
- * read as vectors. A block of c of up to 6 rows and PANEL vectors stays in registers over the whole depth: each vector
- * of b that is loaded is used 6 times and each cell of a PANEL times, which leaves the multiply-add units the only
- * bottleneck. Each element of c is one chain of multiply-adds in the order of depth, whatever block it falls in.
+ * a is read one cell at a time, with any strides (so it may be the transpose of a stored matrix); rows of b are read as
+ * vectors. A block of c of up to 6 rows and PANEL vectors stays in registers over the whole depth: each loaded vector
+ * of b is used 6 times and each cell of a PANEL times, so that the multiply-add units are the only bottleneck. Each
+ * element of c is one chain of multiply-adds in the order of depth, in any block.
  *
- * What queries see of a tile is a band between two staircases, so the part that it hides is skipped here, block by
- * block. */
+ * The keys of a tile that its queries attend to form a band between two staircases; the masked part is skipped here,
+ * block by block. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PRODUCT_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_PRODUCT_H
 
 #include "device/cpu/kernels/attention_cells.h"
 
-/* 24 or 12 sums and the operands beside them, for 32 or 16 registers. */
+/* 24 or 12 sums and their operands, for 32 or 16 registers. */
 #if TRI_VECTOR_BYTES == 64 || defined(__aarch64__)
 #define PANEL 4
 #else
@@ -20,12 +20,12 @@
 #endif
 #define BLOCK_ROWS 6
 
-/* Query r of a tile sees the keys r + low .. r + high of another. */
+/* Query r of a tile attends to the keys r + low .. r + high of another. */
 typedef struct band {
   int64_t low, high;
 } band;
 
-/* What of a product the band makes unnecessary. */
+/* The dimensions of a GEMM that the band trims. */
 typedef enum trim {
   TRIM_NOTHING,
   TRIM_COLUMNS,       /* rows are queries, columns are keys */
@@ -41,7 +41,7 @@ typedef struct product {
   float *c;
   int64_t c_row;
   int64_t rows, columns;
-  int64_t depth;          /* in elements */
+  int64_t depth;          /* depth in elements */
   const float *row_scale; /* NULL, or c = row_scale[r] * c + a * b */
   bool accumulate;        /* c += a * b */
   trim trim;

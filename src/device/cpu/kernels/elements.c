@@ -1,5 +1,5 @@
-/* Element by element: add, scale, activations, dropout, rotation, conversion. All bound by memory, or by one
- * exponential. */
+/* Element-wise kernels: add, scale, activations, dropout, rotation, conversion. All are bound by memory bandwidth, or
+ * by one exponential. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/activations.h"
 #include "device/cpu/kernels/by_type.h"
@@ -8,14 +8,14 @@
 
 #include <math.h>
 
-/* Arrays of `count` elements are shared out over the threads of `device` in pieces, from `first`, of whole cache lines.
- */
+/* The threads of `device` share an array of `count` elements in pieces of whole cache lines, which begin at `first`. */
 enum { PIECE = 4096 };
 
 INLINE int64_t piece_end(int64_t first, int64_t count) { return first + PIECE < count ? first + PIECE : count; }
 
 #define PARALLEL_PIECES                                                                                                \
-  _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)") /* of what follows */       \
+  _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (count > TRI_ALONE)") /* applies to the following \
+                                                                                              loop */                  \
       for (int64_t first = 0; first < count; first += PIECE)
 
 /* ---- add --------------------------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* As BY_TYPE, of a function whose first arguments are a type and the kind of an activation. */
+/* As BY_TYPE, for a function whose first arguments are a type and the kind of an activation. */
 #define ACTIVATION_CASE(VALUE, name, hf_names, operation, gated, forward, backward, function, ...)                     \
   case TRI_ACTIVATION_##VALUE:                                                                                         \
     BY_TYPE(function, TRI_ACTIVATION_##VALUE, __VA_ARGS__);                                                            \
@@ -112,7 +112,7 @@ INLINE void gated_row(tri_dtype type, tri_activation kind, int64_t r, int64_t wi
   });
 }
 
-/* Weights of NULL are 1, which changes no bit. */
+/* Weights NULL: 1, which changes no bit. */
 static tri_status weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                          int64_t width, const void *x, const void *weights, void *y) {
   const int64_t live = tri_rows_live(rows);
@@ -178,8 +178,8 @@ static tri_status weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* As many blocks of Philox 4x32-10 at once as there are 64-bit lanes. Each lane holds a 32-bit word, and in its upper
- * half whatever the arithmetic leaves there: nothing reads it. */
+/* The number of blocks of Philox 4x32-10 at once is the number of 64-bit lanes. Each lane holds a 32-bit word; the
+ * upper half contains unused remains of the arithmetic. */
 enum { BLOCKS = TRI_VECTOR_BYTES / 8, GROUP = 4 * BLOCKS };
 
 typedef uint64_t vw __attribute__((vector_size(TRI_VECTOR_BYTES)));
@@ -196,7 +196,7 @@ INLINE vw multiply_low_halves(vw a, vw b) {
 #endif
 }
 
-/* The lanes of two vectors in turn: a0 b0 a1 b1 ... */
+/* Stores the lanes of two vectors interleaved: a0 b0 a1 b1 ... */
 INLINE void store_in_turn(uint32_t *out, vw a, vw b) {
 #if TRI_VECTOR_BYTES == 64
   vw low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
@@ -212,7 +212,7 @@ INLINE void store_in_turn(uint32_t *out, vw a, vw b) {
   memcpy(out + GROUP / 2, &high, sizeof high);
 }
 
-/* The words of BLOCKS blocks of the stream, in its order: those of tri_random_block, to the bit. */
+/* Computes the words of BLOCKS blocks of the stream, in its order: identical to those of tri_random_block. */
 INLINE void philox(tri_random_key key, uint64_t first_block, uint32_t out[GROUP]) {
   vw block;
   for (int l = 0; l < BLOCKS; l++) block[l] = first_block + (uint64_t)l;
@@ -234,11 +234,11 @@ INLINE void philox(tri_random_key key, uint64_t first_block, uint32_t out[GROUP]
 typedef struct dropout_job {
   tri_random_key key;
   uint64_t first_index;
-  uint32_t threshold; /* the least word that keeps an element */
+  uint32_t threshold; /* smallest word that keeps an element */
   float scale;
 } dropout_job;
 
-enum { DRAWN = 512 }; /* elements whose words are drawn at once */
+enum { DRAWN = 512 }; /* elements whose words are computed at once */
 
 INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first, int64_t end, const void *x, void *y) {
   uint32_t words[DRAWN + 2 * GROUP]; /* a piece may begin within a block, and end within a group or a vector */
@@ -256,7 +256,8 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
   }
 }
 
-/* Row by row, in pieces: the words of a row are those of the row in its place without a map, and its number away. */
+/* Processes rows in pieces: the words of a row are those of the row without a map, shifted by the difference of row
+ * numbers. */
 static void drop_rows(tri_queue *queue, tri_dtype type, int64_t count, const dropout_job *all,
                       const tri_dropout *options, const int32_t *rows, const void *x, void *y) {
   const int64_t width = options->width, pieces = (width + PIECE - 1) / PIECE, items = count / width * pieces;

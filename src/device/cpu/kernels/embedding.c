@@ -1,12 +1,12 @@
-/* Embedding tables: rows gathered, and gradients scattered. The scattered sums are shared out by columns, so that each
- * element is added to by one thread, in the order of the rows, however many threads there are. */
+/* Embedding tables: rows gathered, and gradients scattered. Threads share the scattered sums by columns, so that one
+ * thread adds all terms of an element, in the order of the rows, for any number of threads. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
 #include <stddef.h>
 
-/* Columns [first, end) of a thread, in whole cache lines of floats. */
+/* Computes columns [first, end) of a thread, in whole cache lines of floats. */
 INLINE void share_of(int64_t width, int64_t part, int64_t parts, int64_t *first, int64_t *end) {
   int64_t lines = (width + 15) / 16;
   *first = lines * part / parts * 16;
@@ -34,7 +34,7 @@ static tri_status embedding_forward(tri_queue *queue, tri_dtype type, tri_rows r
     const float *position = NULL;
     if (position_table != NULL) position = (const float *)position_table + positions[r] * width;
     if (table_type == TRI_BF16) {
-      forward_row(TRI_BF16, TRI_BF16, width, token, position, out, r * width); /* so is `type` */
+      forward_row(TRI_BF16, TRI_BF16, width, token, position, out, r * width); /* `type` is BF16 too */
     } else {
       BY_TYPE(forward_row, TRI_FP32, width, token, position, out, r * width);
     }
@@ -64,8 +64,8 @@ static tri_status embedding_backward(tri_queue *queue, tri_dtype type, tri_rows 
   return TRI_OK;
 }
 
-/* Columns of a table that stay in the second cache while all rows are added to them; fewer where that leaves threads
- * without work. */
+/* Returns the number of columns of a table that stay in the L2 cache while all rows are added to them; fewer if threads
+ * would be idle. */
 INLINE int64_t strip_of(int64_t width, int64_t threads) {
   enum { LINE = 16, MOST = 64 };
   int64_t share = (width + threads * LINE - 1) / (threads * LINE) * LINE;

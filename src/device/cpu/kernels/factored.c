@@ -1,19 +1,19 @@
-/* Adafactor, and sums of squares along the sides of a matrix: bound by memory. No sum depends on the number of threads.
- */
+/* Adafactor, and sums of squares along the sides of a matrix: bound by memory bandwidth. No sum depends on the number
+ * of threads. */
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
 #include <float.h>
 #include <math.h>
 
-/* Columns that one thread adds up, and rows whose squares are added in fp32. */
+/* Columns that one thread sums, and rows whose squares are added in fp32. */
 enum { STRIP = 256, ROWS_AT_ONCE = 64, PIECE = 8192 };
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
-/* Pieces are added up in double. */
+/* Pieces are summed in double. */
 static double row_squares(int64_t columns, float scale, const float *row) {
   double sum = 0;
   for (int64_t first = 0; first < columns; first += PIECE) {
@@ -28,7 +28,7 @@ static double row_squares(int64_t columns, float scale, const float *row) {
   return sum;
 }
 
-/* Of columns [first, end), at most STRIP. */
+/* Computes the sums of squares of columns [first, end), at most STRIP. */
 static void strip_squares(const tri_matrix_squares *sides, int64_t first, int64_t end, float scale, const float *in,
                           float *out) {
   double sums[STRIP] = {0};

@@ -1,35 +1,35 @@
-/* c = a b for rows of generated text, b as it lies. For few rows all time goes into reading b, so b is read in runs of
- * memory as long as can be, once, and what is done with a number of b while it is in a register is done for all rows.
+/* c = a b for rows in generation, with b in place. For few rows all time goes into reading b, so b is read once, in
+ * contiguous ranges as long as possible, and each number of b is used for all rows while it is in a register.
  *
  * b as [k, n] (weights by inputs), for up to TRI_FEW_ROWS rows: a task has some of b's rows, whole, and keeps its sums
- * of all rows of a in the cache. It takes DEPTH rows of b at a time, as DEPTH streams: each vector of sums is loaded,
- * gets DEPTH products in their order, and is stored. Then the sums of the parts are added up. More rows: panels.c.
+ * for all rows of a in the cache. It reads DEPTH rows of b at a time, as DEPTH streams: each vector of sums is loaded,
+ * DEPTH products are added in order, and it is stored. Then the sums of the parts are added. More rows: panels.c.
  *
  * b as [n, k] (by outputs), for any number of rows: vectors of sums of some rows and outputs stay in registers over a
- * part of k, then their lanes are added. Few rows of a meet each number of b at once, and b is read as a few streams,
- * each of which runs through memory of its own: streams side by side would come to the end of a page together. With
- * more rows of a, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache until all have met.
+ * part of k, then their lanes are added. If rows of a are few, each number of b is used for all of them at once, and b
+ * is read as a few streams, each of which runs through its own memory region: adjacent streams would reach the end of a
+ * page at the same time. With more rows of a, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache
+ * until all have been multiplied.
  *
- * A sum is made in the order of k, in parts that k alone decides, or in such parts in the order of k's vectors and then
- * of the lanes, whatever rows or columns it is computed beside: so bits depend neither on threads nor on the number of
- * rows. */
+ * A sum is in the order of k, in parts that depend only on k; or in such parts in the order of k's vectors and then of
+ * the lanes, for any other rows or columns in the call: so bits depend neither on threads nor on the number of rows. */
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
-  DEPTH = 8,          /* of b's rows [k, n] at once                          */
-  AHEAD = 16 * LANES, /* columns of each that are fetched beforehand         */
-  SUMS = 8192,        /* of all rows of a that are made at once: 32 KiB      */
+  DEPTH = 8,          /* rows of b [k, n] at once */
+  AHEAD = 16 * LANES, /* columns of each that are prefetched */
+  SUMS = 8192,        /* sums of all rows of a at once: 32 KiB */
   BLOCK = 48,         /* outputs whose sums are stored together              */
   FAR_BLOCK = 512,    /* the same, for few rows of a                         */
-  LONGEST = 768,      /* of a part of k in which lanes are summed            */
-  FAR_AHEAD = 1024,   /* bytes of each stream that are fetched beforehand    */
-  TASKS_EACH = 4,     /* of a thread, at least                               */
-  ALONE_OUTPUTS = 8,  /* of b in registers at once, where a has only one row */
+  LONGEST = 768,      /* maximum length of a part of k in which lanes are summed */
+  FAR_AHEAD = 1024,   /* bytes of each stream that are prefetched */
+  TASKS_EACH = 4,     /* minimum tasks of a thread */
+  ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
   MOST = 8,           /* rows or outputs in registers                        */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2, /* vectors of DEPTH rows of b                  */
-  ROWS = 8,     /* of a in registers at once ...               */
-  OUTPUTS = 3,  /* ... with that many rows of b                */
+  ROWS = 8,     /* rows of a in registers at once */
+  OUTPUTS = 3,  /* rows of b in registers at the same time */
 #else
   TOGETHER = 1,
   ROWS = 4,
@@ -39,8 +39,8 @@ enum {
 
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
-/* All rows of a times `depth` rows of b from row `at` on, at `vectors` vectors of columns from `column` on, of `count`
- * columns where that is one; into sums [m, pitch]. What lies `ahead` elements further in b is fetched for later. */
+/* Adds to sums [m, pitch] all rows of a times `depth` rows of b from row `at` on, for `vectors` vectors of columns from
+ * `column` on; `count` columns if that is one vector. Prefetches b `ahead` elements further. */
 INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t column,
                         int64_t vectors, int64_t count, int64_t ahead, float *sums, int64_t pitch) {
   vf b[DEPTH][TOGETHER];
@@ -60,8 +60,9 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
   }
 }
 
-/* A little ahead, in the same rows or the next: a whole sweep of columns ahead, lines of DEPTH rows whose lengths are a
- * multiple of the cache's sets (3072 floats) would drive each other out before they are read. */
+/* Prefetches a short distance ahead, in the same rows or the next: at the distance of a whole sweep of columns, lines
+ * of DEPTH rows whose lengths are a multiple of the cache's sets (3072 floats) would evict each other before they are
+ * read. */
 INLINE void add_depth(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                       int64_t columns, float *sums, int64_t pitch) {
   int64_t done = 0;
@@ -78,8 +79,8 @@ INLINE void add_rows(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, in
   for (; at < end; at++) add_depth(type, job, at, 1, first, columns, sums, pitch);
 }
 
-/* Columns [first, end) of a part, as many at once as leave their sums in the cache; a vector between their rows keeps
- * those apart there. */
+/* Multiplies columns [first, end) of a part, as many at once as keep their sums in the cache; the rows of sums are
+ * padded by a vector, to use different cache sets. */
 static void multiply_part(const tri_cpu_few_rows *job, int64_t part, int64_t first, int64_t end) {
   float sums[SUMS + TRI_FEW_ROWS * LANES] __attribute__((aligned(64)));
   const int64_t parts = tri_few_rows_parts(job->k, false), most = SUMS / job->m / LANES * LANES, pitch = most + LANES;
@@ -97,7 +98,7 @@ static void multiply_part(const tri_cpu_few_rows *job, int64_t part, int64_t fir
   }
 }
 
-/* Columns [first, first + count) of all parts, and what c begins with. */
+/* Adds columns [first, first + count) of all parts to the initial value of c. */
 static void join_parts(const tri_cpu_few_rows *job, int64_t first, int64_t count) {
   const int64_t parts = tri_few_rows_parts(job->k, false);
   float sums[TRI_FEW_ROWS * BLOCK] __attribute__((aligned(64)));
@@ -111,7 +112,7 @@ static void join_parts(const tri_cpu_few_rows *job, int64_t first, int64_t count
   store_sums(job, 0, job->m, first, count, sums, BLOCK);
 }
 
-/* A loop over blocks of columns, which is cut into some runs of them. */
+/* A loop over blocks of columns, divided into ranges. */
 typedef struct block_runs {
   const tri_cpu_few_rows *job;
   int64_t blocks, runs;
@@ -135,7 +136,7 @@ static void join_task(const void *context, int64_t run, int worker) {
   for (int64_t at = run_begin(in, run); at < end; at += BLOCK) join_parts(in->job, at, smaller(BLOCK, end - at));
 }
 
-/* Whole rows of b, or where parts are too few for the threads, some of their columns. */
+/* Multiplies whole rows of b, or, if parts are too few for the threads, ranges of their columns. */
 static void multiply_columns(tri_regions *regions, const tri_cpu_few_rows *job) {
   const int64_t parts = tri_few_rows_parts(job->k, false), blocks = divide_up(job->n, BLOCK);
   const int64_t threads = tri_regions_threads(regions);
@@ -148,7 +149,7 @@ static void multiply_columns(tri_regions *regions, const tri_cpu_few_rows *job) 
 
 /* ---- b is [n, k] ------------------------------------------------------------------------------------------------- */
 
-/* Lanes l and l ^ by of x are added, in the lanes whose bit `by` is not set, and of y in the others. */
+/* Adds lanes l and l ^ by: of x in the lanes whose bit `by` is not set, and of y in the others. */
 #define FROM(l, by) (((l) & (by)) != 0 ? LANES + (l) : (l))
 #define ACROSS(l, by) (((l) & (by)) != 0 ? LANES + ((l) ^ (by)) : (l) ^ (by))
 #define FOUR(which, l, by) which(l, by), which(l + 1, by), which(l + 2, by), which(l + 3, by)
@@ -172,15 +173,15 @@ INLINE vf merge_lanes(vf x, vf y, int by) {
   return by == 2 ? MERGE(2) : MERGE(1);
 }
 
-/* Half as many vectors, of which each has the sums of two, or of one alone both halves of it added. */
+/* Reduces to half as many vectors, each with the sums of two; a single vector is added to its swapped self. */
 INLINE int halve(vf *x, int count, int by) {
   if (count == 1) x[0] += (vf)vi_swap((vi)x[0], by);
   UNROLL for (int i = 0; i < count / 2; i++) x[i] = merge_lanes(x[i], x[i + count / 2], by);
   return count > 1 ? count / 2 : 1;
 }
 
-/* The sums of lanes of `count` vectors, a power of two up to LANES: vector i's is in lane i * LANES / count. Each is
- * made in one order, of halves, whatever the count. */
+/* Returns the sums of lanes of `count` vectors, a power of two up to LANES: the sum of vector i is in lane i * LANES /
+ * count. Each sum has the same order, by halves, for any count. */
 INLINE vf sums_of_lanes(vf *x, int count) {
 #if TRI_VECTOR_BYTES == 64
   count = halve(x, count, 8);
@@ -195,8 +196,8 @@ INLINE vf sums_of_lanes(vf *x, int count) {
 
 INLINE int power_of_two(int count) { return count > 4 ? 8 : count > 2 ? 4 : count; }
 
-/* `rows` rows of a, `outputs` rows of b that lie `next_b` apart; `vectors` whole vectors and `rest` more numbers of
- * each. Adds to sums[j * stride][row]. What lies `ahead` elements further in b is fetched for later. */
+/* A group: `rows` rows of a and `outputs` rows of b that are `next_b` apart; `vectors` whole vectors and `rest` more
+ * numbers of each. Adds to sums[j * stride][row]. Prefetches b `ahead` elements further. */
 typedef struct group {
   const float *a;
   const void *b;
@@ -216,7 +217,7 @@ INLINE sums_of_rows every_row(vf sums) {
 #endif
 }
 
-/* GCC would read an operand from memory for each use of it, where loads are dearer than products. */
+/* Forces a load: GCC would read an operand from memory for each use, but loads cost more than multiplications. */
 INLINE vf in_register(vf x) {
 #if defined(__AVX512F__)
   __asm__("" : "+v"(x));
@@ -266,7 +267,7 @@ INLINE void multiply_group(tri_dtype type, const group *of, int rows, int output
 
 typedef void group_function(const group *of, float *sums);
 
-/* Functions of their own, so that each loop has all registers for itself. */
+/* Separate functions, so that each loop has all registers for itself. */
 #define GROUP(type, rows, name, outputs, fetch)                                                                        \
   __attribute__((noinline)) static void group_##type##_##rows##_##name(const group *of, float *sums) {                 \
     const group own = *of;                                                                                             \
@@ -304,20 +305,20 @@ GROUPS_OF(8)
 GROUP(FP32, ROWS, near, OUTPUTS, false)
 GROUP(BF16, ROWS, near, OUTPUTS, false)
 
-/* A block of outputs, and the part of k at hand. */
+/* A block of outputs, and the current part of k. */
 typedef struct outputs_block {
   const tri_cpu_few_rows *job;
-  group_function *const (*functions)[2]; /* by rows, less one, and whether they take several outputs */
-  group_function *near;                  /* of ROWS rows and several outputs, which fetches nothing          */
-  int64_t first, count;                  /* of b's rows                                              */
-  float *sums;                           /* [count, pitch] by outputs and rows                       */
+  group_function *const (*functions)[2]; /* indexed by rows - 1, and by whether they compute several outputs */
+  group_function *near;                  /* for ROWS rows and several outputs, without prefetch */
+  int64_t first, count;                  /* range of b's rows */
+  float *sums;                           /* [count, pitch] by outputs and rows */
   int64_t pitch;
-  const char *b;      /* its first row in this part                               */
-  int64_t next_bytes; /* between b's rows                                         */
+  const char *b;      /* first row in this part */
+  int64_t next_bytes; /* distance of b's rows */
   group of;
 } outputs_block;
 
-/* Where part `part` of k begins: with a whole vector. */
+/* Returns the beginning of part `part` of k: a whole vector. */
 static int64_t part_begin(int64_t k, int64_t part) {
   const int64_t parts = divide_up(k, LONGEST), vectors = divide_up(k, LANES);
   return smaller(k, vectors * part / parts * LANES);
@@ -332,7 +333,7 @@ static void set_part(outputs_block *in, int64_t part) {
   in->of.rest = length % LANES;
 }
 
-/* `rows` rows from `row` on, with one output of the block, `output`, or several. */
+/* Computes `rows` rows from `row` on, with one output of the block, `output`, or several. */
 INLINE void add_group(const outputs_block *in, int64_t row, int64_t rows, int64_t output, bool several) {
   group of = in->of;
   of.a += row * of.lda;
@@ -345,7 +346,7 @@ static void set_stride(outputs_block *in, int64_t stride) {
   in->of.next_b = stride * in->job->ldb;
 }
 
-/* All rows of a, with one output or OUTPUTS of them, ALONE_OUTPUTS for a row alone. */
+/* Computes all rows of a, with one output or OUTPUTS of them; ALONE_OUTPUTS for a single row. */
 static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, bool several) {
   const int64_t m = in->job->m;
   for (int64_t row = 0; row < m; row += ROWS) {
@@ -358,7 +359,7 @@ static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, b
   }
 }
 
-/* Few rows of a: what is read of b meets all of them, and the outputs of a group lie far apart. */
+/* Few rows of a: each number that is read from b is used for all of them, and the outputs of a group are far apart. */
 static void multiply_far(outputs_block *in) {
   const tri_cpu_few_rows *job = in->job;
   const int64_t parts = divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
@@ -377,8 +378,8 @@ static void multiply_far(outputs_block *in) {
   }
 }
 
-/* The last groups of rows, up to FETCHING of them, fetch what comes next, the same outputs in the next part of k or the
- * next block. */
+/* The last groups of rows, up to FETCHING of them, prefetch the next data: the same outputs in the next part of k or
+ * the next block. */
 static void multiply_near(outputs_block *in) {
   enum { FETCHING = 4 };
   const tri_cpu_few_rows *job = in->job;
@@ -408,7 +409,7 @@ static void multiply_near(outputs_block *in) {
   }
 }
 
-/* Sums [in->count, in->pitch] and what they begin with, to c. */
+/* Adds sums [in->count, in->pitch] to their initial values and stores them in c. */
 static void store_outputs(const outputs_block *in) {
   float row[FAR_BLOCK] __attribute__((aligned(64)));
   for (int64_t r = 0; r < in->job->m; r++) {
@@ -418,7 +419,7 @@ static void store_outputs(const outputs_block *in) {
   }
 }
 
-/* Outputs [first, end). */
+/* Computes outputs [first, end). */
 static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t end) {
   static group_function *const floats[][2] = ALL_NAMES(FP32), *const narrow[][2] = ALL_NAMES(BF16);
   float sums[BLOCK * (TRI_MOST_ROWS + ROWS)] __attribute__((aligned(64)));

@@ -1,4 +1,4 @@
-/* Rows in groups: sorted by expert, and summed when they are back. */
+/* Rows in groups: sorting by expert, and the sum of the returned rows. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -9,11 +9,12 @@
 
 enum { PARTS = 16 }; /* at most: each has a counter for every expert */
 
-/* Pairs [first, end), by expert. */
+/* The state of a counting sort of pairs by expert. */
 typedef struct sorting {
   int64_t experts_count, chosen, pairs, parts;
   const int32_t *experts;
-  int32_t *counts; /* [parts, experts_count + 1]: of those before, and at the end of those that are none */
+  int32_t *counts; /* [parts, experts_count + 1]: pairs of earlier parts per expert; the last column is for pairs
+                      without an expert */
   int32_t *order, *sources, *places;
 } sorting;
 
@@ -29,7 +30,7 @@ static void count_part(const sorting *s, int64_t part) {
   for (int64_t i = part_begin(s, part); i < part_begin(s, part + 1); i++) ++*counter_of(s, part, s->experts[i]);
 }
 
-/* Counts become places: by expert, and within one by part. */
+/* Replaces counts by places: ordered by expert, and within an expert by part. */
 static void make_begins(const sorting *s, int32_t *begins) {
   int32_t place = 0;
   for (int64_t e = 0; e <= s->experts_count; e++) {

@@ -1,4 +1,4 @@
-/* The kernels of this folder, by the names that they have within one variant. */
+/* The kernels of this folder, by their names within one variant. */
 #ifndef TRI_DEVICE_CPU_KERNELS_KERNELS_H
 #define TRI_DEVICE_CPU_KERNELS_KERNELS_H
 
@@ -8,18 +8,18 @@
 
 #define TRI_JOIN_(name, isa) tri_cpu_##name##_##isa
 #define TRI_JOIN(name, isa) TRI_JOIN_(name, isa)
-/* The name of something in the variant that is being compiled: tri_cpu_add_avx2. */
+/* Returns the name of a symbol in the variant that is being compiled: tri_cpu_add_avx2. */
 #define TRI_KERNEL(name) TRI_JOIN(name, TRI_ISA)
 
 /* Below this many elements a loop stays on one thread: starting the others would take longer. */
 enum { TRI_ALONE = 16384 };
 
-/* In a kernel, whose first argument is `queue`: the threads that share out its work. */
+/* In a kernel, whose first argument is `queue`: the number of threads that share its work. */
 #define THREADS (queue->device->description.threads)
-/* And what runs short loops on them. */
+/* The object that runs short loops on these threads. */
 #define REGIONS tri_cpu_regions_of(&queue->device->description)
 
-/* Each file fills its part of the variant's table. */
+/* Each function fills in the table entries of its file. */
 void TRI_KERNEL(table_elements)(tri_device_kernels *table);
 void TRI_KERNEL(table_embedding)(tri_device_kernels *table);
 void TRI_KERNEL(table_norm)(tri_device_kernels *table);
@@ -37,7 +37,7 @@ void TRI_KERNEL(table_magnitude)(tri_device_kernels *table);
 void TRI_KERNEL(table_router)(tri_device_kernels *table);
 void TRI_KERNEL(table_grouping)(tri_device_kernels *table);
 void TRI_KERNEL(table_attention_pages)(tri_device_kernels *table);
-/* Bytes of scratch memory of one thread. */
+/* Returns the bytes of scratch memory of one thread. */
 size_t TRI_KERNEL(attention_pages_scratch)(const tri_attention *call);
 
 #endif

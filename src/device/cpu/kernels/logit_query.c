@@ -1,5 +1,5 @@
-/* Tokens from rows of logits (device/logit_query.h). Exponentials are in fp32; a stretch is added up in the lanes of
- * vectors, and all else in double. */
+/* Sampling of tokens from rows of logits (device/logit_query.h). Exponentials are in fp32; a range is summed in the
+ * lanes of vectors, and everything else in double. */
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
@@ -13,7 +13,7 @@ typedef struct query_row {
   float maximum, inverse;
 } query_row;
 
-/* False if any logit is not finite: 0 times it is not a number. */
+/* Finds the maximum; false if any logit is not finite (0 times it is NaN). */
 INLINE bool find_maximum(query_row *row) {
   vf most = vf_splat(-INFINITY), zero = {0};
   FOR_VECTORS(v, count, 0, row->vocabulary, {
@@ -31,7 +31,7 @@ INLINE int64_t stretch_end(const query_row *row, int64_t first) {
   return end < row->vocabulary ? end : row->vocabulary;
 }
 
-/* The lanes of a last, short vector that hold no element weigh 0. */
+/* Computes weights. Lanes beyond the end in a last, short vector have weight 0. */
 INLINE vf weights_at(const query_row *row, int64_t v, int64_t count, vf *less) {
   const vf x = (int64_t)count == LANES ? vf_load(TRI_FP32, row->logits, v)
                                        : vf_load_some(TRI_FP32, row->logits, v, count, -INFINITY);
@@ -39,8 +39,7 @@ INLINE vf weights_at(const query_row *row, int64_t v, int64_t count, vf *less) {
   return vf_exp(*less);
 }
 
-/* Sums of the weights of each stretch, and of all. *spread: the sum of weight times its logarithm, which the entropy
- * takes. */
+/* Sums the weights of each range, and of all. *spread: the sum of weight times its logarithm, for the entropy. */
 INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_STRETCHES], double *spread) {
   double total = 0;
   *spread = 0;
@@ -59,7 +58,8 @@ INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_STRETCHES]
   return total;
 }
 
-/* The first element whose weight brings `left` below 0; where rounding leaves none, the last that weighs anything. */
+/* Returns the first element whose weight brings `left` below 0; if rounding leaves no such element, the last one with a
+ * nonzero weight. */
 static int64_t find_in_stretch(const query_row *row, int64_t first, double left) {
   int64_t last = first;
   FOR_VECTORS(v, count, first, stretch_end(row, first), {
@@ -90,7 +90,7 @@ static int64_t find_likeliest(const query_row *row) {
   return at;
 }
 
-/* The id, and its numbers; -1 if a logit is not finite. */
+/* Returns the id, and sets its numbers; -1 if a logit is not finite. */
 static int32_t answer_query(const float *logits, int64_t vocabulary, const tri_logit_query *query,
                             double numbers[TRI_LOGIT_NUMBERS]) {
   query_row row = {.logits = logits, .vocabulary = vocabulary, .inverse = 1};
@@ -131,7 +131,7 @@ static void answer_one(const void *context, int64_t i, int worker) {
 static tri_status query_logits(tri_queue *queue, tri_dtype type, int64_t count, int64_t vocabulary, int64_t ld,
                                const void *logits, const tri_logit_query *asked, int32_t *ids, double *numbers) {
   const queries all = {asked, logits, vocabulary, ld, ids, numbers};
-  (void)type; /* logits are fp32 whatever the activations are */
+  (void)type; /* logits are fp32 for any type of activations */
   tri_regions_run(count * vocabulary > TRI_ALONE ? REGIONS : NULL, count, answer_one, &all);
   return TRI_OK;
 }

@@ -1,5 +1,5 @@
-/* Softmax over rows of logits. A row of a large vocabulary is a few hundred KB: it stays in the second cache between
- * the two passes over it. Sums of exponentials are kept per lane and joined at the end of a stretch, in double. */
+/* Softmax over rows of logits. A row of a large vocabulary is a few hundred KB: it stays in the L2 cache between the
+ * two passes over it. Sums of exponentials are kept per lane and joined at the end of a range, in double. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -64,7 +64,7 @@ static tri_status softmax_logits(tri_queue *queue, tri_dtype type, int64_t rows,
 static tri_status softmax_statistics(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                      const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                      void *sum, void *label_logit) {
-  (void)type; /* logits are fp32 whatever the activations are */
+  (void)type; /* logits are fp32 for any type of activations */
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
   for (int64_t r = 0; r < rows; r++) {
     const float *row = (const float *)logits + r * ld;
@@ -101,8 +101,9 @@ static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, c
   return TRI_OK;
 }
 
-/* A bf16 gradient at the start of the row's own memory: element v is written after elements 2v and later were read,
- * because the vectors go upward and are loaded before they are stored. */
+/* Writes the probabilities. A bf16 gradient is at the start of the row's own memory: element v is written after
+ * elements 2v and later were read, because the vectors are processed in ascending order and loaded before they are
+ * stored. */
 INLINE void probabilities(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
                           float share, void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {
@@ -123,11 +124,12 @@ typedef struct gradient_job {
   const int32_t *labels;
   const float *weights;
   const double *factors; /* NULL: scale times the weights */
-  double scale, share;   /* of the whole gradient; 1 / the cap of the logits, or 0 */
+  double scale, share;   /* scale of the whole gradient; 1 / the soft cap of the logits, or 0 */
   void *gradient;
 } gradient_job;
 
-/* The label's element is made from its logit, which the row may overwrite: it is read first. */
+/* Computes the gradient of a row. The label's element is computed from its logit, which is read first, because the row
+ * may be overwritten. */
 INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   const float *row = job->logits + r * job->ld;
   int64_t at = r * job->gradient_ld, label = job->labels[r] - job->first_id;

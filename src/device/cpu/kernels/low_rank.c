@@ -1,4 +1,4 @@
-/* What GaLore and Fira do beside products: bound by memory. */
+/* Element-wise parts of GaLore and Fira: bound by memory bandwidth. */
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
@@ -43,7 +43,7 @@ static tri_status low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count,
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
-/* Of a row that has one factor, or of one whose columns have theirs. */
+/* Processes a row that has one factor, or whose columns have one each. */
 INLINE void rest_row(int64_t columns, float scale, float taken, bool by_rows, const float *adam, const float *projected,
                      const float *gradient, float *rest) {
   const float of_row = by_rows ? __builtin_sqrtf(*adam) / (__builtin_sqrtf(*projected) + 1e-8f) : 0;

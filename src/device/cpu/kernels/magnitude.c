@@ -1,12 +1,13 @@
-/* Columns times factors, and the factors' gradients (DoRA): limited by memory, so each array is passed over once. */
+/* Multiplication of columns by factors, and the factors' gradients (DoRA): bound by memory bandwidth, so each array is
+ * read or written once. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
 #include <math.h>
 
-/* Rows and columns that a thread takes at a time: of the backward all rows, some of them added up by themselves, so
- * that long sums stay exact enough. */
+/* Rows and columns that a thread processes at a time. The backward processes all rows, in blocks that are summed
+ * separately, so that long sums stay exact enough. */
 enum { ROWS = 16, COLUMNS = 256, TOGETHER = 64 };
 
 static float inverse_root(float square) { return square > 0 ? 1 / sqrtf(square) : square; }

@@ -1,5 +1,5 @@
-/* What Muon does with a matrix beside products: bound by memory. Where rows become columns, it goes by square tiles
- * that stay in the first cache, so that each line of memory is read and written once; else along rows. */
+/* Matrix kernels of Muon other than GEMMs: bound by memory bandwidth. A transposition uses square tiles that stay in
+ * the L1 cache, so that each cache line is read and written once; other kernels run along rows. */
 #include "base/exact_sum.h"
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
@@ -12,7 +12,7 @@ enum { SIDE = 64, SQUARE_ROW = SIDE + 4, LONG = 8192 };
 
 typedef float square[SIDE][SQUARE_ROW];
 
-/* How a matrix is cut, whichever thread takes the parts: rows and columns of a tile. */
+/* The division of a matrix, independent of the threads: rows and columns of a tile. */
 typedef struct cut {
   int64_t rows, columns, tile_rows, tile_columns, across, tiles;
 } cut;
@@ -36,7 +36,7 @@ INLINE tile tile_of(const cut *all, int64_t number) {
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* Four by four; what lies beyond the rows and columns of a tile goes to memory that is not read. */
+/* Transposes four by four; elements beyond the rows and columns of a tile are written to memory that is not read. */
 INLINE void turn(int64_t rows, int64_t columns, const square from, square to) {
   for (int64_t r = 0; r < rows; r += 4) {
     for (int64_t c = 0; c < columns; c += 4) {
@@ -53,7 +53,7 @@ INLINE void turn(int64_t rows, int64_t columns, const square from, square to) {
   }
 }
 
-/* That a tile's rows will be written: each is too short for the machine to see what comes. */
+/* Prefetches a tile's rows for writing: each row is too short for the hardware prefetcher. */
 INLINE void expect(const char *first, int64_t rows, int64_t row_bytes, int64_t bytes) {
   enum { LINE = 64 };
   for (int64_t r = 0; r < rows; r++) {
@@ -104,7 +104,7 @@ static tri_status matrix_normalise(tri_queue *queue, tri_dtype type, const tri_m
 
 INLINE float one_of(tri_dtype type, const void *array, int64_t i) { return vf_load_some(type, array, i, 1, 0.0f)[0]; }
 
-/* `out` may be b: what lies on the diagonal is read before. */
+/* `out` may be b: the elements on the diagonal are read first. */
 INLINE void polynomial_row(tri_dtype type, const float *factors, int64_t size, int64_t row, const void *a,
                            const void *b, void *out) {
   const int64_t at = row * size, diagonal = at + row;

@@ -1,8 +1,8 @@
 /* Weights in 4 bits (device/nf4.h), block by block.
  *
- * A frozen weight is dequantised before each of its products, so this has to keep up with memory. A block has 16 values
- * at most: they are multiplied and rounded once, and its 64 elements are looked up among them, by one instruction for a
- * whole register where there is such a one. */
+ * A frozen weight is dequantised before each of its GEMMs, so this has to keep up with memory. A block has at most 16
+ * different values: they are multiplied and rounded once, and its 64 elements are looked up among them, by one
+ * instruction for a whole register if the CPU has one. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -16,7 +16,7 @@
 enum {
   BLOCK = TRI_NF4_BLOCK,
   BLOCK_BYTES = TRI_NF4_BLOCK_BYTES,
-  TOGETHER = 128 /* blocks that a thread takes at a time */
+  TOGETHER = 128 /* blocks that a thread processes at a time */
 };
 
 INLINE int64_t length_of(int64_t block, int64_t count) {
@@ -25,7 +25,7 @@ INLINE int64_t length_of(int64_t block, int64_t count) {
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 
-/* By the bits: those of a not-a-number are above infinity's. */
+/* Returns the largest magnitude, compared by the bits, so that NaN is above infinity. */
 INLINE float largest_of(tri_dtype type, const void *values, int64_t first, int64_t end) {
   vi most = {0};
   FOR_VECTORS(i, some, first, end, { most = vi_max(most, (vi)vf_get(type, values, i, some) & 0x7fffffff); });
@@ -54,7 +54,7 @@ INLINE void quantise_block(tri_dtype type, int64_t count, const void *values, in
   for (int i = 0; i < BLOCK_BYTES; i++) codes[first / 2 + i] = (uint8_t)(found[2 * i] << 4 | found[2 * i + 1]);
 }
 
-/* Less their mean; NaN if there is no mean. */
+/* Subtracts the mean; NaN if there is no mean. */
 static void take_off_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);
@@ -66,7 +66,8 @@ static void take_off_mean(int64_t blocks, float *largest, float *offset) {
   }
 }
 
-/* The largest magnitudes lie where codes will, until they have become codes themselves. */
+/* Quantises an array. The largest magnitudes are stored in the place of the codes, until they are encoded
+ * themselves. */
 static tri_status quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);
   char *const begin = kept;
@@ -86,7 +87,7 @@ static tri_status quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, 
 /* ---- from codes -------------------------------------------------------------------------------------------------- */
 
 #if !defined(__AVX512BW__)
-/* numbers[16] times `largest`, rounded. */
+/* Multiplies numbers[16] by `largest` and rounds. */
 INLINE void round_to_bf16(const float *numbers, float largest, uint16_t rounded[TRI_NF4_CODES]) {
   for (int c = 0; c < TRI_NF4_CODES; c += LANES)
     *(vh_memory *)(rounded + c) = vf_to_bf16_exactly(*(const vf_memory *)(numbers + c) * largest);
@@ -94,8 +95,8 @@ INLINE void round_to_bf16(const float *numbers, float largest, uint16_t rounded[
 #endif
 
 #if defined(__AVX512BW__)
-/* Sixteen bytes become words of 32 bits whose halves are their upper and their lower four bits: only the lowest five
- * bits of each half are looked at, and the table is there twice. */
+/* Expands sixteen bytes to words of 32 bits whose halves are their upper and their lower four bits: the instruction
+ * uses only the lowest five bits of each half, and the table is there twice. */
 INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *codes, uint16_t *out) {
   const __m256i rounded = (__m256i)vf_to_bf16_exactly(*(const vf_memory *)numbers * largest);
   const __m512i table = _mm512_broadcast_i64x4(rounded);
@@ -106,7 +107,7 @@ INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *co
   }
 }
 
-/* The same by eight bytes, whose words of 64 bits have halves of which four bits are looked at. */
+/* The same for eight bytes, with words of 64 bits; the instruction uses four bits of each half. */
 INLINE void block_of_fp32(const float *numbers, float largest, const uint8_t *codes, float *out) {
   const __m512 table = (__m512)(*(const vf_memory *)numbers * largest);
   for (int i = 0; i < BLOCK_BYTES; i += 8) {
@@ -116,7 +117,7 @@ INLINE void block_of_fp32(const float *numbers, float largest, const uint8_t *co
   }
 }
 #elif defined(__AVX2__)
-/* Tables of the lower and of the upper bytes, and codes as bytes in the order of the elements. */
+/* Uses tables of the lower and of the upper bytes, and codes as bytes in the order of the elements. */
 INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *codes, uint16_t *out) {
   uint16_t rounded[TRI_NF4_CODES];
   round_to_bf16(numbers, largest, rounded);
@@ -139,7 +140,7 @@ INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *co
   }
 }
 
-/* Four bytes become words of 64 bits with a place in each half; its bit 3 says which of two tables has it. */
+/* Expands four bytes to words of 64 bits with an index in each half; its bit 3 selects one of two tables. */
 INLINE void block_of_fp32(const float *numbers, float largest, const uint8_t *codes, float *out) {
   const __m256 first = (__m256)(*(const vf_memory *)numbers * largest);
   const __m256 second = (__m256)(*(const vf_memory *)(numbers + LANES) * largest);
@@ -187,7 +188,7 @@ typedef struct stretch {
   const uint8_t *codes, *largest_codes;
   const float *scales;
   char *values;
-  int64_t first, end; /* elements of the cut */
+  int64_t first, end; /* range of the cut's elements */
   float offset, numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
 } stretch;
 
@@ -196,7 +197,7 @@ INLINE float largest_at(const stretch *s, int64_t block, int64_t whole) {
   return s->map[s->largest_codes[block]] * s->scales[whole / TRI_NF4_GROUP] + s->offset;
 }
 
-/* Of a block that is kept; of some only a part is in the cut, or asked for. */
+/* Dequantises a kept block; only a part of some blocks is in the cut, or requested. */
 INLINE void dequantise_block(tri_dtype type, const stretch *s, int64_t block) {
   const tri_nf4_span span = tri_nf4_span_of(*s->cut, block);
   const int64_t first = span.local > s->first ? span.local : s->first;
@@ -211,7 +212,7 @@ INLINE void dequantise_block(tri_dtype type, const stretch *s, int64_t block) {
   if (!whole) memcpy(out, all + (size_t)(span.from + first - span.local) * bytes, (size_t)(end - first) * bytes);
 }
 
-/* The block, of those that are kept, that element i of a cut is in. */
+/* Returns the index, among the kept blocks, of the block with element i of a cut. */
 static int64_t block_at(const tri_nf4_cut *cut, int64_t i) {
   const int64_t row = i / cut->width, begin = tri_nf4_row_begin(*cut, row);
   return row * cut->row_blocks + (begin + i % cut->width) / BLOCK - begin / BLOCK;

@@ -1,9 +1,9 @@
 /* Layer norm, RMS norm, and sums over rows.
  *
- * Along a row: a thread owns whole pieces of rows, and each is read from memory once and from the first cache after
- * that. Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows,
- * with the sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums
- * small. No result depends on how many threads there are. */
+ * Along a row: a thread owns whole pieces of rows, and each is read from memory once and from the L1 cache after that.
+ * Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows, with
+ * the sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums small.
+ * No result depends on the number of threads. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -19,7 +19,7 @@ INLINE float row_sum(tri_dtype type, const void *x, int64_t at, int64_t width) {
   return vf_sum(sum);
 }
 
-/* Sum of (x - mean)^2; lanes beyond the row must not count. */
+/* Returns the sum of (x - mean)^2; lanes beyond the row must not count. */
 INLINE float row_squares(tri_dtype type, const void *x, int64_t at, int64_t width, float mean) {
   vf sum = (vf){0};
   int64_t c = 0;
@@ -34,7 +34,7 @@ INLINE float row_squares(tri_dtype type, const void *x, int64_t at, int64_t widt
   return vf_sum(sum);
 }
 
-/* Where piece i of x and of y begins, row by row. */
+/* The positions of piece i in x and in y, row by row. */
 typedef struct place {
   int64_t x, y;
 } place;
@@ -58,7 +58,7 @@ INLINE void norm_piece(tri_dtype type, const tri_norm *norm, place at, const voi
   });
 }
 
-/* What a piece is normalised of: x, or x + branch, which is stored and still in the first cache. */
+/* Returns the input of the norm: x, or x + branch, which is stored and still in the L1 cache. */
 INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const void *x, const void *branch, void *sum) {
   if (branch == NULL) return x;
   FOR_VECTORS(c, count, 0, width, {
@@ -67,11 +67,12 @@ INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const v
   return sum;
 }
 
-/* The loop of every kernel here: over the pieces, shared out. */
+/* The loop of every kernel here: over the pieces, shared by the threads. */
 #define PARALLEL_PIECES                                                                                                \
   const tri_dtype type = norm->type;                                                                                   \
   const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;                                                     \
-  _Pragma("omp parallel for schedule(static) num_threads(THREADS) if (pieces * norm->width > TRI_ALONE)") /* of: */    \
+  _Pragma(                                                                                                             \
+      "omp parallel for schedule(static) num_threads(THREADS) if (pieces * norm->width > TRI_ALONE)") /* the loop */   \
       for (int64_t i = 0; i < pieces; i++)
 
 INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *given, const void *branch,
@@ -110,8 +111,8 @@ static tri_status rms_norm_forward(tri_queue *queue, const tri_norm *norm, const
   return TRI_OK;
 }
 
-/* With n = (x - mean) rstd and g = dy (weight + offset): dx = rstd (g - mean(g) - n mean(g n)); RMS norm has no
- * mean(g). */
+/* Computes dx. With n = (x - mean) rstd and g = dy (weight + offset): dx = rstd (g - mean(g) - n mean(g n)); RMS norm
+ * does not have mean(g). */
 INLINE void backward_piece(tri_dtype type, const tri_norm *norm, place at, const void *gradient_y, const void *x,
                            const float *weight, bool centred, float mean, float rstd, void *gradient_x,
                            bool accumulate) {
@@ -161,7 +162,7 @@ static tri_status rms_norm_backward_input(tri_queue *queue, const tri_norm *norm
 
 /* ---- down columns ------------------------------------------------------------------------------------------------ */
 
-enum { STRIP = 4, BLOCK = 64 }; /* vectors side by side; rows between totals */
+enum { STRIP = 4, BLOCK = 64 }; /* vectors of a strip; rows between additions to the total */
 
 INLINE int64_t num_strips(int64_t width) { return (width + STRIP * LANES - 1) / (STRIP * LANES); }
 
@@ -171,14 +172,14 @@ INLINE int64_t strip_columns(int64_t width, int64_t column) {
 
 typedef struct columns_job {
   tri_norm norm;
-  const void *gradient_y, *x;             /* x is NULL where only gradient_bias is wanted */
+  const void *gradient_y, *x;             /* x is NULL if only gradient_bias is requested */
   const float *mean, *rstd;               /* mean is NULL for RMS norm                    */
-  float *gradient_weight, *gradient_bias; /* or NULL                                      */
+  float *gradient_weight, *gradient_bias; /* may be NULL */
   bool accumulate;
 } columns_job;
 
-/* Sums over pieces of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns). With x NULL
- * only the first. */
+/* Computes sums over pieces of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns).
+ * With x NULL, only the first. */
 INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, int64_t columns, const void *x,
                       const float *mean, vf total_b[STRIP], vf total_w[STRIP]) {
   const tri_norm *norm = &job->norm;
@@ -187,7 +188,7 @@ INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, in
   for (int v = 0; v < STRIP; v++) total_b[v] = total_w[v] = (vf){0};
   for (int64_t block = 0; block < pieces; block += BLOCK) {
     int64_t end = block + BLOCK < pieces ? block + BLOCK : pieces;
-    int64_t row = block / norm->groups, group = block % norm->groups; /* of piece r */
+    int64_t row = block / norm->groups, group = block % norm->groups; /* row and group of piece r */
     vf b[STRIP], w[STRIP];
     for (int v = 0; v < STRIP; v++) b[v] = w[v] = (vf){0};
     for (int64_t r = block; r < end; r++) {
@@ -224,7 +225,7 @@ INLINE void put_strip(float *out, int64_t column, int64_t columns, const vf tota
   }
 }
 
-/* Inlined once for each of the three users, so that what is NULL is known inside the loops. */
+/* Inlined once for each of the three users, so that NULL arguments are constants inside the loops. */
 INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x, const float *mean, int64_t column) {
   int64_t columns = strip_columns(job->norm.width, column);
   vf total_b[STRIP], total_w[STRIP];

@@ -1,4 +1,4 @@
-/* AdamW and the sums that clipping and the loss need: bound by memory. */
+/* AdamW and the sums for clipping and the loss: bound by memory bandwidth. */
 #include "base/exact_sum.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -27,8 +27,8 @@ INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, floa
   });
 }
 
-/* Of a piece that has just been updated and is still in a cache. Not in the loop above: there the compiler might then
- * choose other multiply-adds. */
+/* Writes the bf16 copy of a piece that has just been updated and is still in a cache. It is not in the loop above,
+ * because the compiler might then choose other multiply-adds. */
 INLINE void narrow_piece(int64_t first, int64_t end, const float *parameter, uint16_t *narrow) {
   FOR_VECTORS(i, count, first, end, { vf_put(TRI_BF16, narrow, i, count, vf_get(TRI_FP32, parameter, i, count)); });
 }
@@ -62,8 +62,9 @@ static tri_status adamw(tri_queue *queue, tri_dtype type, int64_t count, const t
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* An array is cut into PARTS by its length alone; each is added up on its own, in double (a square of an fp32 number
- * may be beyond fp32), and the parts are added in order. So the result does not depend on who adds which part. */
+/* The division of an array into PARTS depends only on its length; each part is summed on its own, in double (a square
+ * of an fp32 number may be beyond fp32), and the parts are added in order. So the result does not depend on which
+ * thread sums which part. */
 enum { PARTS = 256, AT_ONCE = 8192, CHAINS = 4, DOUBLES = TRI_VECTOR_BYTES / 8 };
 
 typedef double vd __attribute__((vector_size(TRI_VECTOR_BYTES)));

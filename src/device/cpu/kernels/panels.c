@@ -1,27 +1,27 @@
-/* Products of rows of generated text with panels of b: TRI_PANEL columns side by side, for one k after the other. The
- * sums of some rows and columns stay in registers over the depth of a panel; a vector of b is used for all of these
- * rows, a number of a for all of these columns.
+/* GEMMs of rows in generation with panels of b: TRI_PANEL adjacent columns, for one k after the other. The sums of some
+ * rows and columns stay in registers over the depth of a panel; a vector of b is used for all of these rows, a number
+ * of a for all of these columns.
  *
- * Packed weights, in bf16, lie in such panels, two k side by side: few rows read them in one run, at the rate of
- * memory, and the CPU's products of pairs take them as they are. Where the CPU has none, or slow ones, both numbers of
- * a pair are widened and multiplied in turn. A sum is one chain in the order of k, whatever rows it is computed beside.
+ * Packed weights, in bf16, are stored in such panels, with pairs of two k: few rows read them sequentially, at the rate
+ * of memory, and the CPU's products of pairs use them directly. If the CPU has none, or slow ones, both numbers of a
+ * pair are widened and multiplied in turn. A sum is one chain in the order of k, for any other rows in the call.
  *
- * Weights in fp32 have no second copy. Of a b of [k, n] a part of a panel is copied when more than TRI_FEW_ROWS rows
- * need it: its rows lie a page apart or more, and would each need an entry of the TLB. Sums are made in the order in
- * which few_rows.c makes them. */
+ * Weights in fp32 have no second copy. For b as [k, n], a part of a panel is copied when more than TRI_FEW_ROWS rows
+ * need it: its rows are a page or more apart, and each would need an entry of the TLB. Sums have the same order as in
+ * few_rows.c. */
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
   VECTORS = TRI_PANEL / LANES,
-  DEPTH = 256,     /* of a part of a panel that is copied: 64 KiB */
-  TASKS_EACH = 4,  /* of a thread, at least                       */
-  MOST_WHOLE = 12, /* rows that are multiplied with a whole panel */
+  DEPTH = 256,     /* depth of a part of a panel that is copied: 64 KiB */
+  TASKS_EACH = 4,  /* minimum tasks of a thread */
+  MOST_WHOLE = 12, /* maximum rows that are multiplied with a whole panel */
   LINE = 64,       /* bytes                                      */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
-  SPLIT_ROWS = 32, /* of a task, at least, where rows are split   */
+  SPLIT_ROWS = 32, /* minimum rows of a task, if rows are split */
 #if TRI_VECTOR_BYTES == 64
-  ROWS = 6, /* whose sums are in registers ...         */
-  WIDE = 4, /* ... in that many vectors of columns     */
+  ROWS = 6, /* rows whose sums are in registers */
+  WIDE = 4, /* vectors of columns of these sums */
 #elif TRI_VECTOR_BYTES == 32
   ROWS = 6,
   WIDE = 2,
@@ -37,8 +37,8 @@ typedef enum panel_kind {
   HALVES, /* a is fp32, the panel has pairs, which are widened  */
 } panel_kind;
 
-/* Rows of a from some k on. Meanwhile what comes next of b is fetched: rows of a panel from `next` on, or NULL, that
- * lie `next_bytes` apart. */
+/* Rows of a from some k on. The multiplication also prefetches b: rows of a panel from `next` on (or NULL),
+ * `next_bytes` apart. */
 typedef struct rows_of_a {
   const void *first;
   int64_t ld, count;
@@ -58,7 +58,7 @@ INLINE vf add_pair(vf sum, uint32_t a, vf b) {
 
 INLINE vf half_of(vf pairs, int which) { return (vf)(which == 0 ? (vu)pairs << 16 : (vu)pairs & 0xffff0000u); }
 
-/* Number `at` of each of these rows, times `wide` vectors of columns. */
+/* Adds number `at` of each of these rows, times `wide` vectors of columns. */
 INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, const vf *values, int wide,
                          vf (*sum)[VECTORS]) {
   const float *from = (const float *)a->first + row * a->ld + at;
@@ -67,7 +67,7 @@ INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, 
   }
 }
 
-/* One step along k, or two where the panel has pairs: the last of these lacks its second if `halves` is 1. */
+/* Advances one step along k, or two if the panel has pairs: the last pair lacks its second number if `halves` is 1. */
 INLINE void add_step(panel_kind kind, const rows_of_a *a, int64_t row, int rows, int64_t step, int halves,
                      const float *b, int wide, vf (*sum)[VECTORS]) {
   vf values[VECTORS];
@@ -92,7 +92,7 @@ INLINE void add_step(panel_kind kind, const rows_of_a *a, int64_t row, int rows,
   }
 }
 
-/* Numbers of a row of a in a step. */
+/* Returns the numbers of a row of a in a step. */
 INLINE int64_t step_length(panel_kind kind) {
   switch (kind) {
     case FLOATS: return 1;
@@ -102,8 +102,8 @@ INLINE int64_t step_length(panel_kind kind) {
   return 2;
 }
 
-/* `rows` rows from `row` on, times `wide` vectors of columns of a panel, `depth` deep; to sums [rows, TRI_PANEL], or,
- * if `add`, on from them. */
+/* Multiplies `rows` rows from `row` on by `wide` vectors of columns of a panel, `depth` deep; writes sums [rows,
+ * TRI_PANEL], or, if `add`, adds to them. */
 INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int rows, const float *b, int wide,
                            int64_t depth, bool add, const char *next, float *sums) {
   vf sum[ROWS][VECTORS];
@@ -126,7 +126,7 @@ INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int
   }
 }
 
-/* Few rows of a, each with a whole panel: which is read in one run, and widened again for each. */
+/* Few rows of a, each with a whole panel, which is read sequentially, and widened again for each row. */
 INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, float *sums) {
   enum { AT_ONCE = VECTORS > 6 ? 1 : 2 };
   int64_t row = 0;
@@ -136,7 +136,7 @@ INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, fl
     multiply_strip(HALVES, a, row, 1, b, VECTORS, depth, false, NULL, sums + row * TRI_PANEL);
 }
 
-/* All rows of a; sums [a->count, TRI_PANEL]. */
+/* Multiplies all rows of a; sums [a->count, TRI_PANEL]. */
 INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, int64_t depth, bool add, float *sums) {
   if (a->count == 1) {
     multiply_strip(kind, a, 0, 1, b, VECTORS, depth, add, NULL, sums);
@@ -168,7 +168,7 @@ static void add_sums(int64_t count, const float *from, float *to) {
 
 /* ---- packed ------------------------------------------------------------------------------------------------------ */
 
-/* Steps [step, step + count) of a panel of pairs, in fp32. */
+/* Widens steps [step, step + count) of a panel of pairs to fp32. */
 static void widen_panel(const float *pairs, int64_t count, float *to) {
   for (int64_t step = 0; step < count; step++, pairs += TRI_PANEL, to += 2 * TRI_PANEL) {
     UNROLL for (int v = 0; v < VECTORS; v++) {
@@ -179,7 +179,7 @@ static void widen_panel(const float *pairs, int64_t count, float *to) {
   }
 }
 
-/* As HALVES, in the same order; for many rows it pays to widen a panel once. */
+/* As HALVES, in the same order; for many rows it is worthwhile to widen a panel once. */
 static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, float *sums) {
   float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
   int64_t at = 0;
@@ -215,7 +215,7 @@ static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t 
 
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
-/* [depth, TRI_PANEL], with zeros beyond n. */
+/* Copies [depth, TRI_PANEL], padded with zeros beyond n. */
 INLINE void copy_panel(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                        int64_t count, float *to) {
   for (int64_t d = 0; d < depth; d++, to += TRI_PANEL) {
@@ -230,7 +230,7 @@ INLINE void copy_panel(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, 
   }
 }
 
-/* What is copied after row `at` of b in the panel from column `first` on. */
+/* Returns the data that will be copied after row `at` of b in the panel from column `first` on. */
 static const char *after(const tri_cpu_few_rows *job, int64_t at, int64_t first) {
   if (at >= job->k) {
     at = 0;
@@ -251,7 +251,7 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
   for (int64_t part = 0; part < parts; part++) {
     const int64_t begin = job->k * part / parts, end = job->k * (part + 1) / parts;
     int64_t at = begin;
-    do { /* k is 1 at least: there is something in each part */
+    do { /* k is at least 1: no part is empty */
       const int64_t depth = smaller(DEPTH, end - at);
       const rows_of_a a = {(const float *)job->a + row * job->lda + at, job->lda, rows, after(job, at + depth, first),
                            next_bytes};
@@ -268,7 +268,8 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
   store_sums(job, row, rows, first, count, total, TRI_PANEL);
 }
 
-/* A task has some panels that lie side by side, or where these are too few for the threads, some rows of one. */
+/* The division into tasks: a task has some adjacent panels, or, if these are too few for the threads, some rows of
+ * one. */
 typedef struct panel_runs {
   const tri_cpu_few_rows *job;
   int64_t panels, runs, cuts;
@@ -301,7 +302,7 @@ void TRI_KERNEL(multiply_panels)(tri_regions *regions, const tri_cpu_few_rows *j
 
 enum { PACKED_DEPTH = 64 };
 
-/* Rows of b [count, length] from (row, column) on, in bf16. */
+/* Converts rows of b [count, length] from (row, column) on to bf16. */
 INLINE void round_rows(tri_dtype type, const tri_cpu_panels *job, int64_t row, int64_t count, int64_t column,
                        int64_t length, uint16_t *to, int64_t pitch) {
   for (int64_t r = 0; r < count; r++) {
@@ -311,7 +312,7 @@ INLINE void round_rows(tri_dtype type, const tri_cpu_panels *job, int64_t row, i
   }
 }
 
-/* `depth` <= PACKED_DEPTH of a panel, from k `at` on. */
+/* Packs `depth` <= PACKED_DEPTH of a panel, from k `at` on. */
 static void pack_part(const tri_cpu_panels *job, int64_t panel, int64_t at, int64_t depth) {
   uint16_t rows[PACKED_DEPTH * TRI_PANEL];
   const int64_t first = panel * TRI_PANEL, count = smaller(TRI_PANEL, job->n - first);

@@ -1,7 +1,7 @@
 /* States of optimizers in 8 bits (base/dynamic_map.h), block by block.
  *
- * The code of a number is found by its upper 16 bits, sign, exponent and 7 bits of the fraction: numbers that share
- * them (a cell) lie around one middle at most between two codes, so a table says the lowest code of the cell, and one
+ * The code of a number is found by its upper 16 bits: sign, exponent and 7 bits of the fraction. The numbers that share
+ * them (a *cell*) contain at most one middle between two codes, so a table gives the lowest code of the cell, and one
  * comparison the rest. */
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -12,15 +12,15 @@
 
 enum {
   BLOCK = TRI_QUANTISED_BLOCK,
-  TOGETHER = 32,                       /* blocks that a thread takes at a time */
-  LOWEST_CELL = (127 - 23) * 128,      /* of 2^-23: that and all below are 0 */
-  CELLS = 127 * 128 + 1 - LOWEST_CELL, /* up to 1's */
+  TOGETHER = 32,                       /* blocks that a thread processes at a time */
+  LOWEST_CELL = (127 - 23) * 128,      /* the cell of 2^-23: it and all lower cells are 0 */
+  CELLS = 127 * 128 + 1 - LOWEST_CELL, /* up to the cell of 1 */
   SIGN = 0x8000
 };
 
 typedef struct code_table {
-  float middles[TRI_DYNAMIC_CODES]; /* the last is never reached */
-  uint8_t lowest[2][CELLS];         /* of cells of positive numbers, and of negative ones */
+  float middles[TRI_DYNAMIC_CODES]; /* the last one is never reached */
+  uint8_t lowest[2][CELLS];         /* lowest codes of cells of positive numbers, and of negative ones */
 } code_table;
 
 INLINE float float_of_bits(uint32_t bits) {
@@ -35,8 +35,8 @@ INLINE uint32_t bits_of(float x) {
   return bits;
 }
 
-/* Cells in the order of their numbers: codes only go up. The least number of a cell is its first where numbers are
- * positive, and its last where they are negative. */
+/* Fills the table. Codes ascend with the cells' numbers. The lowest number of a cell is its first if numbers are
+ * positive, and its last if they are negative. */
 static void make_table(bool with_sign, code_table *out) {
   int32_t code = 0;
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES - 1; c++) out->middles[c] = tri_dynamic_middle(with_sign, c);
@@ -53,7 +53,7 @@ static void make_table(bool with_sign, code_table *out) {
   }
 }
 
-/* x is at most 1 but for one rounding. */
+/* Returns the code of x, which is at most 1 apart from one rounding. */
 INLINE uint8_t code_of(const code_table *table, float x) {
   const uint32_t upper = bits_of(x) >> 16;
   const int32_t cell = (int32_t)(upper & (SIGN - 1)) - LOWEST_CELL;
@@ -62,7 +62,7 @@ INLINE uint8_t code_of(const code_table *table, float x) {
   return (uint8_t)(code + ((x > middle) | ((x == middle) & (code & 1))));
 }
 
-/* By the bits: those of a not-a-number are above infinity's. */
+/* Returns the largest magnitude, compared by the bits, so that NaN is above infinity. */
 INLINE float largest_of(const float *in, int64_t count) {
   vi most = {0};
   int32_t largest = 0;

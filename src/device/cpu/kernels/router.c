@@ -1,5 +1,5 @@
-/* Routers (base/router.h): each row's scores, the best of them, and the gradients. A row's experts lie in arrays on the
- * stack, and rows are shared out. */
+/* Routers (base/router.h): each row's scores, its best experts, and the gradients. A row's experts are in arrays on the
+ * stack, and threads share the rows. */
 #include "base/label.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -8,11 +8,11 @@
 
 enum { ROOM = TRI_ROUTER_EXPERTS + LANES }; /* whole vectors of one row's experts */
 
-/* A row of logits, and what follows from it. */
+/* The values derived from a row of logits. */
 typedef struct scores {
   float p[ROOM], softmax[ROOM];
-  float sum;         /* of the scores */
-  float log_sum_exp; /* of the logits */
+  float sum;         /* sum of the scores */
+  float log_sum_exp; /* log-sum-exp of the logits */
 } scores;
 
 #define PARALLEL_ROWS                                                                                                  \
@@ -44,7 +44,7 @@ static void score_sigmoid(int64_t experts, const float *logits, scores *out) {
   FOR_VECTORS(i, count, 0, experts, { vf_store(TRI_FP32, out->p, i, vf_sigmoid(logits_at(logits, i, count))); });
 }
 
-/* The scores alone: what chooses and weighs needs no more. */
+/* Computes only the scores, which suffice to choose and weigh experts. */
 static void score_for_choice(const tri_router *router, const float *logits, scores *out) {
   switch (router->scoring) {
     case TRI_ROUTER_SOFTMAX:
@@ -72,7 +72,7 @@ static bool is_routed(const tri_router *router, const int32_t *experts, int64_t 
   return experts[row * router->chosen] >= 0;
 }
 
-/* Numbers in the order of floats, as integers: what is not a number is above all, what is taken below all. */
+/* Numbers as integers in the order of floats: NaN is above all, and a taken one below all. */
 enum { TAKEN = INT32_MIN };
 
 INLINE vi keys_of(vf x) {
@@ -82,7 +82,7 @@ INLINE vi keys_of(vf x) {
   return (keys & ~none) | (none & INT32_MAX);
 }
 
-/* The number, or one that is not a number. */
+/* Returns the number of a key, or NaN. */
 INLINE float number_of(int32_t key) {
   const int32_t bits = key ^ ((key >> 31) & INT32_MAX);
   float x;
@@ -90,7 +90,7 @@ INLINE float number_of(int32_t key) {
   return x;
 }
 
-/* And a vector of nothing behind them. */
+/* Computes the keys, followed by a vector of TAKEN. */
 static void make_keys(int64_t experts, const float *values, int32_t *keys) {
   const vi nothing = TAKEN - (vi){0};
   FOR_VECTORS(i, count, 0, experts, {
@@ -110,7 +110,8 @@ INLINE vi lane_numbers(void) {
   return at;
 }
 
-/* The best of keys [first, end), the first of equals; it is taken. There is one. Reads to the end of a vector. */
+/* Returns the best of keys [first, end), the first of equals, and marks it as taken. At least one is not taken. Reads
+ * to the end of a vector. */
 static int64_t take_best(int32_t *keys, int64_t first, int64_t end) {
   const vi at = lane_numbers();
   vi best = TAKEN - (vi){0}, places = {0};
@@ -132,7 +133,7 @@ static void take_all(int32_t *keys, int64_t first, int64_t end) {
   for (int64_t i = first; i < end; i++) keys[i] = TAKEN;
 }
 
-/* The sum of the two best of keys [first, end). */
+/* Returns the sum of the two best of keys [first, end). */
 static float sum_of_two(const int32_t *keys, int64_t first, int64_t end) {
   const vi at = lane_numbers(), nothing = TAKEN - (vi){0};
   vi best = nothing, second = nothing;
@@ -152,7 +153,8 @@ static float sum_of_two(const int32_t *keys, int64_t first, int64_t end) {
   return number_of(best[0]) + number_of(second[0]);
 }
 
-/* Of the best choices of a group, best first. Two is what there is (DeepSeek-V3). */
+/* Returns the sum of the best selection scores of a group, best first. Models use two (DeepSeek-V3), which has a faster
+ * path. */
 static float group_score(const tri_router *router, const int32_t *keys, int64_t first, int64_t end) {
   int32_t left[ROOM];
   float sum = 0;
@@ -162,7 +164,7 @@ static float group_score(const tri_router *router, const int32_t *keys, int64_t 
   return sum;
 }
 
-/* Takes all experts of the groups that are not kept. */
+/* Marks all experts of the groups that are not kept as taken. */
 static void drop_groups(const tri_router *router, int32_t *keys) {
   float scores_of_groups[ROOM];
   int32_t groups[ROOM];
@@ -178,7 +180,7 @@ static void drop_groups(const tri_router *router, int32_t *keys) {
   }
 }
 
-/* Takes all experts but the best of each group that is kept. */
+/* Marks all experts except the best of each kept group as taken. */
 static void drop_beyond_quota(const tri_router *router, int32_t *keys) {
   int32_t all[ROOM], left[ROOM];
   const int64_t width = router->experts / router->groups;
@@ -206,7 +208,7 @@ static void cpu_choose_experts(const tri_router *router, const scores *s, const 
   for (int64_t j = 0; j < router->chosen; j++) experts[j] = (int32_t)take_best(keys, 0, router->experts);
 }
 
-/* What the scores of the chosen are divided by. */
+/* Returns the divisor of the chosen experts' scores. */
 static float divisor(const tri_router *router, const scores *s, const int32_t *experts) {
   float sum = 0;
   if (!router->normalised) return 1.0f;
@@ -227,7 +229,7 @@ static void route_row(const tri_router *router, const float *logits, const float
   for (int64_t j = 0; j < router->chosen; j++) weights[j] = factor * s.p[experts[j]];
 }
 
-/* One that is not a token. */
+/* Routes a row that is not a token. */
 static void route_nowhere(const tri_router *router, int32_t *experts, float *weights) {
   for (int64_t j = 0; j < router->chosen; j++) experts[j] = -1;
   memset(weights, 0, (size_t)router->chosen * sizeof *weights);
@@ -236,7 +238,7 @@ static void route_nowhere(const tri_router *router, int32_t *experts, float *wei
 static tri_status router_forward(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                  const int32_t *labels, const void *logits, const void *bias, int32_t *experts,
                                  void *weights) {
-  (void)type; /* all is fp32 */
+  (void)type; /* all arrays are fp32 */
   const int64_t live = tri_rows_live(rows);
   PARALLEL_ROWS {
     int32_t *row_experts = experts + r * router->chosen;
@@ -257,11 +259,11 @@ typedef struct backward {
   const float *logits, *gradient_weights, *balance;
   const int32_t *experts;
   int64_t first_row, sequence_rows;
-  float z; /* times 2 token_scale */
+  float z; /* multiplied by 2 token_scale */
   float *gradient;
 } backward;
 
-/* Writes the gradients of all scores, by p_i / (sum of p). */
+/* Writes the gradients of all scores from the balance loss, through p_i / (sum of p). */
 static void begin_gradient(const tri_router *router, const scores *s, const float *balance, float *gradient) {
   vf sum = {0};
   if (balance == NULL) {
@@ -275,7 +277,7 @@ static void begin_gradient(const tri_router *router, const scores *s, const floa
               { vf_put(TRI_FP32, gradient, i, count, (vf_get(TRI_FP32, balance, i, count) - mean) / s->sum); });
 }
 
-/* Adds those of the scores of the chosen. */
+/* Adds the gradients of the scores of the chosen experts. */
 static void add_chosen(const tri_router *router, const scores *s, const int32_t *experts, const float *slopes,
                        float *gradient) {
   const float by = divisor(router, s, experts);
@@ -284,7 +286,7 @@ static void add_chosen(const tri_router *router, const scores *s, const int32_t 
   for (int64_t j = 0; j < router->chosen; j++) gradient[experts[j]] += (float)router->scale / by * (slopes[j] - mean);
 }
 
-/* Of the scores as of the logits; with the gradient of the square of log_sum_exp. */
+/* Replaces the gradients of scores by those of logits; adds the gradient of the square of log_sum_exp. */
 static void end_gradient(const tri_router *router, const scores *s, float z, float *gradient) {
   vf sum = {0};
   FOR_VECTORS(i, count, 0, router->experts,
@@ -323,7 +325,7 @@ static tri_status router_backward(tri_queue *queue, tri_dtype type, tri_rows row
                                   int64_t sequence_rows, double z, const tri_step_values *values,
                                   void *gradient_logits) {
   (void)type;
-  (void)weights; /* what they are made of is made again */
+  (void)weights; /* recomputed from the scores */
   const int64_t live = tri_rows_live(rows);
   const backward job = {.router = router,
                         .logits = logits,
@@ -340,7 +342,7 @@ static tri_status router_backward(tri_queue *queue, tri_dtype type, tri_rows row
 
 /* ---- balance ----------------------------------------------------------------------------------------------------- */
 
-/* Of rows [first, end), into two rows of loads. */
+/* Sums rows [first, end) into two rows of loads. */
 static void load_sequence(const tri_router *router, const float *logits, const int32_t *experts, int64_t first,
                           int64_t end, float *loads) {
   double sums[ROOM] = {0};
@@ -395,7 +397,7 @@ static tri_status router_balance(tri_queue *queue, tri_dtype type, const tri_rou
   return TRI_OK;
 }
 
-/* Parts of the rows, each summed by itself: as many, however many threads there are. */
+/* Parts of the rows, each summed by itself: their number does not depend on that of the threads. */
 enum { PARTS = 64 };
 
 static tri_status router_z_loss(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router, double z,

@@ -1,4 +1,4 @@
-/* What products of generated text share: how their sums begin, and how they are stored. */
+/* Shared by the GEMMs of generation: the initial values of sums, and how sums are stored. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ROW_SUMS_H
 #define TRI_DEVICE_CPU_KERNELS_ROW_SUMS_H
 
@@ -6,7 +6,7 @@
 #include "device/cpu/kernels/vector.h"
 #include "device/cpu/skinny_gemm.h"
 
-/* Before a loop of a constant number of turns whose values stay in registers. */
+/* Before a loop with a constant number of iterations whose values stay in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -16,7 +16,7 @@
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* c[rows [row, row + rows), columns [first, first + count)] gets sums [rows, pitch]. */
+/* Stores sums [rows, pitch] to rows [row, row + rows), columns [first, first + count) of c. */
 INLINE void store_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
                        const float *sums, int64_t pitch) {
   for (int64_t r = 0; r < rows; r++) {
@@ -30,7 +30,7 @@ INLINE void store_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, i
   }
 }
 
-/* What sums begin with. */
+/* Writes the initial values of sums. */
 INLINE void begin_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
                        float *sums, int64_t pitch) {
   for (int64_t r = 0; r < rows; r++) {
@@ -48,7 +48,7 @@ INLINE void begin_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, i
   }
 }
 
-/* panels.c: products of packed panels, and of more than TRI_FEW_ROWS rows with a b of [k, n]. */
+/* panels.c: GEMMs of packed panels, and of more than TRI_FEW_ROWS rows with a b of [k, n]. */
 void TRI_KERNEL(multiply_panels)(tri_regions *regions, const tri_cpu_few_rows *job);
 
 #endif

@@ -1,12 +1,12 @@
-/* Rows of a matrix copied between leading dimensions and types. Bound by memory. */
+/* Copies rows of a matrix between leading dimensions and types. Bound by memory bandwidth. */
 #include "device/cpu/rows.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
-/* A row is cut in pieces, so that a matrix of few long rows is shared out as well. */
+/* A row is cut in pieces, so that threads also share a matrix of few long rows. */
 enum { PIECE = 8192 };
 
-/* Elements of a row: `count` of them, `from` and `to` of their arrays on. */
+/* A piece of a row: `count` elements, at these offsets of the two arrays. */
 typedef struct piece {
   int64_t from, to, count;
 } piece;

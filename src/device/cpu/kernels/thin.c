@@ -1,29 +1,29 @@
-/* Products with few columns, in fp32 multiplications of a number by a vector, whose sums stay in registers.
+/* GEMMs with few columns, by fp32 multiplications of a number by a vector, whose sums stay in registers.
  *
- * Of c += a b^T, b is laid out first in panels of TRI_THIN_COLUMNS columns, one k after the other, which stay in the L2
- * cache; some rows at a time go through all of them, and c is read and written in one run.
+ * For c += a b^T, b is first copied to panels of TRI_THIN_COLUMNS columns, one k after the other, which stay in the L2
+ * cache; some rows at a time are multiplied by all of them, and c is read and written sequentially.
  *
- * Of c = a^T b, vectors lie along the rows of a, that is, along c's columns: nothing is transposed but the result,
- * which is small. Some rows of a, which stay in the cache, go through all of the sums, [n, m], before the next do. */
+ * For c = a^T b, vectors run along the rows of a, that is, along c's columns: only the result is transposed, which is
+ * small. Some rows of a, which stay in the cache, are added to all of the sums, [n, m], before the next rows are. */
 #include "device/cpu/thin.h"
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
   STRIP = TRI_THIN_COLUMNS / LANES, /* vectors of a panel                       */
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = STRIP, /* of these, whose sums are in registers ... */
-  ROWS = 8,         /* ... for that many rows, or ranks          */
+  TOGETHER = STRIP, /* vectors whose sums are in registers */
+  ROWS = 8,         /* rows, or ranks, of these sums */
 #else
   TOGETHER = 2,
   ROWS = 4,
 #endif
-  ROWS_AT_ONCE = 64, /* of a, that go through all sums    */
+  ROWS_AT_ONCE = 64, /* rows of a that are added to all sums at once */
   ROWS_OF_TASK = 32,
 };
 
 /* ---- c += a b^T -------------------------------------------------------------------------------------------------- */
 
-/* Columns from `first` on, as [k, TRI_THIN_COLUMNS]; zeros beyond n. */
+/* Copies columns from `first` on, as [k, TRI_THIN_COLUMNS]; padded with zeros beyond n. */
 static void fill_panel(const tri_cpu_thin_depth *job, int64_t first, float *to) {
   for (int64_t j = 0; j < TRI_THIN_COLUMNS; j++) {
     for (int64_t i = 0; i < job->k; i++) to[i * TRI_THIN_COLUMNS + j] = 0;
@@ -39,8 +39,8 @@ static void fill_panel(const tri_cpu_thin_depth *job, int64_t first, float *to) 
   }
 }
 
-/* `rows` rows of a in fp32, [rows, TRI_MOST_THIN], times some vectors of a panel; to the rows of c, of whose columns
- * `left` are there. */
+/* Adds `rows` rows of a in fp32, [rows, TRI_MOST_THIN], times some vectors of a panel to the rows of c, which have
+ * `left` columns. */
 INLINE void add_strip(int rows, int64_t k, const float *a, const float *panel, int64_t ldc, uint16_t *c, int64_t left) {
   vf sum[ROWS][TOGETHER];
   UNROLL for (int r = 0; r < rows; r++) { UNROLL for (int v = 0; v < TOGETHER; v++) sum[r][v] = (vf){0}; }
@@ -98,8 +98,8 @@ void TRI_KERNEL(thin_depth)(int threads, const tri_cpu_thin_depth *job) {
 
 /* ---- c = a^T b --------------------------------------------------------------------------------------------------- */
 
-/* Rows [row, row + rows) of a, in the columns of some vectors, times ROWS ranks of b, added to sums [ROWS, pitch]. What
- * comes next in these rows is fetched. */
+/* Adds rows [row, row + rows) of a, in the columns of some vectors, times ROWS ranks of b to sums [ROWS, pitch].
+ * Prefetches the next part of these rows. */
 INLINE void add_outer(const tri_cpu_thin_gradient *job, int64_t row, int64_t rows, int64_t first, int64_t left,
                       const float *b, int64_t b_pitch, int64_t pitch, float *sums) {
   vf sum[ROWS][TOGETHER];
@@ -125,7 +125,7 @@ INLINE void add_outer(const tri_cpu_thin_gradient *job, int64_t row, int64_t row
   }
 }
 
-/* Columns [first, end) of a, which are rows of c. */
+/* Computes columns [first, end) of a, which are rows of c. */
 static void sum_columns(const tri_cpu_thin_gradient *job, int64_t first, int64_t end, const float *b, float *sums) {
   enum { WIDTH = TOGETHER * LANES };
   const int64_t ranks = tri_thin_padded(job->n, TRI_THIN_RANKS), pitch = tri_thin_padded(job->m, TRI_THIN_COLUMNS);

@@ -1,5 +1,5 @@
-/* Optimizers beside AdamW, element by element: bound by memory. Work is cut in pieces that do not depend on the number
- * of threads. */
+/* Optimizers other than AdamW, element by element: bound by memory bandwidth. The division into pieces does not depend
+ * on the number of threads. */
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
@@ -15,7 +15,7 @@ INLINE piece piece_of(int64_t first, int64_t count) {
   return (piece){first, first + PIECE < count ? first + PIECE : count};
 }
 
-/* The copy of a piece that has just been updated and is still in a cache. */
+/* Writes the bf16 copy of a piece that has just been updated and is still in a cache. */
 INLINE void narrow_piece(piece p, const float *parameter, uint16_t *narrow) {
   FOR_VECTORS(i, count, p.first, p.end, { vf_put(TRI_BF16, narrow, i, count, vf_get(TRI_FP32, parameter, i, count)); });
 }
@@ -26,7 +26,7 @@ typedef struct lion_factors {
   float gradient, decay, step, beta1, one_minus_beta1, beta2, one_minus_beta2;
 } lion_factors;
 
-/* step times the sign of x; 0 of 0 and of what is not a number. */
+/* Returns step times the sign of x; 0 for 0 and for NaN. */
 INLINE vf signed_step(vf x, float step) {
   const vi up = x > 0.0f, down = x < 0.0f;
   return (vf)((up & (vi)vf_splat(step)) | (down & (vi)vf_splat(-step)));
@@ -151,7 +151,7 @@ static tri_status schedule_free(tri_queue *queue, tri_dtype type, int64_t count,
   return TRI_OK;
 }
 
-/* ---- points between, and momentum -------------------------------------------------------------------------------- */
+/* ---- interpolation, and momentum -------------------------------------------------------------------------------- */
 
 INLINE void lerp_piece(float weight, piece own, const float *a, const float *b, float *out) {
   FOR_VECTORS(i, count, own.first, own.end, {

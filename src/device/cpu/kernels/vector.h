@@ -1,8 +1,9 @@
-/* What the CPU kernels are written with: the compiler's vector types, one register wide.
+/* The vector language of the CPU kernels: the compiler's vector types, one register wide.
  *
  * The files of this folder are compiled once for each vector unit (cmake/cpu_kernels.cmake), with TRI_VECTOR_BYTES the
- * width of its registers and TRI_ISA its name. The same lines become SSE2, AVX2, AVX-512 or NEON. Only where GCC misses
- * an instruction that does the whole of a helper's work is it named, beside the plain form of the same meaning. */
+ * width of its registers and TRI_ISA its name. The same lines become SSE2, AVX2, AVX-512 or NEON. An intrinsic is used
+ * only if GCC does not find the single instruction for a whole helper; the plain form of the same meaning is next to
+ * it. */
 #ifndef TRI_DEVICE_CPU_KERNELS_VECTOR_H
 #define TRI_DEVICE_CPU_KERNELS_VECTOR_H
 
@@ -31,8 +32,8 @@ typedef uint16_t vh_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), ali
 
 INLINE vf vf_splat(float x) { return x - (vf){0}; }
 
-/* a b + c, rounded once where the unit can: said, since whether a compiler joins a product and a sum depends on what
- * stands beside them, and the bits of a result must not. */
+/* Returns a b + c, rounded once if the unit can. It is explicit, since a compiler's choice to contract a product and a
+ * sum depends on the surrounding code, and the bits of a result must not. */
 INLINE vf vf_fma(vf a, vf b, vf c) {
 #if defined(__AVX512F__)
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -54,7 +55,7 @@ INLINE vf vf_from_bf16(vh x) {
   return (vf)(bits << 16);
 }
 
-/* To nearest even; a NaN stays one. */
+/* Rounds to nearest even; NaN stays NaN. */
 INLINE vh vf_to_bf16_exactly(vf x) {
   vu bits = (vu)x;
   vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
@@ -68,7 +69,7 @@ INLINE vh vf_to_bf16_exactly(vf x) {
 #endif
 }
 
-/* AVX512-BF16 makes 0 of what is below 2^-126, as its products do of their factors. */
+/* AVX512-BF16 flushes numbers below 2^-126 to 0, as its products do with their factors. */
 INLINE vh vf_to_bf16(vf x) {
 #if defined(__AVX512BF16__)
   return (vh)_mm512_cvtneps_pbh((__m512)x);
@@ -96,9 +97,9 @@ INLINE void vf_store(tri_dtype type, void *array, int64_t i, vf x) {
   }
 }
 
-/* The first `count` < LANES elements; the lanes beyond them are `fill`. */
+/* Loads the first `count` < LANES elements; the other lanes are `fill`. */
 INLINE vf vf_load_some(tri_dtype type, const void *array, int64_t i, int64_t count, float fill) {
-  if (count >= LANES) __builtin_unreachable(); /* or GCC warns of copies that are never made */
+  if (count >= LANES) __builtin_unreachable(); /* else GCC warns about copies that are never executed */
   float lanes[LANES];
   for (int64_t l = 0; l < LANES; l++) lanes[l] = fill;
   switch (type) {
@@ -132,7 +133,7 @@ INLINE void vf_store_some(tri_dtype type, void *array, int64_t i, int64_t count,
 }
 
 /* One loop over elements first .. end - 1: BODY(i, count) with count == LANES, and once with the rest. The helpers
- * below take the count and choose; where it is the constant LANES the choice vanishes. */
+ * below take the count and branch on it; if it is the constant LANES, the branch is removed. */
 INLINE vf vf_get(tri_dtype type, const void *array, int64_t i, int64_t count) {
   return count == LANES ? vf_load(type, array, i) : vf_load_some(type, array, i, count, 0.0f);
 }
@@ -162,7 +163,7 @@ INLINE void vf_put(tri_dtype type, void *array, int64_t i, int64_t count, vf x) 
 
 INLINE vf vf_select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
 
-/* Where either is a NaN, b. */
+/* Returns the maximum; b if either is NaN. */
 INLINE vf vf_max(vf a, vf b) {
 #if defined(__AVX512F__)
   return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -239,7 +240,7 @@ INLINE vi vi_min(vi a, vi b) {
 #endif
 }
 
-/* Lane l gets lane l ^ by; `by` is a constant power of two below LANES. */
+/* Lane l of the result is lane l ^ by; `by` is a constant power of two below LANES. */
 INLINE vi vi_swap(vi x, int by) {
 #if TRI_VECTOR_BYTES == 64
   if (by == 8) return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -263,10 +264,10 @@ INLINE int32_t vi_highest(vi x) {
 
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
-/* exp(x) within 2e-7 relative (the polynomial of Cephes' expf on |r| <= ln 2 / 2). Below -87.3 it is 0, above 88.3 it
- * stays at exp(88.3); NaN stays NaN. */
+/* Returns exp(x) within 2e-7 relative (the polynomial of Cephes' expf on |r| <= ln 2 / 2). Below -87.3 it is 0, above
+ * 88.3 it stays at exp(88.3); NaN stays NaN. */
 INLINE vf vf_exp(vf x) {
-  /* Adding 1.5 * 2^23 rounds to a whole number; 127 more, and its lowest bits are the exponent field of 2^n. */
+  /* Adding 1.5 * 2^23 rounds to an integer; with another 127, the lowest bits are the exponent field of 2^n. */
   const float magic = 12582912.0f + 127.0f;
   vf bounded = vf_min(vf_splat(88.3f), vf_max(vf_splat(-87.3f), x));
   vf shifted = bounded * 1.44269504088896341f + magic;
@@ -283,12 +284,12 @@ INLINE vf vf_exp(vf x) {
   return (vf)(~(x < -87.3f) & (vi)(p * power));
 }
 
-/* 1 / (1 + exp(-x)), of x or of -x. */
+/* Return 1 / (1 + exp(-x)), given -x or x. */
 INLINE vf vf_sigmoid_of_minus(vf minus_x) { return 1.0f / (1.0f + vf_exp(minus_x)); }
 INLINE vf vf_sigmoid(vf x) { return vf_sigmoid_of_minus(-x); }
 
-/* tanh(x) within 3e-7 of its own size: near 0 Cephes' polynomial of tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). NaN
- * stays NaN. */
+/* Returns tanh(x) within a relative error of 3e-7: near 0 Cephes' polynomial of tanhf, elsewhere 1 - 2 / (exp(2 |x|) +
+ * 1). NaN stays NaN. */
 INLINE vf vf_tanh(vf x) {
   const vf size = (vf)((vi)x & INT32_MAX), square = x * x;
   vf p = -5.70498872745e-3f * square + 2.06390887954e-2f;
@@ -299,8 +300,8 @@ INLINE vf vf_tanh(vf x) {
   return vf_select(size < 0.625f, p * square * x + x, (vf)((vi)far | ((vi)x & INT32_MIN)));
 }
 
-/* The normal distribution function, erfc(-x / sqrt 2) / 2, within a few 1e-7 of its own size on both sides (the
- * rational Chebyshev fit of erfc in Numerical Recipes, section 6.2). */
+/* Returns the normal distribution function, erfc(-x / sqrt 2) / 2, within a relative error of a few 1e-7 on both sides
+ * (the rational Chebyshev fit of erfc in Numerical Recipes, section 6.2). */
 INLINE vf vf_normal_cdf(vf x) {
   vf z = (vf)((vi)x & 0x7fffffff) * 0.70710678118654752f;
   vf t = 1.0f / (1.0f + 0.5f * z);

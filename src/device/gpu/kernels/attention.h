@@ -46,9 +46,8 @@ typedef struct attention_arguments {
   const attention_slice *slices;
   const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
   const void *q, *k, *v;
-  void *out, *log_sum_exp; /* log_sum_exp may be NULL in the forward */
-  const void *gradient_out,
-      *sums; /* backward only, as are the members below; sums [heads, query_rows] of out x gradient */
+  void *out, *log_sum_exp;         /* log_sum_exp may be NULL in the forward */
+  const void *gradient_out, *sums; /* backward only, as the next three; sums: [heads, query_rows], out x gradient */
   void *gradient_q, *gradient_k, *gradient_v;
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
   double scale;       /* scale of scores, and so of gradients of q and k */

@@ -6,13 +6,13 @@
  * memory.
  *
  *  - A key has the id in its upper half and the row in the lower half, so all keys are distinct, and sorted keys have
- * the rows of an id in order. Rows whose id is not in the slice have the id nobody() and come last.
+ *    the rows of an id in order. Rows whose id is not in the slice have the id nobody() and come last.
  *  - embedding_sort sorts tiles; embedding_merge merges eight sorted runs into one, repeatedly: a key's position is the
- * sum of its position in its run and the numbers of smaller keys in the seven others.
+ *    sum of its position in its run and the numbers of smaller keys in the seven others.
  *  - embedding_sum processes windows of the sorted keys, a block each. The sum of an id that is entirely in its window
- * is added to the table; an id that crosses an edge gives a partial sum: HEAD, of an id that begins in an earlier
- * window, and TAIL, of an id that continues in the next. Since the windows have a fixed length, an id that occurs 60000
- * times is processed by many blocks.
+ *    is added to the table; an id that crosses an edge gives a partial sum: HEAD, of an id that begins in an earlier
+ *    window, and TAIL, of an id that continues in the next. Since the windows have a fixed length, an id that occurs
+ *    60000 times is processed by many blocks.
  *  - embedding_join sums the partial sums of an id that crosses edges, in the window where it begins.
  *
  * Each row of the table is written once, by one block of one kernel. The sums depend only on the ids. */

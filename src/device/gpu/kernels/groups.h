@@ -1,4 +1,4 @@
-/* Rows in groups, and sums of rows that come back: kernels/groups.c. */
+/* Rows in groups, and sums of returned rows: kernels/groups.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_GROUPS_H
 #define TRI_DEVICE_GPU_KERNELS_GROUPS_H
 

@@ -51,8 +51,7 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
     sum += (double)weight;
     spread_sum += (double)weight * (double)less;
   }
-  barrier(); /* `unit`: factor from products of q and k to scores. With a soft cap, `share` is the factor from products
-                to the argument of tanh, and `unit` that from tanh to scores; share 0: no cap */
+  barrier(); /* the previous values have been read */
   shared->sums[thread()] = sum;
   shared->spreads[thread()] = spread_sum;
   barrier();

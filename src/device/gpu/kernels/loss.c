@@ -128,8 +128,8 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
   }
 }
 
-/* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, each of which
- * is first read and then written completely: the elements up to the end of a part are stored before the first logit
+/* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, and reads
+ * each part completely before it writes it: the elements up to the end of a part are stored before the first logit
  * that is still to be read. */
 KERNEL(softmax_gradient) {
   const int64_t r = block_x(), label = a.labels[r] - a.first_id;

@@ -4,7 +4,7 @@
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 
 #define DEVICE static __device__ __forceinline__
-/* See primitives_cuda.h for the specification of each. */
+/* See primitives_cuda.h for the specification of each one. */
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads) name(const name##_arguments a)
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \

@@ -13,11 +13,11 @@
 #else
 #define UNROLL _Pragma("unroll")
 #if TRI_GPU_TYPE == 16 && defined(TRI_GPU_HIP)
-#define UNROLL_SOME /* if the number of rounds is unknown, matrix products do not allow it, and clang says so */
+#define UNROLL_SOME /* matrix instructions prevent unrolling a loop of unknown length, and clang warns */
 #elif TRI_GPU_TYPE == 16
 #define UNROLL_SOME _Pragma("unroll 4")
 #else
-#define UNROLL_SOME _Pragma("unroll 1") /* a round has work enough, and takes many registers */
+#define UNROLL_SOME _Pragma("unroll 1") /* an iteration has enough work, and needs many registers */
 #endif
 #define ONE_BY_ONE _Pragma("unroll 1")
 #endif
