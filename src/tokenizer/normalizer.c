@@ -1,10 +1,10 @@
-/* Form C by utf8proc's tables, in linear time.
+/* Normalizes to form C with utf8proc's tables, in linear time.
  *
- * Most text is in form C already, and most code points are inert: they start a new combination, are never the second
- * half and stay as they are. The text is cut before inert code points. A part of one inert code point is copied (and if
- * that is all there is, not even that); the rest is decomposed, its marks are put in order and composed again.
- * utf8proc's own function for whole strings sorts marks by exchanging neighbours, which a hostile text of nothing but
- * marks makes quadratic; here they are sorted by counting. */
+ * Most text is in form C already, and most code points are inert: they start a new combination, are never its second
+ * half and do not change. The text is cut before inert code points. A part of one inert code point is copied (or, if
+ * the whole text is inert, not even that); other parts are decomposed, their marks sorted, and composed. utf8proc's own
+ * function for whole strings sorts marks by exchanging neighbours, which is quadratic for a hostile text of marks only;
+ * here marks are sorted by counting. */
 #include "tokenizer/normalizer.h"
 
 #include "base/memory.h"
@@ -18,9 +18,8 @@ static const char what[] = "normalizing text";
 
 enum { LONGEST_DECOMPOSITION = 4, CLASSES = 256 };
 
-/* By code point: scripts that hardly combine, and the marks that Unicode has added since version 9. The latter do
- * combine by today's tables, but Hugging Face's end with version 9, and the ids must be those that models were trained
- * on. */
+/* Ranges of inert code points: scripts that hardly combine, and marks that Unicode has added since version 9. These
+ * combine in current tables, but Hugging Face's tables are version 9, and the ids must be the same. */
 static const struct {
   uint32_t first, last;
 } inert[] = {{0x0000, 0x02FF},   {0x0388, 0x0482},   {0x048A, 0x052F},   {0x05D0, 0x05EA},   {0x0621, 0x064A},
@@ -69,7 +68,7 @@ static tri_status normalizer_append(tri_normalizer *normalizer, const char *text
 
 static int class_of(int32_t code) { return (int)utf8proc_get_property(code)->combining_class; }
 
-/* Puts each run of marks in the order of their combining classes, equal ones as they stood. */
+/* Sorts each run of marks by combining class; the sort is stable. */
 static void sort_marks(int32_t *codes, size_t count, int32_t *space) {
   for (size_t i = 0, end = 0; i < count; i = end + 1) {
     for (end = i; end < count && class_of(codes[end]) > 0;) end++;
@@ -113,7 +112,7 @@ static tri_status append_composed(tri_normalizer *normalizer, const char *text, 
 
 static bool continues(char byte) { return ((uint8_t)byte & 0xC0) == 0x80; }
 
-/* Takes off what both sides of a part have alike, letter by letter. */
+/* Shrinks a part by the code points that both sides have in common at its ends. */
 static void shrink_part(const char *source, const char *normal, tri_normal_part *p) {
   size_t to = p->to;
   while (p->from < p->to && p->begin < p->end && source[p->from] == normal[p->begin]) p->from++, p->begin++;
@@ -123,7 +122,7 @@ static void shrink_part(const char *source, const char *normal, tri_normal_part 
   while (p->to < to && continues(source[p->to])) p->to++, p->end++;
 }
 
-/* Remembers that text[from, to) is what now ends the normalized text, from `begin` on; equal bytes are not a change. */
+/* Records that text[from, to) became the end of the normalized text, from `begin` on; equal bytes are not a change. */
 static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t from, size_t to, size_t begin) {
   tri_normal_part part = {from, to, begin, normalizer->length};
   size_t length = part.end - begin;
@@ -141,13 +140,13 @@ static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes) {
   size_t copied = 0;    /* the text before is in normalizer->text */
-  size_t part = 0;      /* where the part at hand begins */
-  bool changes = false; /* whether it holds anything but its inert beginning */
+  size_t part = 0;      /* begin of the current part */
+  bool changes = false; /* whether it has more than its inert begin */
   normalizer->length = normalizer->num_parts = 0;
   for (size_t i = 0;;) {
     uint32_t code = 0;
     size_t length = i < bytes ? tri_utf8_decode(text + i, bytes - i, &code) : 0;
-    bool ends = length == 0 || is_inert(code); /* here begins another part, or bytes that belong to none */
+    bool ends = length == 0 || is_inert(code); /* the next part begins, or bytes that are not UTF-8 */
     if (ends && changes) {
       TRI_TRY(normalizer_append(normalizer, text + copied, part - copied));
       size_t begin = normalizer->length;
@@ -156,7 +155,7 @@ tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t by
       copied = i;
     }
     if (i == bytes) break;
-    /* A mark that is taken for inert must not be sorted: the part begins behind it. */
+    /* A mark that counts as inert must not be sorted: the part begins after it. */
     if (ends) part = length == 0 ? i + 1 : class_of((int32_t)code) > 0 ? i + length : i;
     changes = !ends;
     i += length == 0 ? 1 : length;

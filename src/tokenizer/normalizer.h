@@ -1,4 +1,4 @@
-/* Unicode's normalization form C, which some vocabularies (Qwen 2) ask for before anything else. */
+/* Unicode's normalization form C, the first step of some vocabularies (Qwen 2). */
 #ifndef TRI_TOKENIZER_NORMALIZER_H
 #define TRI_TOKENIZER_NORMALIZER_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A part of the text that became another: source [from, to) is now [begin, end). */
+/* A changed part of the text: source [from, to) became [begin, end). */
 typedef struct tri_normal_part {
   size_t from, to, begin, end;
 } tri_normal_part;
@@ -18,12 +18,12 @@ typedef struct tri_normalizer {
   size_t length, room;
   int32_t *codes; /* two halves: code points, and space to sort them */
   size_t codes_room;
-  tri_normal_part *parts; /* of the last text, in order: what lies between them was copied */
+  tri_normal_part *parts; /* changed parts of the last text, in order; the text between them was copied */
   size_t num_parts, parts_room;
 } tri_normalizer;
 
-/* *out is the text in normal form: the text itself where it already is, otherwise memory of the normalizer that lives
- * until the next call. Bytes that are not UTF-8 stay as they are. */
+/* Sets *out to the text in normal form: the text itself if it is normal already, otherwise memory of the normalizer
+ * that is valid until the next call. Bytes that are not UTF-8 do not change. */
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes);
 void tri_normalizer_release(tri_normalizer *normalizer);

@@ -1,11 +1,11 @@
-/* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which is what Hugging Face runs them with.
- * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on which
- * PCRE2 a machine has. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
+/* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses.
+ * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the
+ * machine's PCRE2. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
  * matched with stand-ins for the classes of it, and each set of the pattern is rewritten here as a set of ASCII and of
- * stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names itself, which with the table
- * of unicode_classes.h make the alphabet, then to write what PCRE2 gets.
+ * stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table of
+ * unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
  *
- * What is rewritten besides, because it means something else to PCRE2:
+ * Also rewritten, because PCRE2 gives it another meaning:
  *
  *   \s \w \h  Unicode's White_Space; letters, marks, connectors, numbers but for most of No; a hexadecimal digit
  *   \b \B     by this \w
@@ -27,18 +27,18 @@
 
 enum {
   MAX_PATTERN_BYTES = 65536,
-  DEEPEST = 200,          /* groups within groups */
-  MOST_RANGES = 4096,     /* of characters beyond ASCII: the time to make an alphabet grows with their square */
-  MOST_FOLDED = 10000000, /* characters whose other forms are looked for */
+  DEEPEST = 200,          /* nesting of groups */
+  MOST_RANGES = 4096,     /* ranges beyond ASCII: the time to make an alphabet is quadratic in their number */
+  MOST_FOLDED = 10000000, /* characters whose case variants are searched */
   ALL = TRI_ASCII + TRI_MOST_CLASSES
 };
 
-/* ASCII, then the classes. */
+/* A set of characters: ASCII, then the classes. */
 typedef struct set {
   bool has[ALL];
 } set;
 
-/* What characters have: one of these categories or one of these facts. */
+/* A property of characters: one of these categories or one of these facts. */
 typedef struct property {
   uint32_t categories, facts;
   bool negated;
@@ -47,12 +47,12 @@ typedef struct property {
 typedef struct translation {
   const char *where, *pattern;
   size_t bytes, at;
-  tri_alphabet *alphabet; /* NULL while the pattern is read for the first time */
+  tri_alphabet *alphabet; /* NULL during the first reading */
   tri_named_range *ranges;
   size_t num_ranges, ranges_room;
   int64_t num_folded;
-  int num_named;        /* sets of its own met so far, in both readings alike */
-  bool asks_categories; /* what matches depends on the version of Unicode */
+  int num_named;        /* named sets so far; the same in both readings */
+  bool asks_categories; /* matches depend on the version of Unicode */
   bool folds[DEEPEST];  /* (?i) at each depth of groups */
   int depth;
   char *out;
@@ -105,8 +105,8 @@ static void add_property(translation *t, const property *p, set *out) {
 
 static bool is_cased(uint32_t facts) { return (facts & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL; }
 
-/* In a class where case does not count. Of a part of the letters with case it would need their other forms one by one.
- */
+/* Adds a property to a class that ignores case. A part of the letters with case is refused, because their case variants
+ * would be needed one by one. */
 static tri_status fold_property(const translation *t, size_t at, const set *added, set *out) {
   int with = 0, without = 0;
   if (t->alphabet == NULL) return TRI_OK;
@@ -148,7 +148,7 @@ static tri_status put_run(translation *t, int first, int last) {
 
 static tri_status put_set(translation *t, const set *s) {
   int runs = 0;
-  bool even = true; /* in ASCII a letter is there in both forms or in none */
+  bool even = true; /* both cases of each ASCII letter are in the set, or neither */
   if (t->alphabet == NULL) return TRI_OK;
   for (int c = 'A'; c <= 'Z'; c++) even &= s->has[c] == s->has[c - 'A' + 'a'];
   if (!even && is_folding(t)) TRI_TRY(append_pattern_text(t, "(?-i:"));
@@ -187,14 +187,14 @@ static tri_status name_range(translation *t, uint32_t first, uint32_t last) {
   return TRI_OK;
 }
 
-/* One code point into a set; beyond ASCII it is left to the set's own name. */
+/* Adds one code point to a set; beyond ASCII it is added to the set's named ranges. */
 static tri_status add_form(translation *t, uint32_t code, set *out) {
   if (code >= TRI_ASCII) return name_range(t, code, code);
   out->has[code] = true;
   return TRI_OK;
 }
 
-/* Also the other forms of what is there, where case does not count; ASCII has none beyond ASCII but for s and k. */
+/* Adds a range, with case variants if case is ignored. In ASCII only s and k have variants beyond ASCII. */
 static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *out) {
   enum { LAST_WITH_CASE = 0x1E943 };
   for (uint32_t code = first; code <= last && code < TRI_ASCII; code++) out->has[code] = true;
@@ -213,7 +213,7 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
   return TRI_OK;
 }
 
-/* What name_range has taken for the set at hand, which thereby ends. */
+/* Adds the named ranges to the current set, and ends it. */
 static tri_status add_named(translation *t, bool any, set *out) {
   if (!any) return TRI_OK;
   for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
@@ -226,7 +226,7 @@ static tri_status add_named(translation *t, bool any, set *out) {
                   t->where, TRI_MOST_NAMED);
 }
 
-/* A character outside of a class. */
+/* Writes a character outside of a class. */
 static tri_status put_code(translation *t, uint32_t code) {
   char text[16];
   const bool third_form = is_folding(t) && code < TRI_ASCII && strchr("sSkK", (int)code) != NULL && code != 0;
@@ -260,7 +260,7 @@ static const struct {
     {"Rust_punctuation", {.facts = TRI_IS_PUNCTUATION}},
 };
 
-/* {Name} or {^Name} behind \p or \P, or between [: and :]. */
+/* Reads {Name} or {^Name} after \p or \P, or a name between [: and :]. */
 static tri_status read_property(translation *t, size_t begin, char end, property *out) {
   char name[64];
   size_t length = 0;
@@ -308,7 +308,7 @@ static tri_status check_code(const translation *t, uint32_t code, size_t begin) 
                   code, begin);
 }
 
-/* \xHH, \x{H...}, \uHHHH and \OOO, behind the letter. */
+/* Reads the number of \xHH, \x{H...}, \uHHHH or \OOO, after the letter. */
 static tri_status read_number(translation *t, char letter, size_t begin, uint32_t *out) {
   if (letter == 'x' && peek(t, 0) == '{') {
     t->at++;
@@ -345,14 +345,14 @@ static const struct {
   uint32_t code;
 } controls[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'f', '\f'}, {'v', '\v'}, {'a', '\a'}, {'e', 0x1B}};
 
-/* The escape at t->at, of a character or of a set, and moves on behind it. */
+/* Reads the escape at t->at, of a character or of a set, and moves to its end. */
 static tri_status read_escape(translation *t, bool in_class, escape *out) {
   const size_t begin = t->at;
   const char letter = peek(t, 1);
   *out = (escape){0};
   if (t->at + 1 >= t->bytes) return tri_fail(TRI_BAD_FILE, "%s: the pattern ends with a \\", t->where);
   t->at++;
-  if ((uint8_t)letter >= 0x80) { /* a character as it is */
+  if ((uint8_t)letter >= 0x80) { /* a literal character */
     const size_t length = tri_utf8_decode(t->pattern + t->at, t->bytes - t->at, &out->code);
     t->at += length;
     return length > 0 ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: the pattern is not UTF-8 at byte %zu", t->where, t->at);
@@ -397,7 +397,7 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
   return TRI_OK;
 }
 
-/* \b is where one side is of a word and the other is not. */
+/* Writes \b: one side belongs to a word and the other does not. */
 static tri_status put_boundary(translation *t, bool is) {
   const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
   TRI_TRY(append_pattern_text(t, "(?:(?<="));
@@ -446,7 +446,7 @@ static const struct {
     {"print", {"L", "M", "N", "P", "S", "Cf", "Co", "Zs"}, 0},
 };
 
-/* [:name:] or [:^name:] */
+/* Adds [:name:] or [:^name:]. */
 static tri_status add_posix(translation *t, set *out) {
   const size_t begin = t->at;
   char name[16];
@@ -474,7 +474,7 @@ static tri_status add_posix(translation *t, set *out) {
                   t->where, name, begin);
 }
 
-/* A character of a class; or a set, which is added. */
+/* Reads a member of a class: a character, or a set, which is added. */
 static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t *code) {
   const size_t begin = t->at;
   const char c = peek(t, 0);
@@ -495,7 +495,7 @@ static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t 
   return TRI_OK;
 }
 
-/* One member of a class, or a range. */
+/* Adds one member of a class, or a range. */
 static tri_status add_member(translation *t, set *out, bool *named) {
   const size_t begin = t->at;
   bool is_code = false, last_is_code = false;
@@ -507,7 +507,7 @@ static tri_status add_member(translation *t, set *out, bool *named) {
   if (range) {
     t->at++;
     TRI_TRY(read_member(t, out, &last_is_code, &last));
-    if (!last_is_code) { /* [a-\d]: the sign itself */
+    if (!last_is_code) { /* [a-\d]: a literal hyphen */
       TRI_TRY(add_range(t, '-', '-', out));
       last = first;
     }
@@ -552,7 +552,7 @@ static tri_status put_class(translation *t) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* From here to the character `end`, as it is. */
+/* Copies the pattern up to the character `end`. */
 static tri_status put_until(translation *t, char end) {
   const size_t begin = t->at;
   while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;
@@ -560,7 +560,7 @@ static tri_status put_until(translation *t, char end) {
   return append_pattern_bytes(t, t->pattern + begin, t->at - begin);
 }
 
-/* (?i) and (?i: and their like: what they say of case is noted. */
+/* Copies flags like (?i) or (?i: and sets *folds to whether case is ignored. */
 static tri_status put_flags(translation *t, bool *folds, bool *opens) {
   bool on = true;
   TRI_TRY(append_pattern_text(t, "(?"));
@@ -579,7 +579,7 @@ static tri_status put_flags(translation *t, bool *folds, bool *opens) {
 static tri_status put_group(translation *t) {
   bool folds = is_folding(t), opens = true;
   const char kind = peek(t, 1) == '?' ? peek(t, 2) : '\0', next = peek(t, 3);
-  if (peek(t, 1) == '*') return refuse(t, "(*", t->at); /* an order to PCRE2 */
+  if (peek(t, 1) == '*') return refuse(t, "(*", t->at); /* a directive to PCRE2 */
   if (kind == '#') return put_until(t, ')');
   if (kind == '-' || (kind >= 'a' && kind <= 'z')) {
     TRI_TRY(put_flags(t, &folds, &opens));
@@ -617,7 +617,8 @@ static tri_status translate(translation *t) {
     } else {
       if (c == ')' && t->depth > 0) t->depth--;
       TRI_TRY(append_pattern_bytes(t, &c, 1));
-      if (c == '{' && peek(t, 1) == ',') TRI_TRY(append_pattern_text(t, "0")); /* {,3}, which not every PCRE2 knows */
+      if (c == '{' && peek(t, 1) == ',')
+        TRI_TRY(append_pattern_text(t, "0")); /* {,3}, which older PCRE2 do not support */
       t->at++;
     }
   }
@@ -639,7 +640,7 @@ static tri_status compile(const char *where, const char *text, size_t bytes, uin
     pcre2_get_error_message(code, reason, sizeof reason);
     return tri_fail(TRI_BAD_FILE, "%s: the pattern cannot be compiled: %s", where, (const char *)reason);
   }
-  /* Where PCRE2 was built without a compiler to machine code, or refuses this pattern, matching is interpreted. */
+  /* If PCRE2 has no JIT, or refuses this pattern, matching is interpreted. */
   (void)pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
   *out = compiled;
   return TRI_OK;

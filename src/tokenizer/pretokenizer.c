@@ -1,9 +1,9 @@
-/* Words are what merges never cross. A pre-tokenizer is a list of stages; each stage cuts every piece that the stage
- * before it left, and what comes out of the last are the words. Cutting at matches of a pattern, a piece is both a
- * match and the text between two matches.
+/* Merges never cross the ends of words. A pre-tokenizer is a list of stages; each stage cuts every piece of the stage
+ * before, and the pieces of the last one are the words. With a pattern, both the matches and the text between them are
+ * pieces.
  *
- * PCRE2 is told not to check its subject (that would make each match linear in the text behind it), so it must never
- * see invalid UTF-8: tri_splitter_run alone hands out text, and only stretches that it has found valid. */
+ * PCRE2 does not check its subject (which would make each match linear in the rest of the text), so it must never get
+ * invalid UTF-8: only tri_splitter_run passes text to it, and only ranges that it has found valid. */
 #include "tokenizer/pretokenizer.h"
 
 #include "base/memory.h"
@@ -87,7 +87,7 @@ void tri_splitter_release(tri_splitter *splitter) {
   *splitter = (tri_splitter){0};
 }
 
-/* The first match at or after `at`: [*start, *stop), both `bytes` if there is none. */
+/* Finds the first match at or after `at`: [*start, *stop), both `bytes` if there is none. */
 static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, const char *text, size_t bytes, size_t at,
                              size_t *start, size_t *stop) {
   int result = pcre2_match(stage->compiled.code, (PCRE2_SPTR)text, bytes, at, PCRE2_NO_UTF_CHECK, splitter->match,
@@ -108,7 +108,8 @@ static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, con
   return TRI_OK;
 }
 
-/* The text as a stage's pattern is matched with it, which has the same length; valid until the stage's next piece. */
+/* Returns the text with which a stage's pattern is matched, which has the same length; valid until the stage's next
+ * piece. */
 static tri_status map_text(tri_splitter *splitter, int index, const char *text, size_t bytes, const char **out) {
   const tri_alphabet *alphabet = splitter->pretokenizer->stages[index].compiled.alphabet;
   tri_mapped_text *mapped = &splitter->mapped[index];
@@ -145,8 +146,8 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
                       void *context) {
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   bool last = index + 1 == splitter->pretokenizer->count;
-  const char *subject = NULL; /* the text, mapped once the scanner does not suffice */
-  size_t from = 0, at = 0;    /* where the next piece begins; where to look for a match */
+  const char *subject = NULL; /* the mapped text, once the scanner is not sufficient */
+  size_t from = 0, at = 0;    /* begin of the next piece; begin of the search */
   while (from < bytes) {
     size_t start = from, stop = from;
     if (at == from && stage->scanner != TRI_SCAN_NONE) {
@@ -164,7 +165,7 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
                    : run_stage(splitter, index + 1, text + start, stop - start, visit, context));
     }
     from = at = stop;
-    if (stop == start && at < bytes) { /* an empty match: it cuts here; look on behind the next code point */
+    if (stop == start && at < bytes) { /* an empty match cuts here; continue after the next code point */
       uint32_t code = 0;
       at += tri_utf8_decode(text + at, bytes - at, &code);
     }
@@ -172,13 +173,13 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
   return TRI_OK;
 }
 
-/* A match goes with one of its neighbours: the piece that waits to be known whole is [from, at). */
+/* Cuts with each match joined to the text before or after it. [from, at) is a piece whose end is not known yet. */
 static tri_status cut_joined(tri_splitter *splitter, int index, const char *text, size_t bytes, tri_word_visitor visit,
                              void *context) {
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   const bool next = stage->kind == TRI_STAGE_WITH_NEXT;
   size_t from = 0, at = 0;
-  bool waits_match = false; /* WITH_NEXT: what waits is a match; WITH_PREVIOUS: it may take one */
+  bool waits_match = false; /* WITH_NEXT: the piece is a match; WITH_PREVIOUS: it may get one */
   while (at < bytes) {
     size_t start = at, stop = at;
     TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));
@@ -216,7 +217,7 @@ static tri_status to_letters(tri_splitter *splitter, int stage, const char *text
   return run_stage(splitter, stage + 1, splitter->letters, length, visit, context);
 }
 
-/* A word behind all stages. Letters become bytes again. */
+/* Visits a word of the last stage. Letters are converted back to bytes. */
 static tri_status give_word(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context) {
   size_t length = 0;

@@ -1,4 +1,4 @@
-/* Cutting text into words, inside of which BPE works. */
+/* Cuts text into words, which BPE encodes one by one. */
 #ifndef TRI_TOKENIZER_PRETOKENIZER_H
 #define TRI_TOKENIZER_PRETOKENIZER_H
 
@@ -10,23 +10,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Patterns whose words a hand-written scanner finds where the text is ASCII. */
+/* Patterns for which a hand-written scanner finds the words of ASCII text. */
 typedef enum tri_scanner { TRI_SCAN_NONE, TRI_SCAN_GPT2, TRI_SCAN_LLAMA3, TRI_SCAN_QWEN2 } tri_scanner;
 
 /* GPT-2's pattern, which Hugging Face's ByteLevel has built in. */
 extern const char tri_pattern_gpt2[];
 
-/* The scanner of a pattern. */
+/* Returns the scanner of a pattern. */
 tri_scanner tri_scanner_of(const char *pattern);
 
-/* The length of the first match of the scanner's pattern at the beginning of the text; 0 if a byte >= 0x80 has a say in
- * it (or there is no scanner). bytes > 0. */
+/* Returns the length of the first match of the scanner's pattern at the begin of the text; 0 if it depends on a byte >=
+ * 0x80, or without a scanner. bytes > 0. */
 size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
 
 typedef struct tri_compiled_pattern {
   pcre2_code *code;
-  tri_alphabet *alphabet; /* text is matched as tri_alphabet_map writes it; NULL: as it is */
-  bool asks_categories;   /* for letters, digits, ...: what it matches depends on the version of Unicode */
+  tri_alphabet *alphabet; /* text is mapped by tri_alphabet_map before matching; NULL: not mapped */
+  bool asks_categories;   /* has letters, digits, ...: its matches depend on the version of Unicode */
 } tri_compiled_pattern;
 
 /* Compiles a pattern written for Oniguruma (or, if literal, a plain string) so that PCRE2 matches the same. `where`
@@ -35,26 +35,26 @@ tri_status tri_pattern_compile(const char *where, const char *pattern, size_t by
                                tri_compiled_pattern *out);
 void tri_pattern_release(tri_compiled_pattern *pattern);
 
-/* What Digits and Punctuation cut at: ASCII's signs are all among the latter, of the others Unicode's punctuation. Both
- * go by their own versions of Unicode (make_unicode_classes.py). */
+/* Patterns of Digits and Punctuation. The latter has all signs of ASCII, and Unicode's punctuation. Each has its own
+ * version of Unicode (make_unicode_classes.py). */
 #define TRI_PATTERN_DIGIT "\\p{Rust_numeric}"
 #define TRI_PATTERN_PUNCTUATION "[\\p{Rust_punctuation}$+<=>^`|~]"
 
-/* What a stage does with each piece that the stage before it has left. */
+/* The effect of a stage on each piece of the stage before. */
 typedef enum tri_stage_kind {
   TRI_STAGE_CUT,           /* every match of the pattern, and the text between two, is a piece */
-  TRI_STAGE_WITH_PREVIOUS, /* the same, but a match goes with the text before it; of matches in a row the first */
-  TRI_STAGE_WITH_NEXT,     /* with the text behind it; the last */
+  TRI_STAGE_WITH_PREVIOUS, /* the same, but a match is joined to the text before it; the first of adjacent matches */
+  TRI_STAGE_WITH_NEXT,     /* joined to the text after it; the last of adjacent matches */
   TRI_STAGE_SPACE,         /* puts a space before a piece that does not begin with one */
-  TRI_STAGE_LETTERS        /* writes bytes as letters (tri_byte_letter), for the stages behind it */
+  TRI_STAGE_LETTERS        /* writes bytes as letters (tri_byte_letter), for later stages */
 } tri_stage_kind;
 
 typedef struct tri_stage {
   tri_stage_kind kind;
-  tri_compiled_pattern compiled; /* of the first three kinds */
+  tri_compiled_pattern compiled; /* pattern of the first three kinds */
   tri_scanner scanner;           /* finds the same words faster */
   bool drop_unmatched;           /* CUT: the text between two matches is dropped */
-  char *text;                    /* the pattern as it was given, of any bytes */
+  char *text;                    /* source of the pattern, any bytes */
   size_t text_bytes;
   bool literal;
 } tri_stage;
@@ -64,26 +64,26 @@ enum { TRI_MAX_STAGES = 16 };
 typedef struct tri_pretokenizer {
   tri_stage stages[TRI_MAX_STAGES];
   int count;
-  bool letters; /* one of them is LETTERS: words come out in letters */
+  bool letters; /* one of them is LETTERS: words are in letters */
 } tri_pretokenizer;
 
 /* Appends a stage. `pattern` is as in tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-/* The same for a plain string that goes with what is before it, or behind it. */
+/* The same for a plain string that is joined to the text before it, or after it. */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
-/* A stage without a pattern. */
+/* Appends a stage without a pattern. */
 tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind);
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer);
 
-/* A piece of text as its stage's pattern is matched with it. */
+/* A mapped piece of text, for its stage's pattern. */
 typedef struct tri_mapped_text {
   char *text;
   size_t room;
 } tri_mapped_text;
 
-/* What one thread needs to match. */
+/* Scratch memory of one thread for matching. */
 typedef struct tri_splitter {
   const tri_pretokenizer *pretokenizer;
   pcre2_match_data *match;
@@ -92,8 +92,8 @@ typedef struct tri_splitter {
   tri_mapped_text mapped[TRI_MAX_STAGES];
   char *spaced; /* a piece with a space before it */
   size_t spaced_room;
-  char *letters, *word; /* a piece in letters, and a word of it in bytes again */
-  size_t letters_room;  /* of each of them */
+  char *letters, *word; /* a piece in letters; a word of it in bytes */
+  size_t letters_room;  /* size of each of them */
 } tri_splitter;
 
 /* Release it also after a failure. */
@@ -102,8 +102,8 @@ void tri_splitter_release(tri_splitter *splitter);
 
 typedef tri_status (*tri_word_visitor)(void *context, const char *word, size_t bytes);
 
-/* Visits the words of a text of any bytes. Stretches of valid UTF-8 are cut as if each stood alone; a stretch of bytes
- * between them that is not UTF-8 is one word. */
+/* Visits the words of a text of any bytes. Ranges of valid UTF-8 are cut separately; a range of bytes between them that
+ * is not UTF-8 is one word. */
 tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context);
 

@@ -25,7 +25,7 @@ static tri_status next_step(tri_text_steps *steps, const char *where, tri_text_s
 
 tri_status tri_text_steps_add_nfc(tri_text_steps *steps, const char *where) {
   tri_text_step *step = NULL;
-  if (steps->count > 0 && steps->steps[steps->count - 1].kind == TRI_TEXT_NFC) return TRI_OK; /* it is in form C */
+  if (steps->count > 0 && steps->steps[steps->count - 1].kind == TRI_TEXT_NFC) return TRI_OK; /* already in form C */
   return next_step(steps, where, TRI_TEXT_NFC, &step);
 }
 
@@ -89,7 +89,7 @@ static const char *find(const tri_text_step *step, const char *text, size_t byte
 static size_t count_finds(const tri_text_step *step, const char *text, size_t bytes) {
   const char *end = text + bytes;
   size_t count = 0;
-  if (step->find_bytes == 1) { /* a loop that compilers turn into vectors */
+  if (step->find_bytes == 1) { /* a loop that compilers vectorize */
     for (size_t i = 0; i < bytes; i++) count += text[i] == step->find[0];
     return count;
   }

@@ -13,7 +13,7 @@
 
 enum { LONGEST_FILE_BYTES = 256 << 20 };
 
-/* What vocabularies call the token between documents, the likeliest first. */
+/* Usual names of the token between documents, most likely first. */
 static const char *const end_of_text_names[] = {"<|endoftext|>",
                                                 "<|end_of_text|>",
                                                 "<|endofdocument|>",
@@ -61,7 +61,8 @@ static int32_t find_end_of_text(const tri_tokenizer *tokenizer) {
   return -1;
 }
 
-/* Bytes that have neither a token nor an unknown one are dropped from texts, as other programs do. */
+/* Counts the bytes without a token in a vocabulary without an unknown token, and warns: they are dropped from texts, as
+ * in other programs. */
 static void count_missing(tri_tokenizer *tokenizer, const char *file) {
   int first = -1;
   for (int byte = 0; byte < 256 && tokenizer->unknown < 0; byte++) {
@@ -149,7 +150,7 @@ const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count) {
   return tokenizer->ends;
 }
 
-/* The ids are the bytes, and 256 ends a text. */
+/* Creates the tokenizer of bytes: ids are bytes, and 256 ends a text. */
 static tri_status create_bytes(tri_tokenizer **out) {
   static const char end[] = "<|endoftext|>";
   tri_tokenizer *tokenizer = NULL;
@@ -170,7 +171,7 @@ fail:
   return status;
 }
 
-/* The older form of a tokenizer.json: two files. */
+/* Returns whether a folder has the older form of a tokenizer.json: two files. */
 static bool has_vocab_and_merges(const char *folder, char vocab[TRI_PATH_BYTES]) {
   char merges[TRI_PATH_BYTES];
   return tri_path_join(merges, folder, "merges.txt") == TRI_OK && tri_path_exists(merges) &&
@@ -210,7 +211,7 @@ free_texts:
 
 static bool is_called(const char *name, const char *wanted) { return strcmp(name, wanted) == 0; }
 
-/* The folder of a tokenizer.json or vocab.json; what has another name stands by itself. */
+/* Finds the folder of a tokenizer.json or vocab.json; a file with another name has no folder. */
 static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
   const char *slash = strrchr(source, '/'), *name = slash == NULL ? source : slash + 1;
   const size_t length = slash == NULL ? 0 : slash == source ? 1 : (size_t)(slash - source);
@@ -220,7 +221,7 @@ static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
   return true;
 }
 
-/* What its folder says of a tokenizer; releases it where that cannot be understood. */
+/* Reads the ends of texts from the tokenizer's folder; releases the tokenizer if that fails. */
 static tri_status find_ends(tri_tokenizer *tokenizer, const char *folder, tri_tokenizer **out) {
   const tri_status status = tri_tokenizer_find_ends(tokenizer, folder);
   if (status == TRI_OK) *out = tokenizer;
@@ -244,7 +245,7 @@ static tri_status create_json(const char *source, tri_tokenizer **out) {
                       tri_folder_hint(folder, TRI_CONTENT_TOKENIZER, hint));
     }
   }
-  /* A file of a folder's may be somebody else's; what is named by itself may be a pipe of the user's. */
+  /* Only plain files are read from a folder, which may be from another user; a file named directly may be a pipe. */
   TRI_TRY((has_folder ? tri_file_read_plain : tri_file_read)(source, LONGEST_FILE_BYTES, &text, &bytes));
   const tri_status status = tri_tokenizer_parse_json_in(has_folder ? folder : NULL, source, text, bytes, &tokenizer);
   tri_free(text);

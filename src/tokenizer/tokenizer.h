@@ -2,9 +2,9 @@
  * A tokenizer is immutable once created and may be used from many threads, each with its own tri_encoder.
  *
  * Ids are those of Hugging Face `tokenizers` without the tokens that a post-processor adds (add_special_tokens=False).
- * That program takes no bytes that are not UTF-8; here each longest stretch of such bytes is one word, and the text
- * before and after is encoded as if it stood alone, except that no space is put before it. The tokens of any text spell
- * the text again, byte for byte, unless the tokenizer itself changes text (a normalizer, add_prefix_space, Metaspace,
+ * That program does not accept bytes that are not UTF-8; here each longest range of such bytes is one word, and the
+ * text before and after is encoded separately, except that no space is put before it. The tokens of any text spell the
+ * text again, byte for byte, unless the tokenizer itself changes text (a normalizer, add_prefix_space, Metaspace,
  * unk_token, lstrip or rstrip). */
 #ifndef TRI_TOKENIZER_TOKENIZER_H
 #define TRI_TOKENIZER_TOKENIZER_H
@@ -26,66 +26,65 @@ typedef struct tri_token_list {
 
 /* LOCAL. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path
  * of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
- * Of a folder that has vocab.json and merges.txt instead, the same path (or that of vocab.json) stands for the two.
+ * If the folder has vocab.json and merges.txt instead, the same path (or that of vocab.json) means the two files.
  * Release with tri_tokenizer_destroy. */
-/* The file or word for tri_tokenizer_create that `given` means: a folder with a tokenizer.json, also by its name on the
- * hub (base/hub.h), means that file; all else means itself. */
+/* Finds the source for tri_tokenizer_create that `given` means: for a folder with a tokenizer.json, also by its name on
+ * the hub (base/hub.h), that file; otherwise `given` itself. */
 tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 
-/* LOCAL. FOLDER/tokenizer.json; *found: whether tri_tokenizer_create would find a tokenizer there. */
+/* LOCAL. Writes FOLDER/tokenizer.json; *found: whether tri_tokenizer_create would find a tokenizer there. */
 tri_status tri_tokenizer_of_folder(const char *folder, char path[TRI_PATH_BYTES], bool *found);
 void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
 
-/* Ids are 0 .. vocab_size - 1. */
+/* Returns the number of ids, which are 0 .. vocab_size - 1. */
 int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
-/* Whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is not padding: beyond the
- * next multiple of 128, and by more than a tenth. */
+/* Returns whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is not padding:
+ * beyond the next multiple of 128, and by more than a tenth. */
 bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
-/* The id that separates documents, or -1 if there is none: the first token that the tokenizer's folder says ends a text
- * (generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, in this order), else one of the
- * usual names ("<|endoftext|>", "<|end_of_text|>", ...). */
+/* Returns the id that separates documents, -1 if there is none: the first token that ends a text by the tokenizer's
+ * folder (generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, in this order), else one
+ * with a usual name ("<|endoftext|>", "<|end_of_text|>", ...). */
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
-/* Where that is said: "tokenizer_config.json", or "its name". */
+/* Returns the source of that id: "tokenizer_config.json", or "its name". */
 const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer);
-/* What its post_processor begins texts with; what it puts behind them belongs to no prompt, and is not read. */
+/* Returns the tokens with which its post_processor begins texts. Tokens that it appends are not part of prompts, and
+ * not read. */
 enum { TRI_MOST_BEGINNING = 8 };
 const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count);
-/* Says in a line if the folder names a class with which transformers cuts texts otherwise than tokenizer.json has it.
- */
+/* Logs a line if the folder names a class with which transformers tokenizes differently from tokenizer.json. */
 void tri_tokenizer_say_class(const tri_tokenizer *tokenizer);
-/* All tokens that end a text which a model writes; the list is the tokenizer's. Ids may be beyond its vocabulary: a
- * model can have more tokens. */
+/* Returns all tokens that end a generated text; the tokenizer owns the list. Ids may be beyond its vocabulary, because
+ * a model can have more tokens. */
 enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
-/* Looks for them in another folder, which a model's weights come from: where that says nothing, all stays as it was. */
+/* Reads these tokens from another folder, that of a model's weights; changes nothing if that folder has none. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
-/* The same where no folder says anything: the id by the usual names, or -1. */
+/* Returns the id by the usual names only; -1: none. */
 int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer);
-/* The token that stands for text without a token of its own; -1: none. */
+/* Returns the token for text without a token; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
-/* The bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0.
- */
+/* Returns the bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); length 0 for an unknown
+ * id. */
 const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes);
 
-/* From ids to text, one by one. `begins`: the first id begins a text, from which a space may be taken that encoding has
- * put there. */
+/* Decodes ids to text one by one. `begins`: the first id begins a text, so a space that encoding added is removed. */
 typedef struct tri_decoder tri_decoder;
 tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out);
 void tri_decoder_destroy(tri_decoder *decoder);
-/* What is known of the text now and was not before: whole characters, and bytes that belong to none. It lives until the
- * next call. */
+/* Decodes one id. Returns the new part of the text: complete characters, and bytes that are not part of one. Valid
+ * until the next call. */
 tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, size_t *out_bytes);
-/* The beginning of a character that never became whole. */
+/* Returns the bytes of an incomplete character at the end. */
 void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 
-/* Begins another text, as tri_decoder_create does. */
+/* Starts another text, as tri_decoder_create does. */
 void tri_decoder_restart(tri_decoder *decoder, bool begins);
-/* How many bytes a token adds to the text that the tokenizers of Hugging Face decode (skip_special_tokens): special
- * tokens and the end-of-text token add none, and what encoding has put at the beginning of a text does not count. Byte
- * tokens that spell the mark of a space together are that space, although `decode` gives the mark: their bytes are
- * counted at the last of them. In the place of tri_decoder_next, not beside it. */
+/* Counts the bytes that a token adds to the text as decoded by Hugging Face tokenizers (skip_special_tokens): special
+ * tokens and the end-of-text token add none, and characters that encoding added at the begin of a text do not count.
+ * Byte tokens that spell the mark of a space count as a space, at the last of them, although decoding gives the mark.
+ * To be used instead of tri_decoder_next. */
 tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes);
 
 /* Scratch memory and the word cache of one thread. */
@@ -93,37 +92,37 @@ typedef struct tri_encoder tri_encoder;
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out);
 void tri_encoder_destroy(tri_encoder *encoder);
 
-/* Appends the ids of `text`, which may hold any bytes. With `specials`, special tokens written in the text
+/* Appends the ids of `text`, which may have any bytes. With `specials`, special tokens written in the text
  * ("<|endoftext|>") become their ids, as Hugging Face does; without, their letters are encoded as plain text
  * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
-/* The same for a whole text, as the tokenizer's post_processor begins one: behind tri_tokenizer_beginning, of which
- * nothing is there twice where the text says it itself. */
+/* The same for a whole text, which begins with tri_tokenizer_beginning like with the tokenizer's post_processor. Tokens
+ * of the beginning that the text already has are not repeated. */
 tri_status tri_encoder_encode_text(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
 
-/* The same for text that goes on where that of an earlier call ended: no space is put before it. */
+/* The same for text that continues the text of an earlier call: no space is put before it. */
 tri_status tri_encoder_encode_rest(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
 
-/* Where tokens end in the text: bytes, one for each id. Starts as {0}; release ends with tri_free. */
+/* Ends of tokens in the text: a byte offset for each id. Starts as {0}; release ends with tri_free. */
 typedef struct tri_token_ends {
   size_t *ends;
   int64_t count, capacity;
 } tri_token_ends;
 
-/* The same with `specials`, and where each token ends; it begins where the one before it does. Where normalization
- * changes some letters, the first of their tokens has all of them. A tokenizer that loses text (an unk_token, a pattern
- * that drops what it does not match) is TRI_UNSUPPORTED if it does. */
+/* The same with `specials`, and with the end of each token; a token begins at the end of the one before. If
+ * normalization changes some letters, the first of their tokens has all of them. Fails with TRI_UNSUPPORTED if the
+ * tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
-/* The same for a whole text, as tri_encoder_encode_text: tokens that are put before it end where it begins. */
+/* The same for a whole text, as tri_encoder_encode_text: tokens before the text end at its begin. */
 tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                              tri_token_ends *ends);
 
-/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. One that was read from
- * a tokenizer.json is written as it was, byte for byte. */
+/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. A tokenizer that was
+ * read from a tokenizer.json is written unchanged, byte for byte. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 /* ---- learning a vocabulary ------------------------------------------------------------------------------------- */
@@ -133,16 +132,17 @@ typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
 /* Byte-level BPE with GPT-2's pre-tokenizer. The vocabulary is the one that Hugging Face's BpeTrainer learns with
  * ByteLevel, its alphabet, and the special token "<|endoftext|>", which has id 0; the 256 bytes follow in the order of
  * their letters ("!" is 1, a space 221), then the learnt tokens, by falling frequency of their pair (equal ones by
- * rising ids). vocab_size counts all of them; fewer than 257 is TRI_BAD_CONFIG. */
+ * rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257. */
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
 /* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);
-/* Too little text for the vocabulary is TRI_BAD_CONFIG, and the message says what it is enough for. */
+/* Creates the tokenizer. Fails with TRI_BAD_CONFIG if there is too little text for the vocabulary; the message has the
+ * possible size. */
 tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_tokenizer **out);
 void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
 
-/* A vocabulary of characters: "<|endoftext|>" has id 0, "<unk>" (what was not seen) 1, and the characters of the text
- * follow by their code points. Bytes that are not UTF-8 count as nothing. */
+/* A vocabulary of characters: "<|endoftext|>" has id 0, "<unk>" (unknown characters) 1, and the characters of the text
+ * follow by code point. Bytes that are not UTF-8 are ignored. */
 typedef struct tri_character_trainer tri_character_trainer;
 tri_status tri_character_trainer_create(tri_character_trainer **out);
 void tri_character_trainer_feed(tri_character_trainer *trainer, const char *text, size_t bytes);

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- which class --------------------------------------------------------------------------------------------------
+/* ---- the class ----------------------------------------------------------------------------------------------------
  *
- * As AutoTokenizer.from_pretrained of transformers 5.24 has it (models/auto/tokenization_auto.py). */
+ * As in AutoTokenizer.from_pretrained of transformers 5.24 (models/auto/tokenization_auto.py). */
 
-/* The class of a model_type; NULL: TokenizersBackend, which takes the file. */
+/* The class of a model_type; NULL: TokenizersBackend, which uses the file. */
 static const struct {
   const char *model_type, *class;
-  bool insists; /* whatever class the files name */
+  bool insists; /* used even if the files name another class */
 } of_types[] = {
     {"gemma", "GemmaTokenizer", false},
     {"gemma2", "GemmaTokenizer", false},
@@ -41,7 +41,7 @@ enum { TYPES = sizeof of_types / sizeof of_types[0] };
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+"          \
   "[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 
-/* What the classes make, as JSON; %s is add_prefix_space, or Metaspace's prepend_scheme. */
+/* Normalizer and pre-tokenizer of the classes, as JSON; %s is add_prefix_space, or Metaspace's prepend_scheme. */
 static const struct {
   const char *class, *normalizer, *pre_tokenizer;
 } makes[] = {
@@ -57,7 +57,7 @@ static const struct {
 };
 enum { MAKES = sizeof makes / sizeof makes[0] };
 
-/* One that is known here, by its name with or without "Fast"; else NULL. */
+/* Returns the index of a known class, with or without "Fast"; -1: unknown. */
 static int find_class(const char *name) {
   static const char fast[] = "Fast";
   size_t length = name == NULL ? 0 : strlen(name);
@@ -84,8 +84,7 @@ const char *tri_tokenizer_class_of(const json_t *config, const json_t *model, co
   return found < 0 ? NULL : makes[found].class;
 }
 
-/* ---- what it makes ------------------------------------------------------------------------------------------------
- */
+/* ---- its stages -------------------------------------------------------------------------------------------------- */
 
 static const char *word_of(const json_t *object, const char *key) {
   const char *word = json_string_value(json_object_get(object, key));
@@ -97,14 +96,14 @@ static bool flag_of(const json_t *object, const char *key, bool otherwise) {
   return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* Before there was `prepend_scheme`. */
+/* Returns the scheme; older files have add_prefix_space instead of `prepend_scheme`. */
 static const char *scheme_of(const json_t *metaspace) {
   const char *scheme = word_of(metaspace, "prepend_scheme");
   if (scheme[0] != '\0') return scheme;
   return flag_of(metaspace, "add_prefix_space", true) ? "always" : "never";
 }
 
-/* A sequence of one is that one. */
+/* Returns the only member of a sequence of one. */
 static const json_t *only_of(const json_t *stage, const char *members) {
   const json_t *list = json_object_get(stage, members);
   return json_array_size(list) == 1 ? json_array_get(list, 0) : stage;
@@ -144,7 +143,8 @@ static bool stage_differs(const char *made, const json_t *stage, const char *mem
   return differs;
 }
 
-/* LlamaTokenizer's spaces stand before a text, or, where it is `legacy`, before each part between added tokens. */
+/* Returns where a class puts spaces: LlamaTokenizer before a text, or, if it is `legacy`, before each part between
+ * added tokens. */
 static const char *space_of(const char *class, const json_t *config) {
   const bool is_llama = strcmp(class, "LlamaTokenizer") == 0;
   const bool space = flag_of(config, "add_prefix_space", is_llama);
@@ -163,8 +163,7 @@ bool tri_tokenizer_class_differs(const char *class, const json_t *config, const 
          stage_differs(pre_tokenizer, json_object_get(root, "pre_tokenizer"), "pretokenizers");
 }
 
-/* ---- what it names ------------------------------------------------------------------------------------------------
- */
+/* ---- its tokens -------------------------------------------------------------------------------------------------- */
 
 #define NAMES_ENDS(CLASS, TOKEN)                                                                                       \
   {CLASS, "bos_token", TOKEN}, {CLASS, "eos_token", TOKEN}, { CLASS, "unk_token", TOKEN }

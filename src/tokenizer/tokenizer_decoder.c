@@ -1,7 +1,7 @@
 /* The decoder of a tokenizer.json. A byte-level vocabulary has ByteLevel, and Fuse may follow. A vocabulary of
- * characters has Metaspace, or a Sequence of Replace, ByteFallback, Fuse and Strip. What stands before Fuse works on
- * each token and what stands behind it on the whole text, so that the order says much; an order that is not that of the
- * known files is refused. */
+ * characters has Metaspace, or a Sequence of Replace, ByteFallback, Fuse and Strip. Decoders before Fuse
+ * process each token, and decoders after it the whole text, so the order matters; other orders than those of known
+ * files are refused. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/log.h"
@@ -76,7 +76,7 @@ static tri_status read_one(decoder_reader *reader, const json_t *object) {
                 "and Strip are");
 }
 
-/* Reads a decoder of a byte-level vocabulary, whose tokens are bytes whatever it says. */
+/* Reads a decoder of a byte-level vocabulary, whose tokens are bytes with any decoder. */
 static tri_status read_byte_decoder(decoder_reader *reader, const json_t *object) {
   const char *type = json_string_value(json_object_get(object, "type"));
   if (type == NULL) return tri_fail(TRI_BAD_FILE, "%s: a decoder has no \"type\"", reader->where);

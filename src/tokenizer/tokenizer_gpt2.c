@@ -22,8 +22,8 @@ static tri_status read_merges(tri_merge_reader *reader, const char *text, size_t
   return TRI_OK;
 }
 
-/* The two files can be of two vocabularies, or the merges cut at the end of a line, without a fault in either. Then
- * tokens are left that nothing makes; a few that somebody has added are not a fault. */
+/* Warns of tokens that no merge creates: the two files may belong to different vocabularies, or the merges may be
+ * truncated at the end of a line. A few such tokens may have been added on purpose. */
 static tri_status look_for_missing_merges(const char *encoder_file, const char *merges_file,
                                           const tri_tokenizer *tokenizer) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;

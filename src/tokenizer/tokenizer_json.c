@@ -1,8 +1,8 @@
 /* Hugging Face's tokenizer.json: the model (vocabulary and merges) and the added tokens. Normalizer and pre-tokenizer
  * are in tokenizer_stages.c, the decoder in tokenizer_decoder.c. With ByteLevel among the pre-tokenizers the vocabulary
- * is one of bytes, without of characters. What only decorates a result (post-processor, truncation, padding) does not
- * matter to documents and is left alone, but for what a text begins with, which is kept for those who ask; what would
- * change ids and is not supported is refused, never passed over. */
+ * is one of bytes, without of characters. Truncation, padding and the
+ * post-processor do not affect documents and are ignored, except the tokens with which a text begins, which are kept
+ * for callers. Unsupported features that would change ids are refused, never ignored. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/file_kind.h"
@@ -91,9 +91,9 @@ static tri_status index_added(json_reader *reader) {
   return TRI_OK;
 }
 
-/* Checks the id of an added token and enters it into the vocabulary. The id must be that of a token of the same name,
- * or the next that is free: this is what Hugging Face gives it whatever the file says, so another one in the file would
- * mean different ids here and there. */
+/* Checks the id of an added token and adds it to the vocabulary. The id must be that of a token of the same name, or
+ * the next free one, which Hugging Face assigns even if the file has another one; so another id in the file would mean
+ * different ids in the two programs. */
 static tri_status enter_added(json_reader *reader, const char *where, const char *content, size_t bytes, int32_t id,
                               int64_t *largest, tri_vocabulary *vocabulary) {
   const json_t *known = json_object_get(reader->vocab, content);
@@ -118,7 +118,7 @@ static tri_status read_added_entry(json_reader *reader, const char *where, const
   const json_t *value = json_object_get(entry, "content");
   const char *content = json_string_value(value);
   size_t bytes = json_string_length(value);
-  if (bytes == 0) return TRI_OK; /* nothing to look for: Hugging Face passes over it too */
+  if (bytes == 0) return TRI_OK; /* an empty token is ignored, as in Hugging Face */
   tri_added_token token = {.id = (int32_t)json_integer_value(json_object_get(entry, "id"))};
   TRI_TRY(tri_json_bool(where, entry, "special", false, &token.special));
   TRI_TRY(tri_json_bool(where, entry, "single_word", false, &token.single_word));
@@ -192,7 +192,7 @@ static tri_status read_model_options(json_reader *reader, tri_tokenizer *tokeniz
   return TRI_OK;
 }
 
-/* ---- what texts begin with --------------------------------------------------------------------------------------- */
+/* ---- begins of texts --------------------------------------------------------------------------------------- */
 
 static tri_status add_beginning(json_reader *reader, const json_t *id, tri_tokenizer *tokenizer) {
   const json_int_t value = json_integer_value(id);
@@ -240,8 +240,8 @@ static tri_status read_template(json_reader *reader, const json_t *processor, tr
                   at_key(reader, "post_processor"), texts);
 }
 
-/* Reads a post-processor, and those of a Sequence. *frames: the ones so far that put tokens around a text; a second one
- * would not have the text itself as its Sequence "A". {"type": "RobertaProcessing", "cls": ["<s>", 0], ...} */
+/* Reads a post-processor, or all of a Sequence. *frames: number of those so far that put tokens around a text; the
+ * Sequence "A" of a second one would not be the text itself. {"type": "RobertaProcessing", "cls": ["<s>", 0], ...} */
 static tri_status read_processor(json_reader *reader, const json_t *processor, int depth, int *frames,
                                  tri_tokenizer *tokenizer) {
   const char *type = json_string_value(json_object_get(processor, "type"));
@@ -250,7 +250,7 @@ static tri_status read_processor(json_reader *reader, const json_t *processor, i
   if (type == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s: a post-processor has no \"type\"", at_key(reader, "post_processor"));
   }
-  if (strcmp(type, "ByteLevel") == 0) return TRI_OK; /* changes offsets alone */
+  if (strcmp(type, "ByteLevel") == 0) return TRI_OK; /* only changes offsets */
   if (strcmp(type, "Sequence") == 0 && json_is_array(list) && depth < TRI_DEEPEST_SEQUENCE) {
     for (size_t i = 0; i < json_array_size(list); i++) {
       TRI_TRY(read_processor(reader, json_array_get(list, i), depth + 1, frames, tokenizer));
@@ -279,7 +279,7 @@ static tri_status read_beginning(json_reader *reader, tri_tokenizer *tokenizer) 
   return read_processor(reader, processor, 0, &frames, tokenizer);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
 static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t bytes) {
   TRI_TRY(tri_alloc("a tokenizer", bytes, 1, &tokenizer->json));
@@ -288,7 +288,7 @@ static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t b
   return TRI_OK;
 }
 
-/* With tokens of other files, it is written as it is meant. */
+/* Keeps the document with the tokens of other files. */
 static tri_status keep_document(tri_tokenizer *tokenizer, const json_t *root) {
   char *text = json_dumps(root, JSON_INDENT(2));
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a tokenizer");

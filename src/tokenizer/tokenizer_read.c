@@ -1,5 +1,5 @@
-/* What the readers of encoder.json + vocab.bpe and of tokenizer.json share: tokens and merges, spelled in byte letters.
- * Both files come from outside; every number and every string is checked here before anything relies on it. */
+/* Shared by the readers of encoder.json + vocab.bpe and of tokenizer.json: tokens and merges, spelled in byte letters.
+ * The files are untrusted, so every number and every string is checked here. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/json_kind.h"
@@ -59,7 +59,7 @@ tri_status tri_json_string(const char *where, const json_t *object, const char *
   return TRI_OK;
 }
 
-/* The bytes that byte letters spell; false if there is another letter. `out` has room for as many as `bytes`. */
+/* Converts byte letters to bytes; returns false if there is another letter. `out` has room for `bytes`. */
 static bool spell(const char *letters, size_t bytes, char *out, size_t *out_bytes) {
   size_t count = 0;
   for (size_t i = 0; i < bytes;) {
@@ -95,7 +95,7 @@ static tri_status check_ids(const char *where, json_t *object, int64_t *largest,
   return TRI_OK;
 }
 
-/* The bytes that a token has in the vocabulary; false if it cannot be spelled so. `out` has room for `bytes`. */
+/* Converts the spelling of a token to its bytes; returns false if that is impossible. `out` has room for `bytes`. */
 static bool spell_token(const tri_vocabulary *vocabulary, const char *token, size_t bytes, char *out,
                         size_t *out_bytes) {
   if (!vocabulary->characters) return spell(token, bytes, out, out_bytes);
@@ -115,7 +115,7 @@ tri_status tri_tokenizer_enter_added(tri_vocabulary *vocabulary, int32_t id, con
   return status;
 }
 
-/* `scratch` has room for the longest token. */
+/* Adds the tokens. `scratch` has room for the longest one. */
 static tri_status add_tokens(const char *where, json_t *object, const json_t *added, char *scratch,
                              tri_vocabulary *vocabulary) {
   const char *key = NULL;
@@ -150,7 +150,7 @@ tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, con
   if (count == 0) return tri_fail(TRI_BAD_FILE, "%s: the vocabulary is empty", where);
   size_t longest = 0;
   TRI_TRY(check_ids(where, object, &largest, &longest));
-  if (largest >= 65536 + 2 * count) { /* real ones have no holes, or a few */
+  if (largest >= 65536 + 2 * count) { /* real vocabularies have few unused ids */
     return tri_fail(TRI_BAD_FILE, "%s: %lld tokens have ids up to %lld; most ids would have no token", where,
                     (long long)count, (long long)largest);
   }

@@ -1,5 +1,5 @@
-/* Writing a tokenizer as the tokenizer.json that Hugging Face's `tokenizers` loads. One that was read from such a file
- * is written back as it was, with all that this program does not need. */
+/* Writes a tokenizer as a tokenizer.json that Hugging Face's `tokenizers` loads. A tokenizer that was read from such a
+ * file is written unchanged, including the parts that this program ignores. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/file.h"
@@ -11,7 +11,7 @@
 
 static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: writing a tokenizer"); }
 
-/* A token in byte letters (or as it is, if it is not spelled in them); returns the length. */
+/* Writes a token in byte letters (or unchanged, if it is not spelled in them); returns the length. */
 static size_t put_letters(const tri_vocabulary *vocabulary, int32_t id, char *out) {
   const tri_token *token = &vocabulary->tokens[id];
   const char *bytes = vocabulary->pool + token->offset;
@@ -59,10 +59,10 @@ static json_t *added_json(const tri_tokenizer *tokenizer) {
   return list;
 }
 
-/* The whole document; NULL if memory is short. */
+/* Makes the whole document; NULL if memory is exhausted. */
 static json_t *document(const tri_tokenizer *tokenizer, char *scratch) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
-  bool words = tokenizer->pretokenizer.count > 0; /* GPT-2's, or none: the others were read from a tokenizer.json */
+  bool words = tokenizer->pretokenizer.count > 0; /* GPT-2's pattern or none: others were read from a tokenizer.json */
   json_t *byte_level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
                                  "use_regex", (int)words);
   json_t *model =
@@ -82,11 +82,11 @@ tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path) 
     if (vocabulary->tokens[id].bytes > longest) longest = vocabulary->tokens[id].bytes;
   }
   char *scratch = NULL;
-  TRI_TRY(tri_alloc("a token", longest * 4 + 2, 1, &scratch)); /* two tokens, two bytes a letter, a space, a NUL */
+  TRI_TRY(tri_alloc("a token", longest * 4 + 2, 1, &scratch)); /* two tokens, two bytes per letter, a space, a NUL */
   json_t *root = document(tokenizer, scratch);
   tri_free(scratch);
   if (root == NULL) return out_of_memory();
-  /* A list that memory cut short must not become a file. */
+  /* An incomplete list (memory exhausted) must not be written. */
   const json_t *model = json_object_get(root, "model");
   bool whole = json_array_size(json_object_get(model, "merges")) == (size_t)vocabulary->merge_count &&
                json_array_size(json_object_get(root, "added_tokens")) == (size_t)tokenizer->added_count;

@@ -1,5 +1,5 @@
-/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. Of Hugging Face's many those of the
- * usual BPE vocabularies are here: the others are refused by name, because without them the ids would be wrong. */
+/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. The ones of usual BPE
+ * vocabularies are supported; others are refused by name, because ignoring them would give wrong ids. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "tokenizer/utf8.h"
@@ -61,7 +61,7 @@ static tri_status read_normalizer(const char *where, const json_t *object, int d
   return TRI_OK;
 }
 
-/* Older files say add_prefix_space, which is prepend_scheme "never" where it is false. */
+/* Older files have add_prefix_space; false means prepend_scheme "never". */
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out) {
   const char *mark = NULL, *scheme = NULL;
   bool prefix = true;
@@ -90,7 +90,7 @@ tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metas
   return TRI_OK;
 }
 
-/* It changes the text and then cuts it, so that no other may have cut it before. */
+/* Reads Metaspace, which changes the text and then cuts it, so it must be the first stage that cuts. */
 static tri_status read_metaspace(const char *where, const json_t *object, tri_tokenizer *out) {
   tri_metaspace space = {0};
   TRI_TRY(tri_metaspace_read(where, object, &space));
@@ -106,7 +106,7 @@ static tri_status read_metaspace(const char *where, const json_t *object, tri_to
   return tri_pretokenizer_add_string(&out->pretokenizer, where, TRI_STAGE_WITH_NEXT, space.mark, bytes);
 }
 
-/* {"type": "Split", "pattern": {"Regex": ...} or {"String": ...}, "behavior": "Isolated", "invert": false} */
+/* Reads {"type": "Split", "pattern": {"Regex": ...} or {"String": ...}, "behavior": "Isolated", "invert": false} */
 static tri_status read_split(const char *where, const json_t *object, tri_pretokenizer *out) {
   const char *behavior = NULL;
   bool invert = false;
@@ -119,7 +119,7 @@ static tri_status read_split(const char *where, const json_t *object, tri_pretok
                     "%s: the \"pattern\" of a Split must be {\"Regex\": \"...\"} or {\"String\": \"...\"}", where);
   }
   bool isolated = strcmp(behavior, "Isolated") == 0;
-  bool kept_alone = strcmp(behavior, "Removed") == 0 && invert; /* what does not match is removed */
+  bool kept_alone = strcmp(behavior, "Removed") == 0 && invert; /* unmatched text is removed */
   bool joined = json_is_string(plain) && !invert &&
                 (strcmp(behavior, "MergedWithPrevious") == 0 || strcmp(behavior, "MergedWithNext") == 0);
   if (!isolated && !kept_alone && !joined) {
@@ -169,11 +169,11 @@ static tri_status read_punctuation(const char *where, const json_t *object, tri_
   return tri_pretokenizer_add_pattern(out, where, pattern, strlen(pattern), false, false);
 }
 
-/* What came of the pre-tokenizers read so far. */
+/* State of reading the pre-tokenizers. */
 typedef struct stages_reader {
   const char *where;
   tri_tokenizer *tokenizer;
-  bool byte_level; /* ByteLevel came */
+  bool byte_level; /* ByteLevel was read */
 } stages_reader;
 
 static tri_status read_one(stages_reader *reader, const json_t *object) {
@@ -181,7 +181,7 @@ static tri_status read_one(stages_reader *reader, const json_t *object) {
   const char *where = reader->where;
   bool again = is_type(object, "ByteLevel") && reader->byte_level;
   if (reader->byte_level && !out->letters && !again) {
-    TRI_TRY(tri_pretokenizer_add_stage(out, where, TRI_STAGE_LETTERS)); /* the others see what ByteLevel has written */
+    TRI_TRY(tri_pretokenizer_add_stage(out, where, TRI_STAGE_LETTERS)); /* later stages get the letters of ByteLevel */
   }
   if (is_type(object, "Split")) return read_split(where, object, out);
   if (is_type(object, "Digits")) return read_digits(where, object, out);
@@ -231,8 +231,8 @@ static bool is_character(const char *text, size_t bytes) {
   return bytes > 0 && tri_utf8_decode(text, bytes, &code) == bytes;
 }
 
-/* Refuses prepend_scheme "first" behind a normalizer that moves the beginning of a text: `tokenizers` takes a piece for
- * the first if its first letter comes from the beginning of the text before normalization, not after it. */
+/* Refuses prepend_scheme "first" after a normalizer that moves the begin of a text: in `tokenizers` a piece is the
+ * first if its first letter is from the begin of the text before normalization, not after it. */
 static tri_status check_first(const char *where, const tri_tokenizer *tokenizer) {
   bool only_first = false, moves = false;
   for (int i = 0; i < tokenizer->spaces.count; i++) only_first |= tokenizer->spaces.steps[i].only_first;

@@ -1,41 +1,41 @@
-/* What each code point is, by one version of Unicode, whatever the libraries of the machine know: the general
- * categories as Hugging Face `tokenizers` has them, and where its Digits and its Punctuation go by other versions
- * (make_unicode_classes.py says which). */
+/* Categories of code points in a fixed version of Unicode, independent of the machine's libraries: the general
+ * categories of Hugging Face `tokenizers`, and those of its Digits and Punctuation, which use other versions (see
+ * make_unicode_classes.py). */
 #ifndef TRI_TOKENIZER_UNICODE_CLASSES_H
 #define TRI_TOKENIZER_UNICODE_CLASSES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The general categories, each L, M, N, P, S, Z, C beside its like. Named are those that code asks about. */
+/* The general categories, grouped by L, M, N, P, S, Z, C. Only the ones that code uses have names. */
 enum {
-  TRI_UNICODE_LL = 2,  /* Lu Lt Ll: what has a case */
+  TRI_UNICODE_LL = 2,  /* Lu Lt Ll: letters with case */
   TRI_UNICODE_NL = 9,  /* L, M, Nd, Nl */
-  TRI_UNICODE_PC = 11, /* behind No */
+  TRI_UNICODE_PC = 11, /* after No */
   TRI_UNICODE_CATEGORIES = 30
 };
 
-/* A row is a run of code points that are alike, in order: the first of them, and in the low byte what they are. */
+/* A row is a run of equal code points, in order: the first code point, and its facts in the low byte. */
 enum {
   TRI_UNICODE_CATEGORY = 31,        /* its general category */
-  TRI_UNICODE_NUMERIC = 1 << 5,     /* Digits takes it for a digit */
-  TRI_UNICODE_PUNCTUATION = 1 << 6, /* Punctuation takes it for punctuation; of ASCII it has more than is told here */
+  TRI_UNICODE_NUMERIC = 1 << 5,     /* a digit for Digits */
+  TRI_UNICODE_PUNCTUATION = 1 << 6, /* punctuation for Punctuation, which has more of ASCII than this table */
 };
 extern const uint32_t tri_unicode_runs[];
 extern const int tri_unicode_num_runs;
 
-/* Of the categories: "16.0.0". */
+/* Version of the categories: "16.0.0". */
 extern const char tri_unicode_version[];
 
-/* The row that holds a code point. */
+/* Returns the row of a code point. */
 int tri_unicode_run_of(uint32_t code);
 
-/* A set of general categories by its name, as patterns spell it ("L", "Lu", "Uppercase_Letter", in any case): bit c for
- * category c; 0 if it is no such name. */
+/* Returns the set of general categories with a name, as in patterns ("L", "Lu", "Uppercase_Letter", in any case): bit c
+ * for category c; 0 if the name is unknown. */
 uint32_t tri_unicode_categories(const char *name);
 
-/* What \\w of patterns has: letters, marks, decimal digits, letter numbers, connectors, and the letters in circles and
- * boxes, which are alphabetic. */
+/* Returns whether \\w of patterns matches a code point: letters, marks, decimal digits, letter numbers, connectors, and
+ * the letters in circles and boxes, which are alphabetic. */
 bool tri_unicode_is_word(uint32_t code);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* In the order of the table. */
+/* Names of the categories, in the order of the table. */
 static const struct {
   const char *name, *long_name;
 } categories[TRI_UNICODE_CATEGORIES] = {
@@ -20,7 +20,7 @@ static const struct {
     {"cs", "surrogate"},          {"co", "privateuse"},       {"cn", "unassigned"},
 };
 
-/* Several at once: those whose names begin with the letter. */
+/* Names of groups: all categories that begin with the letter. */
 static const struct {
   char letter;
   const char *long_name;

@@ -1,4 +1,4 @@
-/* UTF-8: which bytes are valid, code points, and the letters that byte-level vocabularies write bytes with. */
+/* UTF-8: validity, code points, and the letters with which byte-level vocabularies spell bytes. */
 #ifndef TRI_TOKENIZER_UTF8_H
 #define TRI_TOKENIZER_UTF8_H
 
@@ -6,24 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The length of the code point at text (bytes > 0) and its value; 0 if the bytes there are not valid UTF-8 (overlong
- * forms, surrogates, beyond U+10FFFF, cut short). */
+/* Decodes the code point at text (bytes > 0): returns its length, and sets *out; 0 if the bytes there are not valid
+ * UTF-8 (overlong forms, surrogates, beyond U+10FFFF, cut short). */
 size_t tri_utf8_decode(const char *text, size_t bytes, uint32_t *out);
 
 /* Writes a code point (at most 4 bytes) and returns its length. */
 size_t tri_utf8_encode(uint32_t code, char out[4]);
 
-/* The length of the longest valid start of the text, and of the longest start where no code point begins. */
+/* Return the length of the longest valid start of the text, and of the longest start without a valid code point. */
 size_t tri_utf8_valid_bytes(const char *text, size_t bytes);
 size_t tri_utf8_invalid_bytes(const char *text, size_t bytes);
 
-/* Whether all bytes are below 0x80. */
+/* Returns whether all bytes are below 0x80. */
 bool tri_utf8_is_ascii(const char *text, size_t bytes);
 
-/* Byte-level vocabularies write each byte as a printable letter: a byte that is printable in Latin-1 stands for itself,
- * the 68 others are U+0100, U+0101, ... in order. So a space reads U+0120. */
+/* Byte-level vocabularies write each byte as a printable letter: a byte that is printable in Latin-1 is written as
+ * itself, the 68 others as U+0100, U+0101, ... in order, so a space is U+0120. */
 uint32_t tri_byte_letter(uint8_t byte);
-/* The byte of a letter, or -1 if no byte is written so. */
+/* Returns the byte of a letter; -1 if it is not the letter of a byte. */
 int tri_letter_byte(uint32_t letter);
 
 #endif

@@ -1,7 +1,7 @@
 /* vocab.json with merges.txt, the two files of a byte-level tokenizer of transformers before tokenizer.json: they
- * become the document of a tokenizer.json, and that is read as any other. What the two leave to the class of the
- * tokenizer (the pattern, the normalizer, the token that ends a text) is here as transformers'
- * convert_slow_tokenizer.py has it. */
+ * are composed to the document of a tokenizer.json, which is then read as usual. The parts that the class of the
+ * tokenizer determines (the pattern, the normalizer, the token that ends a text) follow transformers'
+ * convert_slow_tokenizer.py. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/file.h"
@@ -44,7 +44,7 @@ static tri_status find_class(const char *folder, const json_t *config, const tok
       folder, name, folder, folder);
 }
 
-/* *out is NULL if the folder has no config. */
+/* Loads tokenizer_config.json; *out NULL: the folder does not have it. */
 static tri_status load_config(const char *folder, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -57,7 +57,7 @@ static tri_status load_config(const char *folder, json_t **out) {
   return status;
 }
 
-/* Each line is a merge, but for the first if it names the version. */
+/* Loads the merges: one per line, except a first line with the version. */
 static tri_status load_merges(const char *folder, json_t *list) {
   static const char version[] = "#version";
   char path[TRI_PATH_BYTES], *memory = NULL;
@@ -99,7 +99,8 @@ static json_t *stages(const tokenizer_class *of, bool prefix_space) {
                    "pattern", "Regex", of->pattern, "behavior", "Isolated", "invert", 0, bytes);
 }
 
-/* With `add_bos_token` texts begin with one, which is GPT-2's end by default; OPT's is `</s>`. */
+/* Returns the post-processor. With `add_bos_token` texts begin with the BOS token, by default GPT-2's end of text, or
+ * `</s>` for OPT. */
 static json_t *processor(const tokenizer_class *of, const json_t *config, const json_t *vocab) {
   const json_t *named = json_object_get(config, "bos_token"), *content = json_object_get(named, "content");
   const char *token = json_string_value(content == NULL ? named : content);
@@ -114,7 +115,7 @@ static json_t *processor(const tokenizer_class *of, const json_t *config, const 
       "id", "B", "type_id", 1, "special_tokens", token, "id", token, "ids", json_integer_value(id), "tokens", token);
 }
 
-/* Takes vocab and merges. */
+/* Composes the document; takes ownership of vocab and merges. */
 static json_t *compose(const tokenizer_class *of, const json_t *config, json_t *vocab, json_t *merges) {
   static const char end[] = "<|endoftext|>";
   const json_t *id = json_object_get(vocab, end);

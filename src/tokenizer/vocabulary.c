@@ -21,7 +21,7 @@ uint64_t tri_hash_bytes(const char *bytes, size_t count) {
   return hash * UINT64_C(0x94D049BB133111EB) >> 16;
 }
 
-/* The smallest power of two that keeps a table of count entries at most half full, and its exponent. */
+/* Returns the smallest power of two that keeps a table of count entries at most half full, and its exponent. */
 static size_t table_places(size_t count, int *exponent) {
   *exponent = 4;
   while (((size_t)1 << *exponent) < count * 2) (*exponent)++;
@@ -45,7 +45,7 @@ void tri_vocabulary_release(tri_vocabulary *vocabulary) {
   *vocabulary = (tri_vocabulary){0};
 }
 
-/* The place of these bytes in by_bytes, or the free place where they belong. */
+/* Returns the place of these bytes in by_bytes, or the free place for them. */
 static size_t token_table_place(const tri_vocabulary *vocabulary, const char *bytes, size_t count) {
   size_t place = (size_t)tri_hash_bytes(bytes, count) & vocabulary->by_bytes_mask;
   for (;; place = (place + 1) & vocabulary->by_bytes_mask) {

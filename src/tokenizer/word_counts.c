@@ -14,7 +14,7 @@ void tri_word_counts_release(tri_word_counts *counts) {
   *counts = (tri_word_counts){0};
 }
 
-/* The place of a word in the table, or the free place where it belongs. */
+/* Returns the place of a word in the table, or the free place for it. */
 static size_t word_table_place(const tri_word_counts *counts, const char *word, size_t bytes) {
   size_t place = (size_t)tri_hash_bytes(word, bytes) & (counts->table_places - 1);
   for (;; place = (place + 1) & (counts->table_places - 1)) {

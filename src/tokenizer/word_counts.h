@@ -1,4 +1,4 @@
-/* How often each word occurs: a table that grows with the number of different words. */
+/* Counts of words: a table that grows with the number of different words. */
 #ifndef TRI_TOKENIZER_WORD_COUNTS_H
 #define TRI_TOKENIZER_WORD_COUNTS_H
 
@@ -15,7 +15,7 @@ typedef struct tri_counted_word {
 
 /* Starts as {0}. */
 typedef struct tri_word_counts {
-  tri_counted_word *words; /* in the order in which they first came */
+  tri_counted_word *words; /* in the order of their first occurrence */
   int64_t word_count, word_room;
   char *pool;
   size_t pool_bytes, pool_room;
