@@ -120,7 +120,7 @@ static tri_status scatter_all(tri_run *run, const tri_op_call *call, const gathe
   return TRI_OK;
 }
 
-/* ---- only the keys that are needed ------------------------------------------------------------------------------ */
+/* ---- only the keys that are needed ------------------------------------------------------------------------------- */
 
 /* Sends this rank's keys, in the second part of the transfer buffer, to the ranks that need them, and receives into the
  * first part; or `back`, in the reverse direction. */

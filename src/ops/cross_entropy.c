@@ -6,9 +6,9 @@
  * gradients of h and W at once, while it is in the cache. Only the gradient of h is kept for the backward, which is no
  * larger than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
- * Each row counts with its label's weight; rows with a negative label do not count. The gradient is that of loss_scale
- * * loss: loss_scale is 1 / the weights of the global batch, known before the forward, so that micro-batches and ranks
- * are simply summed.
+ * Each row counts with its label's weight; rows with a negative label do not count. The gradient is that of the loss
+ * times loss_scale = 1 / the weights of the global batch, which is known before the forward, so that micro-batches and
+ * ranks are simply summed.
  *
  * With an objective of completions (device/completions.h) a row's gradient depends on all labels of its completion, and
  * of the other completion of a pair. So first the statistics of all chunks are computed; then the sums of completions,

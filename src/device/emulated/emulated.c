@@ -212,7 +212,7 @@ static void *emulated_peer_address(tri_gpu_context *context, void *memory) {
                                                                                                                : NULL;
 }
 
-/* ---- look-up of kernels ----------------------------------------------------------------------------------------- */
+/* ---- look-up of kernels ------------------------------------------------------------------------------------------ */
 
 static int type_index(tri_dtype type) {
   switch (type) {

@@ -138,7 +138,7 @@ bool tri_gpu_product_parse(const char *line, tri_gpu_product *product);
 bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
                                   tri_gpu_product_choice *choice);
 
-/* ---- timing (gemm_timing.c) ----------------------------------------------------------------------------------- */
+/* ---- timing (gemm_timing.c) -------------------------------------------------------------------------------------- */
 
 /* Finds the fastest candidate on random operands, which it allocates and frees; TRI_OUT_OF_MEMORY if they do not
  * fit. */

@@ -59,7 +59,7 @@ bool tri_hip_is_lasting(tri_gpu_enum error) {
   }
 }
 
-/* ---- why no GPU is visible -------------------------------------------------------------------------------------- */
+/* ---- why no GPU is visible --------------------------------------------------------------------------------------- */
 
 #define IN_CONTAINER "in a container: start it with --device /dev/kfd --device /dev/dri"
 

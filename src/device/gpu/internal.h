@@ -66,8 +66,8 @@ typedef struct tri_gpu_shape {
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 
-/* The same by name, for the functions of the table, which have a variable `queue`: TRI_GPU_LAUNCH(add, type, shape, .a
- * = a). */
+/* The same by name, for the functions of the table, which have a variable `queue`:
+ * TRI_GPU_LAUNCH(add, type, shape, .a = a). */
 #define TRI_GPU_LAUNCH(name, type, shape, ...)                                                                         \
   do {                                                                                                                 \
     const name##_arguments arguments_ = {__VA_ARGS__};                                                                 \

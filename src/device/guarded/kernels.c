@@ -43,7 +43,7 @@
            const tri_row_copy *: offsetof(tri_row_copy, rows.count),                                                   \
            default: 0)
 
-/* ---- a kernel with stored arguments ----------------------------------------------------------------------------- */
+/* ---- a kernel with stored arguments ------------------------------------------------------------------------------ */
 
 typedef struct argument {
   size_t offset; /* offset in the kernel's struct of arguments */

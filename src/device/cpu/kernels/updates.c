@@ -151,7 +151,7 @@ static tri_status schedule_free(tri_queue *queue, tri_dtype type, int64_t count,
   return TRI_OK;
 }
 
-/* ---- interpolation, and momentum -------------------------------------------------------------------------------- */
+/* ---- interpolation, and momentum --------------------------------------------------------------------------------- */
 
 INLINE void lerp_piece(float weight, piece own, const float *a, const float *b, float *out) {
   FOR_VECTORS(i, count, own.first, own.end, {

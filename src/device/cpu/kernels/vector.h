@@ -28,7 +28,7 @@ typedef uint16_t vh __attribute__((vector_size(TRI_VECTOR_BYTES / 2)));
 typedef float vf_memory __attribute__((vector_size(TRI_VECTOR_BYTES), aligned(4), may_alias));
 typedef uint16_t vh_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), aligned(2), may_alias));
 
-/* ---- load and store, fp32 or bf16: `type` is a constant wherever these are called ------------------------------- */
+/* ---- load and store, fp32 or bf16: `type` is a constant wherever these are called -------------------------------- */
 
 INLINE vf vf_splat(float x) { return x - (vf){0}; }
 

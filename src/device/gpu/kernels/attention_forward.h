@@ -186,7 +186,7 @@ DEVICE void add_values(forward *f, const int width) {
   }
 }
 
-/* ---- input of a merge, and output ------------------------------------------------------------------------------- */
+/* ---- input of a merge, and output -------------------------------------------------------------------------------- */
 
 DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
   return row * f->p->out_row + f->head * f->p->out_head + column;

@@ -119,7 +119,7 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
   return w;
 }
 
-/* ---- shared by forward and backward ----------------------------------------------------------------------------- */
+/* ---- shared by forward and backward ------------------------------------------------------------------------------ */
 
 enum {
   ATTENTION_THREADS = 128,

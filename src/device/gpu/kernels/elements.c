@@ -91,7 +91,7 @@ KERNEL(convert) {
     store_as(a.to_bits, a.out, i, load(in + i));
 }
 
-/* ---- rows by index ---------------------------------------------------------------------------------------------- */
+/* ---- rows by index ----------------------------------------------------------------------------------------------- */
 
 /* The position of item i in both matrices; a row has `each` items of `elements` elements. */
 typedef struct row_place {

@@ -298,7 +298,7 @@ DEVICE void fragment_multiply_add(fragment *c, const fragment_a *a, const fragme
 }
 #endif
 
-/* ---- results as operands ---------------------------------------------------------------------------------------- */
+/* ---- results as operands ----------------------------------------------------------------------------------------- */
 
 enum { FRAGMENT_PITCH = FRAGMENT + VECTOR, FRAGMENT_STEPS = FRAGMENT / FRAGMENT_K };
 

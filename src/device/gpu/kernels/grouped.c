@@ -7,7 +7,7 @@
 #include "device/gpu/kernels/matmul_tile.h"
 #include "device/gpu/kernels/scan.h"
 
-/* ---- ranges of rows --------------------------------------------------------------------------------------------- */
+/* ---- ranges of rows ---------------------------------------------------------------------------------------------- */
 
 typedef struct stretch {
   int64_t first, rows;

@@ -96,7 +96,7 @@ KERNEL(softmax_statistics) {
   ((wide *)a.label_logit)[r] = label >= 0 && label < a.vocabulary ? row[label] : 0;
 }
 
-/* ---- one number per row ----------------------------------------------------------------------------------------- */
+/* ---- one number per row ------------------------------------------------------------------------------------------ */
 
 KERNEL(softmax_rescale) {
   const wide *from = (const wide *)a.from, *to = (const wide *)a.to;

@@ -35,7 +35,7 @@ DEVICE int is_aligned_in_rows(const void *array, int64_t row, int bytes) {
   return is_aligned(array) && row * bytes % 16 == 0;
 }
 
-/* ---- division by the norm --------------------------------------------------------------------------------------- */
+/* ---- division by the norm ---------------------------------------------------------------------------------------- */
 
 typedef struct norm_shared {
   double each[MOST_WARPS];

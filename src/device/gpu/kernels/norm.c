@@ -13,7 +13,7 @@
 
 #include "device/gpu/kernels/columns.h"
 
-/* ---- work of a thread ------------------------------------------------------------------------------------------- */
+/* ---- work of a thread -------------------------------------------------------------------------------------------- */
 
 /* The pieces of a thread, and in each of them its first column and the step to its next. */
 typedef struct norm_walk {

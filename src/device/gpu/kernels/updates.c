@@ -145,7 +145,7 @@ KERNEL(schedule_free) {
   }
 }
 
-/* ---- interpolation, and momentum -------------------------------------------------------------------------------- */
+/* ---- interpolation, and momentum --------------------------------------------------------------------------------- */
 
 KERNEL(lerp) {
   const wide *from = (const wide *)a.a, *to = (const wide *)a.b;
