@@ -15,7 +15,7 @@ static tri_weight_order order_of(const tri_model *model) {
   return tri_blocks_of(model)->in_out ? TRI_WEIGHT_IN_OUT : TRI_WEIGHT_OUT_IN;
 }
 
-/* The dropouts of a model, told apart: 0 behind the embedding, then two a layer. */
+/* Returns the number of a dropout: 0 after the embedding, then two for each layer. */
 static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer + which; }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static tri_status append_norm(const tri_model *model, tri_op_list *list, int32_t
   return tri_op_layer_norm(list, model->norm_eps, x, weight, bias, out);
 }
 
-/* The first or second norm of a layer (0, 1); x itself if the layer lacks it. */
+/* Appends the first or second norm of a layer (0, 1); *out is x if the layer does not have it. */
 static tri_status append_layer_norm(const tri_model *model, int64_t layer, int which, tri_op_list *list, int32_t x,
                                     int32_t *out) {
   const int32_t weight = find(model, layer, which == 0 ? TRI_ROW_NORM1_WEIGHT : TRI_ROW_NORM2_WEIGHT);
@@ -48,7 +48,7 @@ static tri_status append_layer_norm(const tri_model *model, int64_t layer, int w
   return weight < 0 ? TRI_OK : append_norm(model, list, x, weight, bias, out);
 }
 
-/* What is done to the end of a branch before it is added: the norm behind it, dropout, the scale. */
+/* Appends the end of a branch before the residual sum: the norm after it, dropout, the scale. */
 static tri_status append_branch_end(const tri_model *model, int64_t layer, int which, tri_op_list *list, int32_t x,
                                     int32_t *out) {
   const int32_t post = find(model, layer, which == 0 ? TRI_ROW_POST1_WEIGHT : TRI_ROW_POST2_WEIGHT);
@@ -59,7 +59,7 @@ static tri_status append_branch_end(const tri_model *model, int64_t layer, int w
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Layers with a window may turn at a base of their own, which nothing stretches (Gemma 3). */
+/* Returns the rotary embedding of a layer. Layers with a window may have their own base, without scaling (Gemma 3). */
 static tri_rope_table rope_of(const tri_model *model, const tri_op_list *list, int64_t positions, int64_t layer) {
   const bool local = model->local_rope_theta != 0 && tri_model_window(model, layer) != 0;
   return (tri_rope_table){.positions = positions,
@@ -94,7 +94,7 @@ static tri_status append_qk_norm(const tri_model *model, tri_heads own, int64_t 
   return tri_op_part_tensor_heads(list, all, x2, out);
 }
 
-/* What attention makes of x, behind its norm and on all ranks of the layer: this rank's part of a sum. */
+/* Appends attention. x: after the norm, whole on all tensor ranks. *out: this rank's partial sum. */
 static tri_status append_attention(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                    int32_t x, int32_t *out) {
   const tri_heads heads = tri_op_share_heads(list, model->num_heads, model->num_kv_heads, model->head_dim);
@@ -113,7 +113,7 @@ static tri_status append_attention(const tri_model *model, int64_t positions, in
 
 /* ---- feed-forward parts ------------------------------------------------------------------------------------------ */
 
-/* The same for one that every token meets. */
+/* Appends a dense feed-forward part; *out: this rank's partial sum. */
 static tri_status append_dense(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, int32_t *out) {
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
   const tri_weight_order order = order_of(model);
@@ -143,7 +143,7 @@ static tri_status append_experts(const tri_model *model, int64_t layer, tri_op_l
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* One branch behind the other. */
+/* Appends a layer with sequential branches. */
 static tri_status append_sequential(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                     int32_t *x) {
   int32_t x1, x2, x3, x4, x5, x6;
@@ -166,27 +166,27 @@ static tri_status append_sequential(const tri_model *model, int64_t positions, i
   return tri_op_add(list, x3, x6, x);
 }
 
-/* What parallel branches have in common: the list's rows are whole between the norms and the sum. */
+/* Inputs, then outputs, of parallel branches. Rows are whole (not sliced) between the norms and the sum. */
 typedef struct both {
   int32_t attention, fed;
 } both;
 
-/* The inputs of both branches, on all ranks of the layer, behind a norm each or one for both. */
+/* Appends the inputs of both branches on all tensor ranks: after a norm each, or one for both. */
 static tri_status append_both_norms(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, both *out) {
   const bool sliced = list->sliced, two = find(model, layer, TRI_ROW_NORM2_WEIGHT) >= 0;
   TRI_TRY(append_layer_norm(model, layer, 0, list, x, &out->attention));
   if (two) TRI_TRY(append_layer_norm(model, layer, 1, list, x, &out->fed));
   TRI_TRY(tri_op_enter_tensor(list, out->attention, &out->attention));
   if (!two) out->fed = out->attention;
-  list->sliced = sliced && two; /* the other one still is */
+  list->sliced = sliced && two; /* the other branch's rows are still sliced */
   return two ? tri_op_enter_tensor(list, out->fed, &out->fed) : TRI_OK;
 }
 
-/* With something done to each before it is added. */
+/* Appends the ends of both branches, if they differ from a plain sum. */
 static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op_list *list, both parts, int32_t *out) {
   TRI_TRY(tri_op_leave_tensor(list, parts.attention, &parts.attention));
   const bool sliced = list->sliced;
-  list->sliced = false; /* this one is not yet */
+  list->sliced = false; /* this branch's rows are not sliced yet */
   TRI_TRY(tri_op_leave_tensor(list, parts.fed, &parts.fed));
   list->sliced = sliced;
   TRI_TRY(append_branch_end(model, layer, 0, list, parts.attention, &parts.attention));
@@ -194,8 +194,8 @@ static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op
   return tri_op_add(list, parts.attention, parts.fed, out);
 }
 
-/* Both branches of the same x: x + attention + feed-forward part. Where nothing is done to the branches apart, the
- * ranks of the layer add them up at once. */
+/* Appends a layer with parallel branches: x + attention + feed-forward part. If the branches need no separate steps,
+ * tensor ranks sum both in one collective. */
 static tri_status append_parallel(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                   int32_t *x) {
   both inputs, parts;
@@ -225,7 +225,7 @@ tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t 
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 
-/* As a number of the activations' type, as Gemma's has been trained with. */
+/* Returns the scale of the embedding, rounded to the activations' type if the family (Gemma) was trained so. */
 static double embedding_scale(const tri_model *model, tri_dtype type) {
   if (!tri_blocks_of(model)->scales_embedding || type != TRI_BF16) return model->embedding_scale;
   const uint32_t bits = (uint32_t)tri_bf16_of((float)model->embedding_scale) << 16;

@@ -1,5 +1,5 @@
-/* The layers of a decoder: attention and a feed-forward part, each in a residual branch. A family's tri_blocks says in
- * what its layers differ from those of other families, and the names of its parameters on disk; sizes are in
+/* The layers of a decoder: attention and a feed-forward part, each in a residual branch. A family's tri_blocks
+ * describes the differences of its layers from other families, and the names of its parameters on disk; sizes are in
  * tri_model. */
 #ifndef TRI_MODEL_BLOCKS_H
 #define TRI_MODEL_BLOCKS_H
@@ -16,10 +16,10 @@ typedef enum tri_norm_kind {
   TRI_NORM_LAYER,        /* with biases */
 } tri_norm_kind;
 
-/* Whether queries and keys are normalised, by RMS norm, before the rotary embedding. */
+/* RMS norm of queries and keys before the rotary embedding. */
 typedef enum tri_qk_norm {
   TRI_QK_NORM_NONE,
-  TRI_QK_NORM_HEADS, /* each head by itself, all with the same weights (Qwen 3) */
+  TRI_QK_NORM_HEADS, /* each head separately, all with the same weights (Qwen 3) */
   TRI_QK_NORM_WHOLE, /* all heads of q together, and all of k (OLMoE) */
 } tri_qk_norm;
 
@@ -29,17 +29,17 @@ typedef enum tri_qkv_order {
   TRI_QKV_BY_HEADS, /* each head of k and v follows the heads of q that share it (GPT-NeoX, Falcon) */
 } tri_qkv_order;
 
-/* Which products of a layer have biases. With the first three, `mlp_bias` decides about feed-forward parts. */
+/* The GEMMs of a layer with biases. With the first three values, `mlp_bias` decides about feed-forward parts. */
 typedef enum tri_biases {
   TRI_BIASES_NONE,
   TRI_BIASES_QKV,         /* q, k and v if attention_bias; attention's output projection if output_bias */
-  TRI_BIASES_ATTENTION,   /* all products of attention if attention_bias */
-  TRI_BIASES_AND_FFN,     /* the same, and always those of feed-forward parts (GPT-NeoX) */
-  TRI_BIASES_ALL_OR_NONE, /* all products of a layer if attention_bias */
-  TRI_BIASES_ALL,         /* always all products of a layer */
+  TRI_BIASES_ATTENTION,   /* all GEMMs of attention if attention_bias */
+  TRI_BIASES_AND_FFN,     /* the same, and always the GEMMs of feed-forward parts (GPT-NeoX) */
+  TRI_BIASES_ALL_OR_NONE, /* all GEMMs of a layer if attention_bias */
+  TRI_BIASES_ALL,         /* always all GEMMs of a layer */
 } tri_biases;
 
-/* Which layers may have a sliding window: any set of them, or only all. */
+/* Layers that may have a sliding window: any set, or only all. */
 typedef enum tri_windows { TRI_WINDOWS_ANY, TRI_WINDOWS_ALL } tri_windows;
 
 /* Names of the modules of a layer: the part before ".weight" and ".bias". NULL: no such module. */
@@ -50,15 +50,15 @@ typedef struct tri_block_names {
   const char *q, *k, *v, *qkv, *out;
   const char *q_norm, *k_norm;
   const char *gate, *up, *gate_up, *down; /* neither gate nor gate_up: the feed-forward part is not gated */
-  /* Experts; `router` NULL: the family has none. Whole names of tensors; %ld in those of an expert's matrices stands
-   * for the layer, then the expert. */
+  /* Experts; `router` NULL: the family has none. Whole names of tensors; in names of an expert's matrices %ld is the
+   * layer, then the expert. */
   const char *router, *router_bias;
   const char *expert_gate_up[2], *expert_down;
 } tri_block_names;
 
 typedef struct tri_blocks {
   const char *embedding, *positions, *norm, *head; /* modules; `positions`: learned positions, NULL: rotary embedding */
-  const char *layer;                               /* prefix of a layer's modules; %ld stands for its number */
+  const char *layer;                               /* prefix of a layer's modules; %ld: its number */
   tri_block_names names;
   tri_norm_kind norm_kind;
   tri_qk_norm qk_norm;
@@ -67,14 +67,14 @@ typedef struct tri_blocks {
   tri_windows windows;
   bool in_out;           /* matrices of layers are [in, out], and q, k and v are one parameter (GPT-2's Conv1D) */
   bool head_bias;        /* the output projection has a bias */
-  bool drops_embedding;  /* dropout after the embedding, too */
+  bool drops_embedding;  /* also dropout after the embedding */
   bool scales_embedding; /* the embedding is multiplied by the root of hidden_size, in the activations' type (Gemma) */
   int64_t position_offset; /* row of the learned positions for position 0 (OPT) */
   bool dense_layers;       /* the first layers may have no experts */
   bool shared_experts;     /* layers may have shared experts, which every token uses */
 } tri_blocks;
 
-/* The names of Llama, and of most later families. */
+/* Names of Llama and of most later families. */
 #define TRI_BLOCKS_LLAMA_MODULES                                                                                       \
   .embedding = "model.embed_tokens", .norm = "model.norm", .head = "lm_head", .layer = "model.layers.%ld."
 #define TRI_BLOCKS_LLAMA_NORMS .norm1 = "input_layernorm", .norm2 = "post_attention_layernorm"
@@ -84,7 +84,7 @@ typedef struct tri_blocks {
 #define TRI_BLOCKS_LLAMA_MLP .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
 #define TRI_BLOCKS_LLAMA_NAMES TRI_BLOCKS_LLAMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, TRI_BLOCKS_LLAMA_MLP
 
-/* The usual names of experts' tensors: those of Qwen and most later families. */
+/* Names of experts' tensors in Qwen and most later families. */
 #define TRI_BLOCKS_EXPERT_NAMES                                                                                        \
   .router = "mlp.gate.weight", .router_bias = "mlp.gate.e_score_correction_bias",                                      \
   .expert_gate_up = {"model.layers.%ld.mlp.experts.%ld.gate_proj.weight",                                              \
@@ -100,13 +100,13 @@ typedef struct tri_blocks_head {
 
 /* Checks that a model's numbers fit its family's layers; the message names the key. */
 tri_status tri_blocks_check(const tri_model *model);
-/* The number of elements of a layer's matrices that one token is multiplied by. */
+/* Returns the number of elements of a layer's matrices by which one token is multiplied. */
 double tri_blocks_layer_weights(const tri_model *model, int64_t layer);
 /* Appends the parameters of a model to a table. */
 tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *table);
 /* Append calls to a list. `begin`: from tokens to the first layer's input, slot *x; `append`: one layer, from slot *x
- * to a new *x; `end`: from the last layer's output to the input of the output projection. `positions`: the most tokens
- * that a sequence can have. */
+ * to a new *x; `end`: from the last layer's output to the input of the output projection. `positions`: most tokens of a
+ * sequence. */
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
 tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, tri_blocks_head *out);

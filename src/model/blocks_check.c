@@ -28,7 +28,7 @@ static tri_status check_longrope(const tri_model *m) {
                   "`rope_scaling.original_max_sequence` must be above 1 for rope_scaling.type longrope");
 }
 
-/* Where the formulas of a kind of scaling have no answer. */
+/* Refuses numbers for which the formulas of a scaling are undefined. */
 static tri_status check_scaling(const tri_model *m) {
   const tri_rope_scaling *scaling = &m->rope_scaling;
   switch (scaling->type) {
@@ -82,7 +82,7 @@ static tri_status check_heads(const tri_model *m) {
   return TRI_OK;
 }
 
-/* What its config.json, and so everybody who reads that, has no words for. */
+/* Refuses windows that the family's config.json cannot express. */
 static tri_status check_windows(const tri_model *m) {
   if (m->window == 0) {
     if (m->local_rope_theta == 0) return TRI_OK;

@@ -1,5 +1,5 @@
-/* Names and shapes are those of Hugging Face's. q, k and v lie side by side in memory and are one product; so are gate
- * and up. */
+/* Parameters of layers, with Hugging Face's names and shapes. q, k and v are adjacent in memory, so that one GEMM
+ * computes them; the same holds for gate and up. */
 #include "model/blocks_rows.h"
 #include "model/experts.h"
 #include "model/family.h"
@@ -11,7 +11,7 @@ const tri_blocks *tri_blocks_of(const tri_model *model) { return &tri_family_of(
 
 bool tri_blocks_gated(const tri_blocks *blocks) { return blocks->names.gate != NULL || blocks->names.gate_up != NULL; }
 
-/* ---- which there are --------------------------------------------------------------------------------------------- */
+/* ---- rows --------------------------------------------------------------------------------------------- */
 
 static bool has_norm2(const tri_model *model) {
   return tri_blocks_of(model)->names.norm2 != NULL && model->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM;
@@ -43,7 +43,7 @@ static bool has_output_bias(const tri_model *model) {
   return true;
 }
 
-/* Of a layer with experts or without. */
+/* Returns whether layers with experts, or without, have a row. */
 static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
   const tri_blocks *blocks = tri_blocks_of(model);
   switch (row) {
@@ -80,15 +80,15 @@ static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
   return false;
 }
 
-/* Rows that a layer has before `end`. */
+/* Returns the number of a layer's rows before `end`. */
 static int32_t rows_before(const tri_model *model, bool experts, int end) {
   int32_t count = 0;
   for (int row = 0; row < end; row++) count += has_row(model, experts, (tri_block_row)row) ? 1 : 0;
   return count;
 }
 
-/* The number of a layer's first parameter: behind the embedding lie layers without experts, and then those with. The
- * layer behind the last is what follows them. */
+/* Returns the number of a layer's first parameter. After the embedding come the layers without experts, then those with
+ * experts. For num_layers: the number of the first parameter after the layers. */
 static int32_t first_of(const tri_model *model, int64_t layer) {
   const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
   const int64_t before = tri_blocks_of(model)->positions == NULL ? 1 : 2;
@@ -109,10 +109,11 @@ tri_blocks_last tri_blocks_find_last(const tri_model *model) {
   return last;
 }
 
-/* ---- what they are ----------------------------------------------------------------------------------------------- */
+/* ---- names and shapes -----------------------------------------------------------------------------------------------
+ */
 
 typedef struct named_parameter {
-  const char *module, *name; /* behind tri_blocks.layer: MODULE.weight or .bias; or all of it */
+  const char *module, *name; /* after tri_blocks.layer: MODULE.weight or .bias; or the whole name */
   const char *const *stack;  /* whole names of a stack's matrices */
   tri_parameter facts;
 } named_parameter;
@@ -126,7 +127,7 @@ static tri_init init_of_norms(const tri_blocks *blocks) {
   return TRI_INIT_ONE;
 }
 
-/* Of heads, or of all of `width`. */
+/* Returns the weight of a norm of heads, or of all of `width`. */
 static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
   const tri_blocks *blocks = tri_blocks_of(model);
   tri_parameter weight = tri_parameter_norm(width, init_of_norms(blocks));
@@ -139,12 +140,12 @@ static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
     }
     case TRI_QK_NORM_WHOLE: break;
   }
-  /* All rows pass it on every rank of a layer, unlike norms of the residual stream. */
+  /* Every tensor rank applies it to all rows, unlike norms of the residual stream. */
   weight.part = TRI_PART_ATTENTION;
   return weight;
 }
 
-/* gate and up [ffn, width], side by side; down [width, ffn]. */
+/* Return gate or up [ffn, width], which are adjacent; down [width, ffn]. */
 static tri_parameter ffn_in(int64_t ffn, int64_t width, double std) {
   return tri_parameter_matrix(TRI_PART_MLP, ffn, width, tri_split_elements(0, ffn), std);
 }
@@ -153,7 +154,7 @@ static tri_parameter ffn_out(int64_t ffn, int64_t width, double std) {
   return tri_parameter_matrix(TRI_PART_MLP, width, ffn, tri_split_elements(1, ffn), std);
 }
 
-/* q, k or v (0, 1, 2) as rows of the tensor that has all of them. */
+/* Returns q, k or v (0, 1, 2) as rows of the tensor that has all of them. */
 static tri_parameter within_qkv(const tri_model *model, int which, tri_parameter parameter) {
   static const char *const parts[] = {"q", "k", "v"};
   const tri_blocks *blocks = tri_blocks_of(model);
@@ -197,7 +198,7 @@ static void fill_qkv(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_
   rows[TRI_ROW_V_BIAS] = (named_parameter){of_v, "bias", NULL, within_qkv(model, 2, kv_bias)};
 }
 
-/* The same as one matrix [in, out] and one bias, of three stretches. */
+/* The same as one matrix [in, out] and one bias, with three segments. */
 static void fill_qkv_in_out(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
   const char *name = tri_blocks_of(model)->names.qkv;
   const int64_t heads = model->num_heads, qkv = 3 * heads * model->head_dim;
@@ -209,7 +210,7 @@ static void fill_qkv_in_out(const tri_model *model, named_parameter rows[TRI_NUM
       (named_parameter){name, "bias", NULL, tri_parameter_bias(at, qkv, tri_split_heads(0, 3, heads))};
 }
 
-/* What is in_out is kept the other way round. */
+/* Returns a matrix transposed, if the family stores matrices as [in, out]. */
 static tri_parameter transposed(const tri_blocks *blocks, tri_parameter matrix) {
   tri_parameter turned = matrix;
   if (!blocks->in_out || matrix.in_out) return matrix;
@@ -255,7 +256,7 @@ static void fill_norms(const tri_model *model, named_parameter rows[TRI_NUM_BLOC
   rows[TRI_ROW_POST2_WEIGHT] = (named_parameter){names->post2, "weight", NULL, weight};
 }
 
-/* gate or up (0, 1) as rows of the tensor that has both. */
+/* Returns gate or up (0, 1) as rows of the tensor that has both. */
 static tri_parameter within_gate_up(const tri_model *model, int which, tri_parameter parameter) {
   static const char *const parts[] = {"gate", "up"};
   const int64_t ffn = model->ffn_size;
@@ -308,7 +309,8 @@ static void fill_experts(const tri_model *model, double branch_std, named_parame
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* Residual branches begin smaller, by the root of their number (Radford et al. 2019, section 2.3; Megatron-LM). */
+/* Fills the rows of a layer. The last matrices of residual branches have smaller initial values, by the root of the
+ * number of branches (Radford et al. 2019, section 2.3; Megatron-LM). */
 static void fill_layer(const tri_model *model, bool experts, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
   const double branch_std = model->init_std / sqrt(2.0 * (double)model->num_layers);
   fill_norms(model, rows);
@@ -339,7 +341,7 @@ static tri_status add_layer(const tri_model *model, int64_t layer, tri_parameter
   return TRI_OK;
 }
 
-/* MODULE.weight or MODULE.bias. */
+/* Adds MODULE.weight or MODULE.bias outside of layers. */
 static tri_status add_outside(tri_parameter_table *table, const char *module, const char *kind, int64_t layer,
                               tri_parameter parameter) {
   char name[TRI_PARAMETER_NAME_BYTES];
@@ -359,7 +361,8 @@ static tri_status add_embeddings(const tri_model *model, tri_parameter_table *ta
                      tri_parameter_matrix(part, rows, width, tri_split_none(), model->init_std));
 }
 
-/* The bias goes before the weight: one that is tied lies in no bucket, so none may go around it. */
+/* Adds the output projection. The bias comes before the weight: a tied weight is not in a bucket, and a bucket must be
+ * contiguous. */
 static tri_status add_head(const tri_model *model, tri_parameter_table *table) {
   const tri_blocks *blocks = tri_blocks_of(model);
   const int64_t vocabulary = model->vocab_size, last = model->num_layers;
@@ -390,7 +393,7 @@ tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *ta
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-/* Elements of a matrix that one token meets: of experts those of the ones that it chooses. */
+/* Returns the elements of a matrix by which one token is multiplied; of experts only the chosen ones. */
 static double met(const tri_model *model, const tri_parameter *parameter) {
   if (parameter->num_dims < 2) return 0;
   const double each = (double)parameter->shape[0] * (double)parameter->shape[1];

@@ -1,6 +1,7 @@
 /* dots.llm1 (2025, arXiv 2506.05767): the router of DeepSeek-V3 (2024, arXiv 2412.19437), with ordinary attention and
- * norms of its heads. A sigmoid for each expert, of which the best few are chosen by score and bias, within the best
- * groups; the bias follows the load. The first layers are without experts, and all tokens meet some. */
+ * norms of its heads. Each expert has a sigmoid score; the best few by score and bias are chosen within the best
+ * groups, and the bias follows the load. The first layers have no experts, and some experts are shared by all tokens.
+ */
 #include "model/family.h"
 
 #include <inttypes.h>
@@ -47,7 +48,7 @@ static const tri_hf_keys dialects[] = {
     {.model_type = NULL},
 };
 
-/* transformers takes the two best of each group, whatever its size. */
+/* Checks the router. transformers uses the two best of each group of any size. */
 static tri_status dots1_check(const tri_model *m) {
   const bool of_pairs = m->router_scoring == TRI_ROUTER_SIGMOID && !m->router_quota && m->num_experts > 0;
   if (!of_pairs || m->num_experts / m->router_groups >= 2) return TRI_OK;

@@ -15,8 +15,8 @@ int64_t tri_model_expert_layers(const tri_model *model, tri_layer_range layers) 
   return model->num_experts > 0 && end > first ? end - first : 0;
 }
 
-/* What a group of experts is worth: its two best, as in DeepSeek-V3; of scores that add up to 1 its best, as in V2; and
- * where as many are chosen of each, its best. */
+/* Returns how many of a group's best scores rank the group: two as in DeepSeek-V3; one for scores that sum to 1, as in
+ * V2, and for a quota per group. */
 static int64_t best_of_group(const tri_model *model) {
   if (model->router_quota) return 1;
   switch (model->router_scoring) {
@@ -71,7 +71,7 @@ void tri_model_fill_in_experts(tri_model *m) {
   if (m->router_kept_groups == 0) m->router_kept_groups = m->router_groups;
   if (m->router_scale == 0) m->router_scale = 1;
   if (m->balance_rate == 0) m->balance_rate = usual_rate(m->balance);
-  /* Where no layer has such a part its width is that of what stands in its place. */
+  /* If no layer has such a part, its width is that of the part that replaces it. */
   const tri_family_table *family = tri_family_of(m);
   const bool experts = family != NULL && has_experts(&family->blocks);
   const bool dense = experts && family->blocks.dense_layers && m->dense_layers > 0;
@@ -84,7 +84,7 @@ void tri_model_fill_in_experts(tri_model *m) {
 
 enum { FAMILIES_BYTES = 256 };
 
-/* The families that have something: "qwen3_moe and dots1". */
+/* Lists the families with a property: "qwen3_moe and dots1". */
 static void list_families(bool (*has)(const tri_blocks *blocks), char out[FAMILIES_BYTES]) {
   static const tri_family all[] = {TRI_FAMILIES(TRI_FAMILY_VALUE)};
   const char *last = NULL;
@@ -108,7 +108,7 @@ static tri_status refuse(const tri_model *m, const char *key, bool (*has)(const 
                   tri_family_name(m->family));
 }
 
-/* Of a family without experts. */
+/* Refuses keys of experts in a family without experts. */
 static tri_status check_dense(const tri_model *m) {
   const struct {
     const char *key;
@@ -190,7 +190,7 @@ static tri_status check_layers(const tri_model *m) {
                     m->num_layers);
   }
   if (m->shared_experts > 0 && !has_shared(blocks)) return refuse(m, "shared_experts", has_shared);
-  /* Keeps all counts of parameters and of bytes far below what an int64_t holds. */
+  /* Keeps all counts of parameters and bytes far below the range of int64_t. */
   const int64_t most = 1 << 22;
   if (m->expert_ffn_size <= most / (m->num_experts + m->shared_experts)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,

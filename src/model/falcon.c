@@ -1,5 +1,5 @@
-/* Falcon (2023, arXiv 2311.16867): attention and feed-forward part of the same input, behind one norm (7B) or a norm
- * each (40B), usually without biases on products; heads of k and v stand behind the heads of q that share them. */
+/* Falcon (2023, arXiv 2311.16867): attention and feed-forward part with the same input, after one norm (7B) or a norm
+ * each (40B), usually without biases; heads of k and v follow the heads of q that share them. */
 #include "model/family.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@ static const tri_hf_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("max_position_embeddings", SIZE, max_sequence),
     FIELD("hidden_size", SIZE, hidden_size),
-    TRI_HF_KEYS_ALSO("n_embed", SIZE, hidden_size), /* an old name, which goes before */
+    TRI_HF_KEYS_ALSO("n_embed", SIZE, hidden_size), /* an old name, with precedence */
     FIELD("ffn_hidden_size", SIZE, ffn_size),
     FIELD("num_hidden_layers", SIZE, num_layers),
     FIELD("num_attention_heads", SIZE, num_heads),
@@ -19,7 +19,7 @@ static const tri_hf_key keys[] = {
     FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
     ONLY("alibi", "false", "ALiBi in place of rotary positions"),
     FIELD("bias", BOOL, attention_bias),
-    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
+    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* must equal the value that follows from the others */
     READS("new_decoder_architecture"),
     READS("multi_query"),
     READS("parallel_attn"),
@@ -28,7 +28,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* What its config.json says of a layer. */
+/* Switches of its config.json for layers. */
 typedef struct words {
   bool new_architecture, multi_query, parallel;
   int64_t norms, kv_heads;
@@ -42,7 +42,7 @@ static tri_status read_words(const tri_json_reader *from, const tri_model *model
   return tri_reader_size(from, "num_kv_heads", model->num_heads, &out->kv_heads);
 }
 
-/* Keys of the new architecture, with which transformers fails in the old one. */
+/* Refuses keys of the new architecture in the old one, as transformers does. */
 static tri_status check_old(const tri_json_reader *from, const tri_model *model, const words *said) {
   const char *key = NULL;
   if (said->parallel && said->norms == 2) key = "num_ln_in_parallel_attn";
@@ -68,7 +68,7 @@ static tri_status falcon_read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-/* Norms of a layer whose branches are parallel; 0: they are not. */
+/* Returns the number of norms of a layer with parallel branches; 0 for sequential branches. */
 static int num_norms(const tri_model *m) {
   switch (m->residual) {
     case TRI_RESIDUAL_SEQUENTIAL: break;
@@ -78,7 +78,7 @@ static int num_norms(const tri_model *m) {
   return 0;
 }
 
-/* Grouped queries, and two norms, are of the new kind. */
+/* Returns whether a model needs the new architecture: grouped queries, or two norms. */
 static bool is_new(const tri_model *m) {
   return num_norms(m) == 2 || (m->num_kv_heads != 1 && m->num_kv_heads != m->num_heads);
 }

@@ -70,7 +70,7 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
   return tri_op_list_recompute(list, &request->recompute);
 }
 
-/* The positions of a sequence that are read at once. */
+/* Returns the positions of a sequence that are read at once. */
 static int64_t prefill_tokens_of(const tri_list_request *request) {
   switch (request->purpose) {
     case TRI_LIST_TRAIN:
@@ -118,7 +118,7 @@ static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index
                             .joined = entry->joined};
 }
 
-/* The family's parameters by their numbers, then the factors. */
+/* Numbers the parameters: the family's in its order, then the factors. */
 static void number_parameters(const tri_parameter_table *table, int32_t *number_of, tri_op_parameter *facts) {
   int32_t next = 0;
   for (int factors = 0; factors < 2; factors++) {
@@ -218,7 +218,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   return TRI_OK;
 }
 
-/* Layers without experts, and what a token meets in one layer of each kind. */
+/* Numbers of layers of each kind, with the matrix elements per token. */
 typedef struct layer_kinds {
   int64_t dense, others;
   double dense_weights, other_weights;
@@ -232,15 +232,15 @@ static layer_kinds kinds_of(const tri_model *model) {
   return kinds;
 }
 
-/* Of a matrix that each token meets, or some of the tokens: weights for a token. */
+/* Returns the mean number of a matrix's elements by which one token is multiplied. */
 static double met_weights(const tri_model *model, const tri_parameter *entry) {
   const double all = (double)tri_parameter_global_count(entry);
-  const bool looked_up = entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* but for B */
+  const bool looked_up = entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* except B */
   if (entry->num_dims < 2 || looked_up) return 0;
   return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
 }
 
-/* Products of factors, and of gradients of matrices that have none: for a token, forward and backward. */
+/* Counts, for one token, the products of factors, and the saved products of gradients of frozen matrices. */
 static void count_tuned(const tri_model *model, double *factors, double *spared) {
   tri_parameter_table *table = NULL;
   *factors = *spared = 0;

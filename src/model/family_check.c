@@ -21,7 +21,7 @@ static bool has_key(const tri_family_table *family, const char *key) {
 
 enum { FAMILIES_BYTES = 256, MOST_NAMED = 5 };
 
-/* The families that have a key: "gpt2, gpt_neox and opt", or "llama and 9 others". */
+/* Lists the families that have a key: "gpt2, gpt_neox and opt", or "llama and 9 others". */
 static void list_families(const char *key, char out[FAMILIES_BYTES]) {
   static const tri_family all[] = {TRI_FAMILIES(TRI_FAMILY_VALUE)};
   const char *named[MOST_NAMED] = {NULL};
@@ -43,10 +43,9 @@ static void list_families(const char *key, char out[FAMILIES_BYTES]) {
   }
 }
 
-/* ---- what a family has no word for --------------------------------------------------------------------------------
- */
+/* ---- keys that a family lacks ------------------------------------------------------------------------------------ */
 
-/* The optional key that a difference is of: "rope_scaling" of "rope_scaling.factor"; NULL: of none. */
+/* Returns the optional key of a difference: "rope_scaling" for "rope_scaling.factor"; NULL if it is not optional. */
 static const char *optional_key(const char *key) {
   for (const char *const *at = tri_family_optional_keys; *at != NULL; at++) {
     const size_t length = strlen(*at);
@@ -57,7 +56,7 @@ static const char *optional_key(const char *key) {
 
 typedef struct foreign {
   const tri_family_table *family;
-  const char *key; /* the first that it has not */
+  const char *key; /* first key that the family lacks */
 } foreign;
 
 static void look_at(void *context, const char *key, const char *value, const char *usual) {
@@ -67,7 +66,7 @@ static void look_at(void *context, const char *key, const char *value, const cha
   if (found->key == NULL && optional != NULL && !has_key(found->family, optional)) found->key = optional;
 }
 
-/* Beside a model of the same size that says nothing else. */
+/* Compares the model with one of the same size with default values. */
 static tri_status check_keys(const tri_model *model, const tri_family_table *family) {
   foreign found = {.family = family};
   tri_model plain;
@@ -81,8 +80,7 @@ static tri_status check_keys(const tri_model *model, const tri_family_table *fam
                   tri_family_name(model->family));
 }
 
-/* ---- for families -------------------------------------------------------------------------------------------------
- */
+/* ---- for families ------------------------------------------------------------------------------------------------ */
 
 tri_status tri_family_check_head_dim(const tri_model *m) {
   if (m->num_heads * m->head_dim == m->hidden_size) return TRI_OK;

@@ -1,9 +1,9 @@
-/* Gemma (2024, arXiv 2403.08295): Llama with gates of GELU, embeddings times the root of their width, and norms whose
- * weights are kept as what they differ from 1. */
+/* Gemma (2024, arXiv 2403.08295): Llama with GELU gates, embeddings multiplied by the root of their width, and norms
+ * whose weights are stored as differences from 1. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD
-/* "gelu" of its first files is the same: transformers takes the tangent whatever they say. */
+/* "gelu" in its first files means the same: transformers always uses the tanh form. */
 static const tri_hf_key keys[] = {
     {.key = "hidden_act", .kind = TRI_HF_KEYS_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
     {.key = NULL},

@@ -1,5 +1,5 @@
-/* Gemma 2 (2024, arXiv 2408.00118): Gemma with norms behind its branches too, a window in every other layer, and scores
- * and logits that are capped. */
+/* Gemma 2 (2024, arXiv 2408.00118): Gemma with norms also after its branches, a window in every other layer, and caps
+ * on scores and logits. */
 #include "model/blocks.h"
 #include "model/family.h"
 #include "model/gemma.h"
@@ -18,7 +18,7 @@ const tri_hf_key tri_gemma_keys[] = {
     {.key = NULL},
 };
 
-/* Scores are divided by the root of a number that need not be head_dim. */
+/* Reads the scale of scores: the inverse root of a number that may differ from head_dim. */
 tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out) {
   double scalar = 0;
   TRI_TRY(tri_reader_positive(from, "query_pre_attn_scalar", 256, &scalar));
@@ -26,7 +26,7 @@ tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-/* What query_pre_attn_scalar is, as near as may be a whole number; false if it is not one. */
+/* Finds query_pre_attn_scalar, an integer; returns false if the scale does not correspond to one. */
 static bool find_scalar(const tri_model *model, double *out) {
   const double scale = model->attention_scale;
   const double scalar = scale == 0 ? (double)model->head_dim : 1 / (scale * scale), whole = round(scalar);

@@ -1,6 +1,6 @@
-/* Gemma 3 (2025, arXiv 2503.19786), its models of text: Gemma 2 with norms of queries and keys in place of caps,
- * windows in five layers of six, and a base of their own for what turns there. transformers passes over
- * `attn_logit_softcapping`, which its configuration has from Gemma 2. */
+/* Gemma 3 (2025, arXiv 2503.19786), text models: Gemma 2 with norms of queries and keys instead of caps, and windows in
+ * five layers of six, which have their own rotary base. transformers ignores `attn_logit_softcapping`, which its
+ * configuration has from Gemma 2. */
 #include "model/blocks.h"
 #include "model/family.h"
 #include "model/gemma.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Files of before there were `layer_types`. */
+/* Reads files from before `layer_types`. */
 static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   int64_t pattern = 6;
   TRI_TRY(tri_gemma_read(from, out));
@@ -18,7 +18,7 @@ static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
     snprintf(out->window_layers, sizeof out->window_layers, "%" PRId64 " of %" PRId64, pattern - 1, pattern);
     return TRI_OK;
   }
-  out->window = 0; /* in no layer */
+  out->window = 0; /* no layer has a window */
   out->local_rope_theta = 0;
   out->window_layers[0] = '\0';
   return TRI_OK;
@@ -57,7 +57,8 @@ static const tri_hf_keys dialects[] = {
     {.model_type = NULL},
 };
 
-/* Its config.json stretches positions in layers without a window alone. */
+/* Refuses scaling with the same base in all layers: its config.json only scales positions in layers without a window.
+ */
 static tri_status check_local_theta(const tri_model *m) {
   if (m->window == 0 || m->local_rope_theta != 0 || tri_rope_is_plain(&m->rope_scaling)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
@@ -66,7 +67,8 @@ static tri_status check_local_theta(const tri_model *m) {
                   m->rope_theta);
 }
 
-/* transformers looks for `truncate` beside the objects of the kinds of layers, where no key of ours is written. */
+/* Refuses `truncate`: transformers reads it outside of the objects for kinds of layers, where our keys are not written.
+ */
 static tri_status gemma3_check(const tri_model *m) {
   TRI_TRY(tri_family_check_divides(m));
   TRI_TRY(check_local_theta(m));

@@ -10,7 +10,7 @@ static tri_status gpt2_check(const tri_model *m) {
   return tri_family_check_head_dim(m);
 }
 
-/* A model that is not completed may have others. */
+/* Checks the heads; an incomplete model may have other values. */
 static tri_status gpt2_check_words(const tri_model *m) {
   if (m->num_heads * m->head_dim == m->hidden_size && m->num_kv_heads == m->num_heads) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
@@ -27,7 +27,7 @@ static const tri_hf_key keys[] = {
     FIELD("n_embd", SIZE, hidden_size),
     FIELD("n_layer", SIZE, num_layers),
     FIELD("n_head", SIZE, num_heads),
-    ALSO("max_position_embeddings", SIZE, max_sequence), /* transformers' names of the four, which go before */
+    ALSO("max_position_embeddings", SIZE, max_sequence), /* transformers' names of the four keys, with precedence */
     ALSO("hidden_size", SIZE, hidden_size),
     ALSO("num_hidden_layers", SIZE, num_layers),
     ALSO("num_attention_heads", SIZE, num_heads),

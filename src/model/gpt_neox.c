@@ -1,6 +1,6 @@
 /* GPT-NeoX (Black et al. 2022, arXiv 2204.06745) and Pythia (2023, arXiv 2304.01373): attention and feed-forward part
- * of the same input behind norms of their own, positions that rotate a quarter of each head, biases everywhere. Each
- * head has its q, k and v one behind the other on disk. */
+ * with the same input, each after its own norm, positions that rotate a quarter of each head, biases everywhere. On
+ * disk q, k and v of each head are adjacent. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD
@@ -10,7 +10,7 @@ static const tri_hf_key keys[] = {
     FIELD("num_hidden_layers", SIZE, num_layers), FIELD("num_attention_heads", SIZE, num_heads),
     FIELD("hidden_act", ACTIVATION, activation),  FIELD("layer_norm_eps", POSITIVE, norm_eps),
     FIELD("hidden_dropout", NUMBER, dropout),     FIELD("attention_bias", BOOL, attention_bias),
-    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
+    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* must equal the value that follows from the others */
     TRI_HF_KEYS_READS("use_parallel_residual"),   {.key = NULL},
 };
 

@@ -13,7 +13,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* 1 if it is not given, whatever head_dim is. */
+/* Reads the scale of scores: 1 if it is not given, for any head_dim. */
 static tri_status granite_read(const tri_json_reader *from, tri_model *out) {
   return tri_reader_positive(from, "attention_multiplier", 1, &out->attention_scale);
 }

@@ -1,6 +1,5 @@
-/* The keys of Hugging Face's config.json for the models of a family: which key holds which member of tri_model. Rows
- * are read and written by checkpoint/huggingface.h; a family's own functions read and write what does not fit into
- * rows. */
+/* The keys of Hugging Face's config.json for the models of a family, with the members of tri_model that they set.
+ * checkpoint/huggingface.h reads and writes the rows; a family's own functions read and write everything else. */
 #ifndef TRI_MODEL_HF_KEYS_H
 #define TRI_MODEL_HF_KEYS_H
 
@@ -16,31 +15,31 @@ typedef enum tri_hf_key_kind {
   TRI_HF_KEYS_FIRST_LAYERS,   /* int64_t n, written as the list [0, 1, ..., n - 1]                            */
   TRI_HF_KEYS_NUMBER,         /* double                                                                       */
   TRI_HF_KEYS_NUMBER_OR_NULL, /* double; null is 0                                                          */
-  TRI_HF_KEYS_POSITIVE,       /* double above 0, since 0 in a tri_model stands for a value that is not given  */
+  TRI_HF_KEYS_POSITIVE,       /* double above 0, since 0 in a tri_model means a value that is not given       */
   TRI_HF_KEYS_BOOL,           /* bool                                                                         */
   TRI_HF_KEYS_ACTIVATION,     /* tri_activation                                                               */
   TRI_HF_KEYS_ROPE,           /* `rope_theta` and `rope_scaling`, in the forms of all versions                */
   TRI_HF_KEYS_WINDOW,         /* `sliding_window`, and the keys for its layers: tri_hf_keys_window            */
-  TRI_HF_KEYS_FIXED,          /* not a member of tri_model: only one value is supported                       */
+  TRI_HF_KEYS_FIXED,          /* not a member of tri_model; only one value is supported                       */
   TRI_HF_KEYS_BY_FUNCTION,    /* read and written by tri_hf_keys.read and write                               */
 } tri_hf_key_kind;
 
 typedef struct tri_hf_key {
   const char *key; /* NULL ends a table */
-  size_t offset;   /* of the member of tri_model */
+  size_t offset;   /* offset of the member of tri_model */
   tri_hf_key_kind kind;
   bool only_read, only_written;
   const char *value,
       *other_value; /* FIXED, as JSON: `value` is written, and assumed for a missing key; `other_value` is
-                       accepted, too. ACTIVATION: `value` is the name of tanh GELU; NULL: "gelu_new" */
-  const char *what; /* FIXED: for the message, what other values would need */
+                       also accepted. ACTIVATION: `value` is the name of tanh GELU; NULL: "gelu_new" */
+  const char *what; /* FIXED: feature that other values need, for the message */
 } tri_hf_key;
 
-/* Sliding windows of a model_type. `layer_types` comes before full_layers, and that before `usual`. */
+/* Sliding windows of a model_type. `layer_types` has precedence over full_layers, and that over `usual`. */
 typedef struct tri_hf_keys_window {
   bool known;          /* it has sliding windows                                                               */
   bool switched;       /* the window is used only if `use_sliding_window` is true                              */
-  bool by_layer;       /* `layer_types` may say which layers have the window                                   */
+  bool by_layer;       /* `layer_types` may list the layers with the window                                    */
   bool layers_first;   /* windows in `layer_types` are used even if `use_sliding_window` is false              */
   bool reads_layers;   /* `layer_types` is read, as with by_layer, but not written                             */
   int64_t full_layers; /* the first `max_window_layers` layers have no window; this is the number if that key is
@@ -53,8 +52,8 @@ typedef struct tri_hf_keys_rope {
   const char *theta;    /* key of the base; NULL: "rope_theta" */
   const char *fraction; /* key of the rotated share of each head; NULL: "partial_rotary_factor", which must be 1 */
   const char *local;    /* key of the base in layers with a window; NULL: they have the same base */
-  /* Used if `original_max_position_embeddings` is not at the top of the file, whatever the rope object says; 0: the
-   * rope object decides, else max_sequence. */
+  /* Used if `original_max_position_embeddings` is not at the top of the file, with any rope object; 0: the rope object
+   * decides, else max_sequence. */
   int64_t original_length;
 } tri_hf_keys_rope;
 
@@ -63,14 +62,14 @@ enum { TRI_HF_KEYS_TABLES = 8 };
 /* The keys of one `model_type`. A family may have several model types, with other keys for the same models. */
 typedef struct tri_hf_keys {
   const char *model_type, *architecture;
-  bool (*is)(const tri_model *model); /* whether a model is written with this model_type; NULL: every model for which no
-                                         earlier entry is */
+  bool (*is)(const tri_model *model); /* whether a model is written with this model_type; NULL: every model without an
+                                         earlier matching entry */
   tri_status (*check)(const tri_model *model); /* whether these keys can describe a model; NULL: all models */
   tri_model absent;                            /* the values of missing keys, as in transformers */
   tri_hf_keys_window window;
   tri_hf_keys_rope rope;
   const tri_hf_key *tables[TRI_HF_KEYS_TABLES]; /* NULL after the last */
-  /* Read or write what is not in rows: `read` after the rows, and before the model is completed. NULL: nothing. */
+  /* Read or write values that are not in rows: `read` after the rows, and before the model is completed. NULL: none. */
   tri_status (*read)(const tri_json_reader *from, tri_model *out);
   void (*write)(const tri_model *model, json_t *to);
 } tri_hf_keys;

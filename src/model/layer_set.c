@@ -22,7 +22,7 @@ static bool read_number(const char **at, int64_t *out) {
   return true;
 }
 
-/* `5 of 6`. */
+/* Reads `5 of 6`. */
 static bool read_pattern(const char *at, int64_t *some, int64_t *each) {
   if (!read_number(&at, some) || strncmp(at, "of", 2) != 0) return false;
   at += 2;
@@ -34,7 +34,7 @@ typedef struct layer_run {
   int64_t first, end;
 } layer_run;
 
-/* `4`, `4-7`, `28-`, and the comma behind it. */
+/* Reads `4`, `4-7` or `28-`, with the comma after it. */
 static bool read_run(const char **at, int64_t num_layers, layer_run *out) {
   if (!read_number(at, &out->first)) return false;
   out->end = out->first + 1;
@@ -90,8 +90,8 @@ static tri_status check_text(const char *set, const char *key, int64_t num_layer
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-/* The fewest layers after which the first of which are chosen, and the rest not, it begins again; at least twice. 0:
- * there is no such number. */
+/* Finds the shortest period, repeated at least twice, whose first *some layers are chosen and the others not. Returns 0
+ * if there is no period. */
 static int64_t find_pattern(const bool *chosen, int64_t num_layers, int64_t *some) {
   int64_t each = 0;
   for (*some = 0; *some < num_layers && chosen[*some]; ++*some) continue;

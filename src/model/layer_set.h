@@ -12,11 +12,11 @@ enum { TRI_LAYER_SET_BYTES = 192 };
 
 bool tri_layer_set_is_all(const char *set);
 
-/* Whether a layer is in the set, which has been through tri_layer_set_complete. */
+/* Returns whether a layer is in a set in canonical form (tri_layer_set_complete). */
 bool tri_layer_set_has(const char *set, int64_t num_layers, int64_t layer);
 
-/* Checks the value of `key` and brings it to its canonical form: equal sets become equal texts. TRI_BAD_CONFIG names
- * the key. */
+/* Checks the value of `key` and converts it to its canonical form: equal sets become equal texts. Fails with
+ * TRI_BAD_CONFIG; the message names the key. */
 tri_status tri_layer_set_complete(char set[TRI_LAYER_SET_BYTES], const char *key, int64_t num_layers);
 
 /* Writes the canonical text of the layers i with chosen[i]. */

@@ -1,18 +1,18 @@
-/* Llama (Touvron et al. 2023; Llama 3, 2024) and what differs from it by a few numbers: Mistral has sliding windows,
- * Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` puts one on the output
- * projection, too; Granite's code models have that and its `mlp_bias`. */
+/* Llama (Touvron et al. 2023; Llama 3, 2024) and models that differ from it by a few numbers: Mistral has sliding
+ * windows, Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` also adds one to
+ * attention's output projection; Granite's code models have it, and `mlp_bias`. */
 #include "model/family.h"
 
 #include <string.h>
 
-/* Llama's own says so; its relatives know neither key. */
+/* Keys of Llama itself; the related model types have neither. */
 static const tri_hf_key llama_biases[] = {
     TRI_HF_KEYS_FIELD("attention_bias", BOOL, attention_bias),
     TRI_HF_KEYS_FIELD("attention_bias", BOOL, output_bias),
     TRI_HF_KEYS_FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
-/* transformers' LlamaConfig refuses other widths and standard deviations; its relatives do not look. */
+/* Returns whether transformers' LlamaConfig accepts width and standard deviation; related types do not check them. */
 static bool fits_llama(const tri_model *m) { return m->hidden_size % m->num_heads == 0 && m->init_std <= 1; }
 static bool is_llama(const tri_model *m) {
   return m->attention_bias == m->output_bias && m->window == 0 && fits_llama(m);
@@ -20,8 +20,8 @@ static bool is_llama(const tri_model *m) {
 static bool is_mistral(const tri_model *m) { return !m->attention_bias && strcmp(m->window_layers, "all") == 0; }
 static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
 
-/* LlamaForCausalLM says both biases of attention with one word, and knows no windows; its relatives know none of the
- * others. */
+/* Checks biases: LlamaForCausalLM has one key for both biases of attention, and no windows; related types have neither
+ * output_bias nor mlp_bias. */
 static tri_status llama_check(const tri_model *m) {
   if (is_llama(m) || (!m->output_bias && !m->mlp_bias)) return TRI_OK;
   if (m->hidden_size % m->num_heads != 0) return tri_family_check_divides(m);
@@ -55,7 +55,7 @@ static const tri_hf_keys dialects[] = {
      .architecture = "MistralForCausalLM",
      .is = is_mistral,
      MISTRAL,
-     .window = {.known = true, .reads_layers = true}, /* AutoModel takes Ministral's classes then */
+     .window = {.known = true, .reads_layers = true}, /* AutoModel then uses Ministral's classes */
      .tables = {TABLES}},
     {.model_type = "ministral",
      .architecture = "MinistralForCausalLM",

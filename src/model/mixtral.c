@@ -1,5 +1,5 @@
-/* Mixtral (Jiang et al. 2024, arXiv 2401.04088): Llama with experts in every layer. The best few of a softmax over all,
- * their weights divided by their sum. */
+/* Mixtral (Jiang et al. 2024, arXiv 2401.04088): Llama with experts in every layer. The experts with the largest
+ * softmax probabilities are chosen, and their weights divided by their sum. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD

@@ -38,10 +38,10 @@
 #define TRI_FAMILY_VALUE(VALUE, name) TRI_FAMILY_##VALUE,
 typedef enum tri_family { TRI_FAMILIES(TRI_FAMILY_VALUE) } tri_family;
 
-/* "gpt2"; NULL if it is not a family. */
+/* Returns the name of a family, "gpt2"; NULL if it is not a family. */
 const char *tri_family_name(tri_family family);
 
-/* How a layer's two branches, attention and the feed-forward part, are added to its input. */
+/* The residual connection of a layer's two branches, attention and the feed-forward part. */
 typedef enum tri_residual {
   TRI_RESIDUAL_SEQUENTIAL,        /* one after the other */
   TRI_RESIDUAL_PARALLEL,          /* both have the same input, and each its own norm (GPT-NeoX) */
@@ -49,9 +49,9 @@ typedef enum tri_residual {
 } tri_residual;
 
 typedef struct tri_model {
-  char name[64]; /* of the preset, or "inline" */
+  char name[64]; /* name of the preset, or "inline" */
   tri_family family;
-  char model_type[32]; /* of its config.json; "": decided by its numbers (tri_hf_keys.is) */
+  char model_type[32]; /* model_type of its config.json; "": decided by its numbers (tri_hf_keys.is) */
   int64_t num_layers, hidden_size, num_heads;
   int64_t num_kv_heads; /* equal to num_heads unless grouped-query attention (llama) */
   int64_t head_dim;     /* hidden_size / num_heads unless given                      */
@@ -60,8 +60,8 @@ typedef struct tri_model {
   bool tied;                 /* the output projection is the token embedding             */
   bool attention_bias;       /* biases on q, k and v, and in some families on attention's output (tri_biases) */
   bool output_bias;          /* bias on attention's output (llama) */
-  bool mlp_bias;             /* biases on all products of feed-forward parts, in families where that is a choice */
-  tri_activation activation; /* of the feed-forward part, or of its gates */
+  bool mlp_bias;             /* biases on all GEMMs of feed-forward parts, in families with this choice */
+  tri_activation activation; /* activation of the feed-forward part, or of its gates */
   tri_residual residual;
   double dropout; /* probability, on both residual branches, and in some families on the embedding */
   /* Factors and caps; tri_model_complete sets the last three if they are 0. */
@@ -70,8 +70,8 @@ typedef struct tri_model {
   double embedding_scale, residual_scale, logit_divisor;
   /* Experts; num_experts 0: every layer is dense. */
   int64_t num_experts, experts_per_token, expert_ffn_size;
-  int64_t shared_experts; /* which every token uses; computed as one of width shared_experts * expert_ffn_size */
-  int64_t dense_layers;   /* the first layers, which have a dense feed-forward part of ffn_size and no experts */
+  int64_t shared_experts; /* experts that every token uses; computed as one of width shared_experts * expert_ffn_size */
+  int64_t dense_layers;   /* number of first layers with a dense feed-forward part of ffn_size and no experts */
   tri_router_scoring router_scoring;
   int64_t router_groups, router_kept_groups; /* 1 unless given */
   bool router_quota, router_normalised, router_bias;
@@ -80,7 +80,7 @@ typedef struct tri_model {
   double balance_rate, z_loss;
   double norm_eps;
   double init_std;
-  double rope_theta, local_rope_theta;   /* rotary base; that of layers with a window, 0: the same */
+  double rope_theta, local_rope_theta;   /* rotary base; base of layers with a window, 0: the same */
   double rotary_fraction;                /* share of each head's components, from the first on, that rotate */
   char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers with rotary embeddings (layer_set.h) */
   tri_rope_scaling rope_scaling;
@@ -89,27 +89,25 @@ typedef struct tri_model {
   tri_trainable tuning;                    /* which parameters are trained                              */
 } tri_model;
 
-/* The longest sequence that is assumed if none is given: the cost depends on the length, and most sequences are
- * shorter.
- */
+/* Longest sequence that is assumed if no length is given, since cost depends on the length and most sequences are
+ * shorter. */
 enum { TRI_LONGEST_ASSUMED_SEQUENCE = 8192 };
 
-/* The length of sequences if none is given: max_sequence. If that is above TRI_LONGEST_ASSUMED_SEQUENCE, fails with
- * `code` and a message that ends in `how` to give a length ("give --sequence, for example --sequence 4096"). */
+/* Returns the length of sequences if none is given: max_sequence. If that is above TRI_LONGEST_ASSUMED_SEQUENCE, fails
+ * with `code` and a message that ends in `how` to give a length ("give --sequence, for example --sequence 4096"). */
 tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, const char *how, int64_t *out);
 
 /* Checks that none of the model's numbers becomes 0, 1 or infinite in the wide type of `activations`, in which they are
- * used; `prefix` ("model.") comes before the key in the message. */
+ * used. `prefix`: prefix of the key in the message ("model."). */
 tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations, const char *prefix);
 
-/* The model of the same family, hidden_size, num_heads, head_dim and ffn_size whose other members have their defaults.
- */
+/* Makes a model with the same family, hidden_size, num_heads, head_dim and ffn_size, and defaults elsewhere. */
 void tri_model_plain(const tri_model *model, tri_model *out);
 
 /* Replaces 0 by defaults, and checks that the numbers fit together; the message names the key. */
 tri_status tri_model_complete(tri_model *model);
 
-/* The divisor of n that is nearest to `wanted`, for messages. */
+/* Returns the divisor of n that is nearest to `wanted`, for messages. */
 int64_t tri_nearest_divisor(int64_t n, int64_t wanted);
 
 #endif

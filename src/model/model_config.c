@@ -26,7 +26,7 @@ static tri_status unknown_preset(const tri_yaml *reference) {
                        all);
 }
 
-/* "configs/my-model.yaml" to "my-model", shortened to what fits. */
+/* Converts "configs/my-model.yaml" to "my-model", truncated if too long. */
 static void name_of_file(const char *path, char out[TRI_PRESET_NAME_BYTES]) {
   const char *slash = strrchr(path, '/');
   snprintf(out, TRI_PRESET_NAME_BYTES, "%.*s", TRI_PRESET_NAME_BYTES - 1, slash == NULL ? path : slash + 1);
@@ -66,7 +66,7 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
 
 /* ---- whole models ---------------------------------------------------------------------------------------------- */
 
-/* Keys for which 0 is a choice as good as others: their default is the family's. */
+/* Keys for which 0 is a valid value; their default is the family's. */
 typedef struct usual_field {
   const char *key;
   size_t offset, bytes;
@@ -81,7 +81,7 @@ static void take_usual(const tri_family_table *family, const usual_field *field,
   memcpy((char *)model + field->offset, (const char *)&family->usual + field->offset, field->bytes);
 }
 
-/* Resets a number to what stands for "not given". */
+/* Resets a number to the value for "not given". */
 static void clear_field(const tri_config_key *key, tri_model *model) {
   for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
     if (strcmp(usual_fields[i].key, key->name) != 0) continue;

@@ -14,21 +14,21 @@ extern const tri_config_table tri_model_table;
  * YAML file (it has a slash or ends in .yaml; relative to the current directory). */
 tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
-/* After tri_config_read of the table: sets defaults that depend on the family, and calls tri_model_complete. Messages
- * name file and line of the mapping's key. */
+/* Must be called after tri_config_read of the table. Sets defaults that depend on the family, and calls
+ * tri_model_complete. Messages name file and line of the mapping's key. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
-/* Whether a key of the table changes what the model computes, as opposed to its initial parameters, its training or
- * reports. (max_sequence does not count: it shows in the shape of learned positions.) */
+/* Returns whether a key of the table changes the model's function, as opposed to its initial parameters, its training
+ * or reports. (max_sequence does not count: it shows in the shape of learned positions.) */
 bool tri_model_key_is_of_function(const char *key);
 
-/* Whether a key of the table has, in a complete model, the value that it gets from other keys if it is left out. */
+/* Returns whether a key of a complete model has the value that follows from other keys if it is left out. */
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
 
 /* Reads a preset by its name, or a model file by its path. */
 tri_status tri_model_load(const char *name_or_file, tri_model *out);
 
-/* The same with another `expand`, for callers whose names stand for more (checkpoint/model_source.h). */
+/* The same with another `expand`, for callers that accept more kinds of names (checkpoint/model_source.h). */
 typedef tri_status (*tri_model_expander)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 tri_status tri_model_load_by(tri_model_expander expand, const char *name, tri_model *out);
 

@@ -42,12 +42,12 @@ tri_status tri_model_fill_in(tri_model *m) {
   if (m->rope_layers[0] == '\0') snprintf(m->rope_layers, sizeof m->rope_layers, "all");
   if (m->num_kv_heads == 0) m->num_kv_heads = m->num_heads;
   tri_model_fill_in_experts(m);
-  if (family == NULL) return TRI_OK; /* the check after it says so */
+  if (family == NULL) return TRI_OK; /* the check after it reports it */
   fill_in_of_family(family, m);
   /* The limits of the table; beyond them the arithmetic below could overflow. */
   if (m->hidden_size < 1 || m->hidden_size > 1 << 20 || m->num_heads < 1 || m->num_heads > 1 << 16) return TRI_OK;
   if (m->ffn_size == 0 && family->asks_for_ffn_size) {
-    /* Two thirds of 4 * hidden_size, since gated parts have three matrices where others have two, in steps of 256. */
+    /* Two thirds of 4 * hidden_size, because gated parts have three matrices instead of two, in steps of 256. */
     return tri_fail(TRI_BAD_CONFIG, "`ffn_size` is missing; a %s model needs it, for example `ffn_size: %" PRId64 "`",
                     tri_family_name(m->family), (m->hidden_size * 8 / 3 + 255) / 256 * 256);
   }
@@ -73,5 +73,5 @@ void tri_model_plain(const tri_model *model, tri_model *out) {
   out->num_heads = model->num_heads;
   out->head_dim = model->head_dim;
   out->ffn_size = model->ffn_size;
-  (void)tri_model_fill_in(out); /* what could fail has been given */
+  (void)tri_model_fill_in(out); /* cannot fail: the needed values are given */
 }

@@ -3,9 +3,9 @@
 
 #include "model/model.h"
 
-/* For tri_model_complete: gives members that are 0 their defaults. Numbers that are out of range stay for the checks
- * that follow. TRI_BAD_CONFIG if ffn_size is missing and the family needs it, or num_heads does not divide hidden_size
- * and there is no head_dim. */
+/* Used by tri_model_complete. Sets members that are 0 to their defaults. Numbers out of range are left to later checks.
+ * Fails with TRI_BAD_CONFIG if ffn_size is missing and the family needs it, or if num_heads does not divide hidden_size
+ * and head_dim is not given. */
 tri_status tri_model_fill_in(tri_model *model);
 
 #endif

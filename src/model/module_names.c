@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* No two families have a name in one column for different modules. */
+/* Names in files and in modules. A name has the same meaning in all families. */
 static const struct {
   const char *in_file, *module;
 } renamed[] = {
@@ -14,7 +14,7 @@ enum { RENAMED = sizeof renamed / sizeof renamed[0] };
 
 static bool is_letter(char c) { return isalnum((unsigned char)c) != 0 || c == '_'; }
 
-/* The row whose name is the next part of a text, or -1; `before` is the character in front of it. */
+/* Returns the row whose name is the next part of a text; -1: none. `before`: the character before the text. */
 static int row_at(const char *text, char before) {
   for (int r = 0; r < RENAMED && !is_letter(before); r++) {
     const size_t length = strlen(renamed[r].in_file);

@@ -1,8 +1,8 @@
-/* Training objectives: what is learned from a batch, and the end of a list with a loss.
+/* Training objectives: the loss of a batch, and the end of a list with a loss.
  *
- * The gradient of a label's logits is a number times (p - onehot), and an objective says which. It may be a function of
- * whole completions and of values that are stored with the labels (columns of a batch); then the loss operation asks
- * its formula between the statistics of the logits and their gradient (device/completions.h). */
+ * The gradient of a label's logits is a factor times (p - onehot), and the objective determines the factor. It may be a
+ * function of whole completions and of values that are stored with the labels (columns of a batch); then the loss
+ * operation evaluates its formula between the statistics of the logits and their gradient (device/completions.h). */
 #ifndef TRI_MODEL_OBJECTIVE_H
 #define TRI_MODEL_OBJECTIVE_H
 
@@ -14,18 +14,17 @@
 typedef struct tri_train_objective tri_train_objective;
 struct tri_train_objective {
   const char *name;
-  unsigned columns; /* of a sample that its labels have, beside those that are always there (TRI_COLUMN_BIT) */
-  double
-      label_scale; /* multiplies the mean, over the labels of the global batch by their weights, of the cross entropy */
-  /* Whether labels belong to completions, whose losses have a mean of their own: over the pairs of the global batch, or
-   * over its completions if they are no pairs. */
+  unsigned columns;   /* columns of a sample besides those of every objective (TRI_COLUMN_BIT) */
+  double label_scale; /* factor of the cross entropy's weighted mean over the labels of the global batch */
+  /* Labels belong to completions, with a loss of its own: a mean over the pairs of the global batch, or over its
+   * completions if they are not paired. */
   bool of_completions;
-  tri_preference_settings preference; /* the loss of completions; not used without */
-  /* Appends the calls after the hidden states [rows, hidden_size] of the last layer. `head_weight` is the output
-   * projection's parameter, `logits` what is applied to its products. The last call must make the loss
-   * (tri_op.makes_loss): it adds the loss of the labels to the run. Of cross entropy alone that is the sum of each
-   * label's, times its weight, and the gradient that of the sum times tri_step_values.loss_scale; of completions loss
-   * and gradient are scaled by both scales of the step (loss_scale, segment_scale). */
+  tri_preference_settings preference; /* the loss of completions; unused without of_completions */
+  /* Appends the calls after the hidden states [rows, hidden_size] of the last layer. `head_weight`: the output
+   * projection's parameter; `logits`: scale and cap of its outputs. The last call must make the loss
+   * (tri_op.makes_loss): it adds the loss of the labels to the run. For cross entropy this is the weighted sum over
+   * labels, and the gradient is that of the sum times tri_step_values.loss_scale; with completions, loss and gradient
+   * are scaled by both scales of the step (loss_scale, segment_scale). */
   tri_status (*append)(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
                        tri_logits logits, int32_t hidden, int32_t head_weight);
 };
@@ -33,15 +32,15 @@ struct tri_train_objective {
 /* Minus the logarithm of the label's probability. */
 extern const tri_train_objective tri_objective_cross_entropy;
 
-/* A loss of completions (device/preference.h), plus `cross_entropy` times the mean cross entropy of labels that have a
- * weight. */
+/* Returns a loss of completions (device/preference.h), plus `cross_entropy` times the mean cross entropy of labels with
+ * a weight. */
 tri_train_objective tri_objective_preference(const tri_preference_settings *preference, double cross_entropy);
 
-/* The columns of a batch of that objective (NULL: cross entropy), with those that are always there. */
+/* Returns the columns of a batch of an objective (NULL: cross entropy), including those of every objective. */
 unsigned tri_objective_columns(const tri_train_objective *objective);
 
-/* Appends an objective (NULL: cross entropy), and checks that its last call makes the loss. TRI_UNSUPPORTED if the list
- * needs the loss of each label (TRI_LIST_SCORE) and the objective does not have it. */
+/* Appends an objective (NULL: cross entropy), and checks that its last call makes the loss. Fails with TRI_UNSUPPORTED
+ * if the list needs the loss of each label (TRI_LIST_SCORE) and the objective does not have it. */
 tri_status tri_objective_append(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
                                 tri_logits logits, int32_t hidden, int32_t head_weight);
 

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* TRL's word beside ours, which comes first: config.yaml has that. */
+/* Names of objectives: ours, which config.yaml has, and TRL's as aliases. */
 #define PREFERENCE_WORD(VALUE, name, ...) {#name, (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_##VALUE},
 static const tri_config_word names[] = {
     {"cross_entropy", TRI_OBJECTIVE_CROSS_ENTROPY},
@@ -74,7 +74,7 @@ static bool has_cpo_alpha(const tri_objective_config *config) {
   return is_loss(config, TRI_PREFERENCE_CPO) || is_loss(config, TRI_PREFERENCE_SIMPO);
 }
 
-/* A key that was changed and that the objective does not have. */
+/* A changed key that the objective does not have. */
 typedef struct misplaced {
   const char *key, *goes_with;
   bool changed, known;

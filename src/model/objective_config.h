@@ -1,4 +1,4 @@
-/* The section `objective` of a run file: what is learned from the data. */
+/* The section `objective` of a run file. */
 #ifndef TRI_MODEL_OBJECTIVE_CONFIG_H
 #define TRI_MODEL_OBJECTIVE_CONFIG_H
 
@@ -12,31 +12,32 @@ typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_OF 
 typedef struct tri_objective_config {
   int name; /* TRI_OBJECTIVE_CROSS_ENTROPY, or TRI_OBJECTIVE_OF + a tri_preference_loss */
   double beta, label_smoothing, simpo_gamma, discopop_tau;
-  double cpo_alpha, sft_weight; /* of the cross entropy of chosen answers; cpo and simpo have the first */
+  double cpo_alpha, sft_weight; /* factors of the cross entropy of chosen answers; cpo and simpo have cpo_alpha */
   double desirable_weight, undesirable_weight;
   bool allow_dropout;
-  tri_train_objective trained; /* what the engine trains, once the file is read */
+  tri_train_objective trained; /* the objective for the engine, set after the file is read */
 } tri_objective_config;
 
 /* The section's keys; offsets into tri_objective_config. */
 extern const tri_config_table tri_objective_table;
 
-/* The mapping that a name in the place of the section stands for: `objective: dpo`. */
+/* Makes the mapping for a name instead of the section: `objective: dpo`. */
 tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
-/* Whether the objective is a loss of preferences; if so, which. */
+/* Return whether the objective is a loss of preferences; which one. */
 static inline bool tri_objective_is_preference(const tri_objective_config *config) {
   return config->name >= TRI_OBJECTIVE_OF;
 }
 tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config);
 
-/* The name in run files. */
+/* Returns the name in run files. */
 const char *tri_objective_config_name(const tri_objective_config *config);
 
-/* After the keys were read: sets `trained`. TRI_BAD_CONFIG names a key that does not go with the objective. */
+/* Must be called after the keys are read. Sets `trained`. Fails with TRI_BAD_CONFIG for a key that the objective does
+ * not have. */
 tri_status tri_objective_config_finish(tri_objective_config *config);
 
-/* Labels that have a weight in the cross entropy beside a loss of preferences. */
+/* Returns the labels with a weight in the cross entropy of a loss of preferences. */
 tri_preference_weights tri_objective_config_weights(const tri_objective_config *config);
 
 #endif

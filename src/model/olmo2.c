@@ -1,5 +1,5 @@
-/* OLMo 2 (2025, arXiv 2501.00656): Llama with its norms behind the branches in place of before them, and norms over all
- * of q and all of k. */
+/* OLMo 2 (2025, arXiv 2501.00656): Llama with norms after the branches instead of before them, and norms over all of q
+ * and all of k. */
 #include "model/family.h"
 
 static const tri_hf_keys dialects[] = {

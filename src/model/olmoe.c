@@ -1,5 +1,5 @@
 /* OLMoE (Muennighoff et al. 2024, arXiv 2409.02060): Llama with experts in every layer, and norms over all of q and all
- * of k. The weights of the best few of a softmax over all stay as they are. */
+ * of k. The softmax probabilities of the chosen experts are not renormalised. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD

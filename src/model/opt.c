@@ -1,5 +1,5 @@
-/* OPT (Zhang et al. 2022, arXiv 2205.01068): GPT-2 with matrices the usual way round, ReLU, and positions whose rows
- * begin at the third. (OPT-350M, with norms after the branches and a narrower embedding, is another model.) */
+/* OPT (Zhang et al. 2022, arXiv 2205.01068): GPT-2 with matrices as [out, in], ReLU, and learned positions that begin
+ * at the third row. (OPT-350M, with norms after the branches and a narrower embedding, is another model.) */
 #include "model/family.h"
 
 #include <inttypes.h>

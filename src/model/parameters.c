@@ -83,7 +83,7 @@ tri_parameter tri_parameter_balance(int64_t experts) {
   return parameter;
 }
 
-/* "transformer.h.%ld.ln_1.weight" and "3" to "transformer.h.3.ln_1.weight": the first number of the name. */
+/* Replaces the first %ld of a name: "transformer.h.%ld.ln_1.weight" and "3" to "transformer.h.3.ln_1.weight". */
 static void put_number(char name[TRI_PARAMETER_NAME_BYTES], const char *number) {
   char copy[TRI_PARAMETER_NAME_BYTES];
   memcpy(copy, name, sizeof copy);
@@ -132,7 +132,7 @@ tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *
 /* ---- a rank's part ----------------------------------------------------------------------------------------------- */
 
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count) {
-  if (units < ranks) { /* copies: ranks 0 and 1 of 4 hold the first of 2 */
+  if (units < ranks) { /* replicated: ranks 0 and 1 of 4 hold the first of 2 */
     *first = rank * units / ranks;
     *count = 1;
     return;
@@ -227,8 +227,8 @@ bool tri_parameter_has_gradient(const tri_parameter *parameter) {
   return true;
 }
 
-/* Whether a rank of its parts computes the gradient from some of the rows only: of norms if rows are split between
- * layers, and of routers. */
+/* Returns whether a rank computes the gradient from only some of the rows: norms if rows are split between layers, and
+ * routers. */
 static bool sees_slices(const tri_parameter *entry, const tri_model_share *share) {
   switch (entry->part) {
     case TRI_PART_NORM: return share->sequence_parallel;
@@ -263,7 +263,7 @@ bool tri_parameter_is_partial(const tri_parameter *entry) {
 static void take_slice(tri_parameter *entry, const tri_model_share *share) {
   *entry = tri_parameter_of_seat(entry, &share->seat);
   entry->over_parts = holding_over_parts(entry, share);
-  /* The bias behind products whose rows are split is added by one rank, and has its gradient on all. */
+  /* The bias after a row-parallel GEMM is added by one rank, and all ranks have its gradient. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
 
@@ -280,7 +280,7 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
   return (int64_t)tri_bytes_in_lines(tri_nf4_layout_of_cut(&cut).bytes);
 }
 
-/* The same in the array of what is kept in 4 bits. */
+/* The same in the array of parameters in 4 bits. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
   *end = aligned(*end);
   entry->offset = *end;
@@ -288,14 +288,14 @@ static void place_bytes(tri_parameter *entry, int64_t *end) {
       (int64_t)tri_bytes_times((size_t)tri_parameter_num_matrices(entry), (size_t)tri_parameter_matrix_bytes(entry));
 }
 
-/* Behind the entry before it in an array, which ends at *end. */
+/* Places an entry at *end of an array, and moves *end. */
 static void place(tri_parameter *entry, int64_t *end) {
   if (!entry->joined) *end = aligned(*end);
   entry->offset = entry->gradient_offset = *end;
   *end += entry->count;
 }
 
-/* Gradients of aliases are apart from those of what they are. */
+/* Places the gradients of aliases, which are separate from those of their targets. */
 static void place_gradients_of_aliases(tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
@@ -368,12 +368,12 @@ tri_parameter tri_parameter_on_disk(const tri_parameter *tensor) {
   return whole;
 }
 
-/* Whether neighbouring rows of it are not neighbours on disk. */
+/* Returns whether adjacent rows are not adjacent on disk. */
 static bool is_interleaved(const tri_parameter *tensor) {
   return tensor->within.rows > 0 && tensor->within.block < tensor->shape[0];
 }
 
-/* Rows of a unit, which lie together on disk wherever others lie between units. */
+/* Returns the rows of a unit, which are adjacent on disk even if units are not. */
 static int64_t unit_rows(const tri_parameter *tensor) {
   return tensor->split.dim == 0 ? tensor->shape[0] / tensor->split.units : tensor->within.block;
 }
@@ -390,7 +390,7 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   return tensor->local[0] * tensor->local[1] / tensor->split.segments / (tensor->split.dim == 1 ? tensor->local[0] : 1);
 }
 
-/* The same of a tensor by itself. */
+/* The same for a tensor that is not in a stack. */
 static int64_t run_of_whole(const tri_parameter *tensor, int64_t i) {
   const tri_split *split = &tensor->split;
   if (split->dim < 0) return 0;
@@ -402,7 +402,7 @@ static int64_t run_of_whole(const tri_parameter *tensor, int64_t i) {
   return i / split->segments * tensor->shape[1] + i % split->segments * segment_length + first;
 }
 
-/* Element i of what a rank has of a matrix whose columns lie between those of other members. */
+/* Returns the global element of run i of a matrix whose columns alternate with those of other members. */
 static int64_t run_of_columns(const tri_parameter *tensor, int64_t i) {
   const tri_stacked *stacked = &tensor->stacked;
   const int64_t columns = tensor->shape[1], cut = tensor->split.dim == 0 ? tensor->first_unit : 0;
@@ -425,14 +425,13 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   return (within->first + row / within->block * within->stride + row % within->block) * tensor->shape[1];
 }
 
-/* Elements from one run to the next of a tensor by itself that is cut. */
+/* Returns the distance of two runs of a split tensor that is not in a stack, in elements. */
 static int64_t segment_pitch(const tri_parameter *tensor) {
   const tri_split *split = &tensor->split;
   return tensor->shape[split->dim] / split->segments * (split->dim == 0 ? tensor->shape[1] : 1);
 }
 
-/* Elements that all begins and lengths of a rank's runs are multiples of, whatever the rank, besides the distance of
- * segments. */
+/* Returns a common divisor of the begins and lengths of the runs of all ranks, without the distance of segments. */
 static int64_t run_unit(const tri_parameter *tensor) {
   const tri_split *split = &tensor->split;
   if (split->dim < 0) return tensor->shape[0] * tensor->shape[1];
@@ -440,8 +439,8 @@ static int64_t run_unit(const tri_parameter *tensor) {
   return (tensor->even ? tensor->num_units : 1) * unit * (split->dim == 0 ? tensor->shape[1] : 1);
 }
 
-/* How many blocks a row may touch depends on widths and on what is the same on all ranks: none has more than the first.
- */
+/* The number of blocks of a row depends on widths and on values that are equal on all ranks; no rank has more than the
+ * first. */
 tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter) {
   const tri_rows_within *within = &parameter->within;
   const int64_t columns = parameter->shape[1];

@@ -1,15 +1,15 @@
 /* The parameter table: the one list of a model's parameters. Initialisation, the optimizer's decay groups, sharding,
  * checkpoints, memory planning and `inspect` all read it.
  *
- * Every rank's table lists every parameter of the model, in the same order. Its local part is what this rank holds of
- * it: nothing of another stage's parameters, a slice of those that tensor parallelism splits, all of the rest. Values,
- * gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's place in
+ * Every rank's table lists every parameter of the model, in the same order. Its local part on this
+ * rank is empty if another stage has it, a slice if tensor parallelism splits it, and otherwise the whole. Values,
+ * gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's offset in
  * them.
  *
- * The experts of a layer are stacks: one parameter of many matrices of equal shape, of which a rank holds some. On disk
- * each matrix is a tensor with its own name (tri_parameter_tensor).
+ * The experts of a layer are stacks: one parameter with many matrices of equal shape. A rank holds some of the
+ * matrices. On disk each matrix is a tensor with its own name (tri_parameter_tensor).
  *
- * Tied models list the output projection, too, as a second parameter with the values of the token embedding
+ * Tied models also list the output projection, as a second parameter with the values of the token embedding
  * (`tied_to`). If one rank holds both, they share their values; their gradients are separate until the end of a step,
  * so that they are added in the same order as on two ranks. */
 #ifndef TRI_MODEL_PARAMETERS_H
@@ -39,7 +39,7 @@ typedef enum tri_part {
 } tri_part;
 enum { TRI_NUM_PARTS = TRI_PART_ROUTER + 1 };
 
-/* What updates a parameter. */
+/* The rule that updates a parameter. */
 typedef enum tri_parameter_rule {
   TRI_RULE_OPTIMIZER, /* the optimizer, with its gradient */
   TRI_RULE_BALANCE,   /* the load of the experts (tri_model.balance_rate); it has neither gradient nor moments */
@@ -48,24 +48,24 @@ typedef enum tri_parameter_rule {
 /* Groups of parameters that optimizers may treat differently. */
 #define TRI_PARAMETER_GROUPS(X)                                                                                        \
   X(MATRICES, matrices)                                                                                                \
-  X(EMBEDDINGS, embeddings) /* of tokens and positions, and the output projection */                                   \
+  X(EMBEDDINGS, embeddings) /* tokens, positions, and the output projection */                                         \
   X(ROUTERS, routers)                                                                                                  \
   X(VECTORS, vectors) /* norms and biases */
 #define TRI_PARAMETER_GROUP_VALUE(VALUE, name) TRI_GROUP_##VALUE,
 typedef enum tri_parameter_group { TRI_PARAMETER_GROUPS(TRI_PARAMETER_GROUP_VALUE) } tri_parameter_group;
 enum { TRI_NUM_GROUPS = TRI_GROUP_VECTORS + 1, TRI_ALL_GROUPS = (1 << TRI_NUM_GROUPS) - 1 };
 
-/* Which ranks hold a parameter. The ranks of `parts` hold parts of it (tri_split), or copies that see the same tokens;
- * those of `holders` different matrices of a stack; those of `replicas` the same values, but they see different tokens:
- * gradients are summed over them, and ZeRO shards over them. Of the pipeline's stages, the one with its layer holds it.
+/* The ranks that hold a parameter. Ranks of `parts` hold shards of it (tri_split), or copies with the same tokens;
+ * ranks of `holders` hold different matrices of a stack; ranks of `replicas` hold the same values and have different
+ * tokens: gradients are summed over them, and ZeRO shards over them. Only the pipeline stage with its layer holds it.
  */
 typedef struct tri_parameter_placement {
   tri_domain parts, replicas;
-  bool has_holders; /* it is a stack, and `holders` is set */
+  bool has_holders; /* a stack; `holders` is set */
   tri_domain holders;
 } tri_parameter_placement;
 
-/* The placement of experts, and of all other parameters. */
+/* Return the placement of parameters other than experts; of experts. */
 tri_parameter_placement tri_parameter_placed_dense(void);
 tri_parameter_placement tri_parameter_placed_experts(void);
 
@@ -90,93 +90,93 @@ typedef struct tri_split {
  * and up. */
 enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
 
-/* For a parameter that is some rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, where the q, k
- * and v of each head follow each other). The rows begin at `first`, in blocks of `block` rows, whose begins are
- * `stride` rows apart. All parts of a tensor have its name, and are adjacent in the table and in memory (joined); the
- * one with first 0 comes first. */
+/* Rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, which alternates q, k and v of each head).
+ * The rows begin at `first`, in blocks of `block` rows, whose begins are `stride` rows apart. All parts of a tensor
+ * have its name, and are adjacent in the table and in memory (joined); the one with first 0 comes first. */
 typedef struct tri_rows_within {
-  int64_t rows; /* of the tensor on disk; 0: the parameter is a tensor by itself */
+  int64_t rows; /* rows of the tensor on disk; 0: the parameter is a whole tensor */
   int64_t first, block, stride;
   const char *part; /* name of the part: "q" */
 } tri_rows_within;
 
-/* How the matrices of a stack are one tensor on disk, as PEFT has the factors of experts (model/trainable_experts.h).
- */
+/* Layout of the matrices of a stack in one tensor on disk, as for factors of experts in PEFT
+ * (model/trainable_experts.h). */
 typedef enum tri_stacking {
-  TRI_STACKING_NONE,    /* each is a tensor by itself */
-  TRI_STACKING_ROWS,    /* A: [members * rows, columns], one behind the other */
+  TRI_STACKING_NONE,    /* each matrix is a tensor */
+  TRI_STACKING_ROWS,    /* A: [members * rows, columns], one after the other */
   TRI_STACKING_COLUMNS, /* B: [kinds * rows, columns * members]: column c of member m is column c * members + m */
 } tri_stacking;
 
 typedef struct tri_stacked {
   tri_stacking as;
-  int64_t members, kinds; /* of the stack */
-  int64_t number;         /* of a matrix: its own in the stack, member after member */
-  int64_t together;       /* above 1: the number of members, from that on, that the part is of, element by element */
-  const char *name;       /* of a matrix: that of the tensor on disk, which the table has; NULL: of a stack */
+  int64_t members, kinds; /* sizes of the stack */
+  int64_t number;         /* matrix: its index in the stack, member after member */
+  int64_t together;       /* above 1: number of members, from that one on, whose elements alternate in the part */
+  const char *name;       /* matrix: name of the tensor on disk, owned by the table; NULL: a stack */
 } tri_stacked;
 
 typedef struct tri_parameter {
-  char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's; of a stack with `*` for the member's number */
+  char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's name; for a stack with `*` for the member's number */
   int num_dims;
-  int64_t shape[2]; /* global; of a stack that of one matrix */
+  int64_t shape[2]; /* global shape; for a stack that of one matrix */
   /* A stack has `stack` members (experts) of `kinds` matrices each, in this order; each matrix is dense, and split over
    * the ranks of its parts. Other parameters have 1 and 1; less than 1 counts as 1. `names` of its matrices have %ld
    * for the layer, then %ld for the member; the family owns them. */
   int64_t stack, kinds;
   const char *names[TRI_PARAMETER_KINDS];
-  tri_stacked stacked; /* a stack whose matrices are one tensor on disk, with the stack's name */
+  tri_stacked stacked; /* set if a stack's matrices are one tensor on disk, with the stack's name */
   tri_rows_within within;
   tri_parameter_placement placement;
   tri_split split;
-  int64_t layer; /* -1 before the first, num_layers after the last */
+  int64_t layer; /* -1: before the first layer, num_layers: after the last */
   tri_part part;
   tri_parameter_rule rule;
   tri_init init;
   double std;         /* TRI_INIT_NORMAL, TRI_INIT_UNIFORM */
   bool in_out;        /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
-  bool by_heads;      /* unsplit, and a rank computes its gradient from a part of the other operand (its own heads, or
-                         its part of the other factor): TRI_HOLDING_PARTIAL */
-  bool joined;        /* lies directly behind the parameter before it; together they are one matrix of a product */
+  bool by_heads;      /* not split, and a rank computes its gradient from a shard of the other operand (its own heads,
+                         or its shard of the other factor): TRI_HOLDING_PARTIAL */
+  bool joined;        /* directly follows the parameter before it in memory; one GEMM uses both */
   bool frozen;        /* not trained (trainable.h): it has neither gradient nor states */
   bool factor;        /* a LoRA factor, or DoRA's magnitudes */
-  bool first;         /* it is what a factor began as: frozen, and `factor` too */
-  bool even;          /* all ranks of its parts hold as many units */
+  bool first;         /* the initial value of a factor: frozen, and also `factor` */
+  bool even;          /* all ranks of `parts` have the same number of units */
   int32_t tied_to;    /* the parameter that has its values; -1: not tied */
   tri_stored stored;  /* type in memory; trained parameters are wide */
-  double scale;       /* of a LoRA factor: by what its pair's product is multiplied */
-  int32_t factors[2]; /* of a matrix: its factors A and B, or -1 */
-  int32_t firsts[2];  /* of a matrix: what its factors began as, if that is subtracted (trainable.h), or -1 */
-  int32_t magnitude;  /* of a matrix with DoRA's magnitudes: those; or -1 */
+  double scale;       /* LoRA factor: factor of its pair's product */
+  int32_t factors[2]; /* matrix: indices of its factors A and B; -1: none */
+  int32_t
+      firsts[2]; /* matrix: indices of its factors' initial values, if these are subtracted (trainable.h); -1: none */
+  int32_t magnitude; /* matrix: index of DoRA's magnitudes; -1: none */
 
-  /* What this rank holds. */
-  int64_t local[2];                  /* shape of its part */
-  int64_t first_unit, num_units;     /* of every segment of split.dim */
-  int64_t first_member, num_members; /* of a stack */
+  /* The local part of this rank. */
+  int64_t local[2];                  /* local shape */
+  int64_t first_unit, num_units;     /* units of every segment of split.dim */
+  int64_t first_member, num_members; /* members of a stack */
   int64_t count;                     /* elements; 0 if another stage holds it */
-  int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type (in
-                                        4 bits: its first byte) */
+  int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type
+                                        (first byte in 4 bits) */
   int64_t gradient_offset;           /* the same in the array of gradients; differs only for an alias */
-  bool alias;                        /* this rank also holds tied_to, and values and moments are those of that */
-  bool counted; /* of the ranks of placement.parts, or stages, that hold copies, this rank counts for norms and
-                   saves */
+  bool alias;                        /* this rank also holds tied_to, whose values and moments it uses */
+  bool counted; /* this rank's copy counts for norms and saves, of all copies on the ranks of placement.parts and
+                   on stages */
   tri_holding over_parts; /* how the ranks of placement.parts hold it and its gradient */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
   tri_parameter *entries;
   int64_t num_entries;
-  int64_t num_elements;               /* of a flat array on this rank, padding included */
-  int64_t num_gradient_elements;      /* of the array of gradients; more than num_elements if there is an alias */
+  int64_t num_elements;               /* elements of a flat array on this rank, with padding */
+  int64_t num_gradient_elements;      /* elements of the array of gradients; more than num_elements with an alias */
   int64_t num_values;                 /* parameters of the whole model, tied ones once, without `first` */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters on this rank, by stored type: tri_stored_bytes
                                          each */
-  bool has_factors;                   /* it has LoRA factors */
-  const struct tri_model_share *only; /* only while it is made: the share whose layers it lists; NULL: all layers */
+  bool has_factors;                   /* has LoRA factors */
+  const struct tri_model_share *only; /* during construction: the share whose layers it lists; NULL: all layers */
 } tri_parameter_table;
 
-/* Parameters that are not joined begin at multiples of this: no block of that many elements holds parts of two of them,
- * so that sums over blocks are the same under every layout of stages and shards. */
+/* Parameters that are not joined begin at multiples of this, so that a block of that many elements never has elements
+ * of two of them, and sums over blocks are equal in every layout of stages and shards. */
 enum { TRI_BLOCK_ELEMENTS = 256 };
 
 /* Consecutive layers; -1 is the embedding, and num_layers the last norm and the output projection. */
@@ -192,7 +192,7 @@ typedef struct tri_model_share {
   int64_t num_chunks;
 } tri_model_share;
 
-/* The table of a complete model; share NULL: of one rank alone. Release with tri_parameter_table_destroy. */
+/* Creates the table of a complete model; share NULL: for one rank alone. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
 /* The same without the layers of other stages, for planning, which makes many tables. Numbers of entries and num_values
  * differ from those of the whole table; local parts and offsets are the same. */
@@ -200,44 +200,44 @@ tri_status tri_parameter_table_create_own(const tri_model *model, const tri_mode
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
 
-/* The parameter with the local part of rank `rank` of `ranks` ranks of its parts; with all members of a stack. */
+/* Returns the parameter with the local part of rank `rank` of `ranks` ranks of `parts`; with all members of a stack. */
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank);
-/* The parameter with the local part of the rank at a seat, as if its stage had the layer. The rank at place {0} holds
- * the most. */
+/* Returns the parameter with the local part of the rank at a mesh position, as if its stage had the layer. The rank at
+ * {0} has the most elements. */
 tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_mesh_seat *seat);
 
-/* The number of tensors that a parameter is on disk: 1, or the number of matrices of a stack, member after member. */
+/* Returns the number of a parameter's tensors on disk: 1, or the number of matrices of a stack, member after member. */
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
-/* Tensor i of them, as a parameter with its own name and local part; *first: its first element in the local part of
- * `parameter`, if this rank holds it. */
+/* Returns tensor i of them, as a parameter with its own name and local part; *first: its first element in the local
+ * part of `parameter`, if this rank holds it. */
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
-/* Whether it is a part of a larger tensor on disk (`within`, `stacked`), but not the first. */
+/* Returns whether it is part of a larger tensor on disk (`within`, `stacked`), but not the first part. */
 bool tri_parameter_continues(const tri_parameter *parameter);
-/* The whole tensor on disk, as a parameter, of which `tensor` is a part; or `tensor`. */
+/* Returns the whole tensor on disk that contains `tensor`, as a parameter. */
 tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);
 
-/* Units of a dimension that rank `rank` of `ranks` holds. */
+/* Computes the units of a dimension on rank `rank` of `ranks`. */
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
-/* The local part of a tensor consists of runs of equal length, whose elements are contiguous in the tensor on disk,
- * too. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
+/* The local part of a tensor consists of runs of equal length, whose elements are also contiguous in the tensor on
+ * disk. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
-/* Of a parameter in 4 bits: the number of its matrices on this rank, each a cut of a matrix on disk that is quantised
- * by itself; that cut; bytes from one to the next, which are the most on the rank at place {0}. */
+/* For a parameter in 4 bits, return the number of its matrices on this rank, each a cut of a matrix on disk that is
+ * quantised separately; that cut; the bytes from one matrix to the next, which are largest on the rank at {0}. */
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
 tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
-/* Whether it has a gradient, with which the optimizer updates it. */
+/* Returns whether it has a gradient, with which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
 /* Returns whether its gradient has to be summed over the ranks of its parts (TRI_HOLDING_PARTIAL). */
 bool tri_parameter_is_partial(const tri_parameter *parameter);
 
-/* Whether this rank has a part of it in the flat arrays: not if another stage holds it, if it is frozen, or an alias.
- */
+/* Returns whether this rank has a part of it in the flat arrays: false if another stage holds it, if it is frozen, or
+ * an alias. */
 static inline bool tri_parameter_is_in_arrays(const tri_parameter *parameter) {
   return parameter->count > 0 && !parameter->alias && !parameter->frozen;
 }
@@ -249,7 +249,7 @@ const char *tri_parameter_group_name(tri_parameter_group group);
 
 /* ---- for the families ------------------------------------------------------------------------------------------ */
 
-/* Not split; split along a dimension by its elements; the same by heads. */
+/* Return the splits: not split; split along a dimension by its elements. */
 tri_split tri_split_none(void);
 tri_split tri_split_elements(int dim, int64_t length);
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
@@ -261,7 +261,7 @@ tri_parameter tri_parameter_head_norm(int64_t width);
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
 /* A matrix with normal initial values. */
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
-/* `parameter` with `joined` set; or as some rows of a larger tensor on disk. */
+/* Return `parameter` with `joined` set; as rows of a larger tensor on disk. */
 tri_parameter tri_parameter_joined(tri_parameter parameter);
 tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
 /* A stack of experts with `kinds` matrices each, split along a dimension over the expert tensor ranks. */
@@ -273,16 +273,16 @@ tri_parameter tri_parameter_balance(int64_t experts);
 /* Appends a parameter, with its name and layer set. %ld in `name` is replaced by the layer's number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
-/* The same for a stack: `names` are those of its kinds, each with %ld for the layer and %ld for the member; they must
+/* The same for a stack. `names`: names of its kinds, each with %ld for the layer and %ld for the member; they must
  * outlive the table. */
 tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
                                          tri_parameter parameter);
-/* Whether the table is made without this layer (tri_parameter_table_create_own). */
+/* Returns whether the table is made without this layer (tri_parameter_table_create_own). */
 bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer);
-/* Sets the local part and the offset of every entry, after all have been added; share NULL: of one rank alone. */
+/* Sets the local part and the offset of every entry, after all have been added; share NULL: for one rank alone. */
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share);
 
-/* Appends the output projection of a tied model, which has the values of parameter 0. */
+/* Appends the output projection of a tied model, with the values of parameter 0. */
 tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *name, int64_t layer);
 
 #endif

@@ -1,5 +1,5 @@
-/* Phi-1.5 and Phi-2 (2023): attention and feed-forward part of the same norm, biases everywhere, the output
- * projection's too, and positions that rotate a part of each head. */
+/* Phi-1.5 and Phi-2 (2023): attention and feed-forward part after the same norm, biases everywhere, also on the output
+ * projection, and positions that rotate a part of each head. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD

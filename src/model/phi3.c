@@ -11,9 +11,9 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* The pairs that transformers counts there are those of hidden_size / num_heads, whatever head_dim is. */
+/* Checks the rotated pairs, which transformers counts from hidden_size / num_heads, for any head_dim. */
 static tri_status check_pairs(const tri_model *m) {
-  const int64_t head_dim = m->hidden_size / m->num_heads; /* transformers takes no other */
+  const int64_t head_dim = m->hidden_size / m->num_heads; /* the only head_dim of transformers */
   const int64_t rotated = (int64_t)((double)head_dim * m->rotary_fraction);
   if (rotated / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
@@ -23,7 +23,7 @@ static tri_status check_pairs(const tri_model *m) {
                   m->head_dim, m->hidden_size / m->num_heads);
 }
 
-/* transformers knows no other stretching of it. */
+/* Refuses scaling other than LongRoPE, which transformers does not support for Phi-3. */
 static tri_status phi3_check(const tri_model *model) {
   const tri_rope_scaling *scaling = &model->rope_scaling;
   switch (scaling->type) {

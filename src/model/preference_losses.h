@@ -1,4 +1,4 @@
-/* What each loss of preferences takes, and in what its rewards are told. device/preference.h has the formulas. */
+/* The settings of each loss of preferences, and the definition of its rewards. device/preference.h has the formulas. */
 #ifndef TRI_MODEL_PREFERENCE_LOSSES_H
 #define TRI_MODEL_PREFERENCE_LOSSES_H
 
@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* TRL 1.16's defaults: of beta for every loss, and of what only some take. */
+/* TRL 1.16's defaults of beta, and of settings that only some losses have. */
 #define TRI_PREFERENCE_BETA 0.1
 #define TRI_PREFERENCE_LABEL_SMOOTHING 0.0
 #define TRI_PREFERENCE_SIMPO_GAMMA 0.5
@@ -14,19 +14,19 @@
 #define TRI_PREFERENCE_WEIGHT 1.0 /* of desirable and of undesirable completions */
 
 typedef struct tri_preference_rules {
-  const char *name;           /* in run files                                                                       */
+  const char *name;           /* name in run files                                                                  */
   bool paired;                /* a loss of a chosen and a rejected completion, not of one that is desirable or not  */
   bool reference;             /* it uses log probabilities of the reference model                                   */
-  bool label_smoothing;       /* it takes label_smoothing, in [0, 1/2) ...                                          */
-  bool needs_label_smoothing; /* ... and is infinite for 0                                                          */
-  bool simpo_gamma;           /* it takes simpo_gamma                                                               */
-  bool discopop_tau;          /* it takes discopop_tau                                                              */
-  bool kl;                    /* it takes the KL of the batch's mismatched completions                              */
-  bool averaged;              /* it is of means over labels, not of sums                                            */
-  bool averaged_rewards;      /* and so are the metrics rewards/ and logps/, which else are of sums                 */
+  bool label_smoothing;       /* it has label_smoothing, in [0, 1/2)                                                */
+  bool needs_label_smoothing; /* label_smoothing must be above 0: the loss is infinite for 0                        */
+  bool simpo_gamma;           /* it has simpo_gamma                                                                 */
+  bool discopop_tau;          /* it has discopop_tau                                                                */
+  bool kl;                    /* it uses the KL of the batch's mismatched completions                               */
+  bool averaged;              /* it uses means over labels, not sums                                                */
+  bool averaged_rewards;      /* the metrics rewards/ and logps/ also use means over labels, not sums               */
 } tri_preference_rules;
 
-/* Labels that have a weight in the cross entropy: none, those of chosen answers, or all of chosen answers and of their
+/* Labels with a weight in the cross entropy: none, labels of chosen answers, or labels of chosen answers and their
  * prompts. */
 typedef enum tri_preference_weights {
   TRI_PREFERENCE_WEIGHTS_NONE,
@@ -36,7 +36,7 @@ typedef enum tri_preference_weights {
 
 tri_preference_rules tri_preference_rules_of(tri_preference_loss loss);
 
-/* What the metrics rewards/ and logps/ are means of, for one completion. */
+/* Return the values of one completion for the metrics rewards/ and logps/, which are means. */
 double tri_preference_reward(const tri_preference_settings *settings, const tri_completion_sums *sums);
 double tri_preference_logp(const tri_preference_settings *settings, const tri_completion_sums *sums);
 

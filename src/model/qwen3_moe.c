@@ -1,4 +1,5 @@
-/* Qwen 3 with experts (2025, arXiv 2505.09388): the best few of a softmax over all. The first layers may be without. */
+/* Qwen 3 with experts (2025, arXiv 2505.09388): the experts with the largest softmax probabilities are chosen. The
+ * first layers may have no experts. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD

@@ -1,4 +1,4 @@
-/* SmolLM 3 (2025): Llama whose positions rotate nothing in every fourth layer. */
+/* SmolLM 3 (2025): Llama without rotary embeddings in every fourth layer. */
 #include "base/memory.h"
 #include "model/family.h"
 #include "model/window.h"
@@ -13,7 +13,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* [1, 1, 1, 0, ...]: 1 is a layer that rotates, whatever its name says. */
+/* Reads [1, 1, 1, 0, ...]: 1 is a layer with a rotary embedding, despite the key's name. */
 static tri_status read_layers(const tri_json_reader *from, const json_t *layers, tri_model *out) {
   bool *rotates = NULL;
   if (!json_is_array(layers) || json_array_size(layers) != (size_t)out->num_layers) {
@@ -48,7 +48,7 @@ static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-/* A window without `layer_types` is that of the layers that do not rotate. */
+/* Reads the window; without `layer_types` it belongs to the layers without rotary embeddings. */
 static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   bool *windowed = NULL;
   TRI_TRY(read_turning(from, out));
@@ -57,7 +57,7 @@ static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   for (int64_t i = 0; i < out->num_layers; i++) windowed[i] = !tri_model_layer_turns(out, i);
   const tri_status status = tri_layer_set_print(windowed, "no_rope_layers", out->num_layers, out->window_layers);
   tri_free(windowed);
-  if (out->window_layers[0] == '\0') out->window = 0; /* all rotate */
+  if (out->window_layers[0] == '\0') out->window = 0; /* all layers have rotary embeddings */
   return status;
 }
 

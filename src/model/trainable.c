@@ -25,7 +25,7 @@ bool tri_trainable_is_full(const tri_trainable *tuning) {
   return tuning->freeze.count == 0 && !tri_trainable_has_adapter(tuning);
 }
 
-/* Layers differ by the numbers in their names. */
+/* Returns whether words distinguish layers, by numbers. */
 static bool tells_layers(const tri_trainable_words *words) {
   for (int64_t i = 0; i < words->count; i++) {
     if (strpbrk(words->words[i].text, "0123456789?[") != NULL) return true;
@@ -33,7 +33,7 @@ static bool tells_layers(const tri_trainable_words *words) {
   return false;
 }
 
-/* Of regular expressions a dot may be a digit. */
+/* Returns whether patterns distinguish layers; in regular expressions a dot may match a digit. */
 static bool tell_layers(const tri_adapter_patterns *patterns) {
   for (int64_t i = 0; i < patterns->count; i++) {
     if (strpbrk(patterns->entries[i].pattern, "0123456789.?*+[\\{") != NULL) return true;
@@ -77,8 +77,8 @@ void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* What products read, and the rows of tokens, in the activations' type; those of positions, which no rank has a part
- * of, are added wide. */
+/* Returns the stored type of a frozen parameter: matrices and rows of tokens in the activations' type; rows of
+ * positions, which are never split, in the wide type. */
 static tri_stored stored_of(const tri_trainable *tuning, const tri_parameter *entry) {
   if (entry->num_dims < 2) return TRI_STORED_WIDE;
   if (tri_trainable_is_quantised(tuning) && tri_trainable_can_quantise(entry)) return TRI_STORED_NF4;
@@ -93,7 +93,7 @@ static tri_stored stored_of(const tri_trainable *tuning, const tri_parameter *en
   return TRI_STORED_WIDE;
 }
 
-/* The key whose patterns say what is frozen, or what is not. */
+/* Returns the key with the patterns of frozen, or of trained, parameters. */
 static const char *key_of(const tri_trainable *tuning) {
   return tri_trainable_has_adapter(tuning) ? "adapter.train" : "freeze";
 }
@@ -109,8 +109,8 @@ static tri_status mark_entry(const tri_trainable *tuning, tri_parameter *entry) 
       key_of(tuning), (long)named, (long)tri_parameter_num_tensors(entry), entry->name);
 }
 
-/* Matrices that would be one in a product are none where one is trained and the other not (ops/linear.c): they lie in
- * different arrays. Parts of a tensor have one name, and so one state. */
+/* Separates joined matrices if one is trained and the other not, because they are in different arrays (ops/linear.c).
+ * Parts of one tensor have one name, and so the same state. */
 static void part_mixed(const tri_parameter *before, tri_parameter *entry) {
   if (before->frozen != entry->frozen) entry->joined = false;
 }
@@ -126,8 +126,8 @@ static tri_status mark_frozen(const tri_trainable *tuning, tri_parameter_table *
   return TRI_OK;
 }
 
-/* The split of a matrix's inputs or outputs as one of dimension `dim` of a factor; else the factor is whole, and each
- * rank of its parts has its gradient of what it has of the other. */
+/* Splits dimension `dim` of a factor like the matrix's inputs or outputs. If these are not split, the factor is whole,
+ * and each rank has the part of its gradient that comes from its shard of the other factor. */
 static void split_like(const tri_parameter *matrix, int from, int dim, tri_parameter *factor) {
   factor->split = tri_split_none();
   factor->by_heads = matrix->split.dim >= 0 && matrix->split.dim != from;
@@ -136,13 +136,15 @@ static void split_like(const tri_parameter *matrix, int from, int dim, tri_param
   factor->split.dim = dim;
 }
 
-/* Of a layer's matrix B begins with zeros, of a table of tokens A, whatever `init` says; so in PEFT, too. */
+/* Sets the initial values of a token table's factors: A is zero, for any `init`, as in PEFT; for matrices of layers B
+ * is zero. */
 static void begin_of_table(int which, tri_parameter *factor) {
   factor->init = which == 0 ? TRI_INIT_ZERO : TRI_INIT_NORMAL;
   factor->std = 1;
 }
 
-/* Kaiming's with a = sqrt(5), or the deviation 1 / rank. What is the base's is made when that is read. */
+/* Sets the initial values of A: Kaiming with a = sqrt(5), or normal with the deviation 1 / rank. PiSSA's values are set
+ * when the base is read. */
 static void begin_a(tri_adapter_init init, tri_parameter *factor) {
   switch (init) {
     case TRI_ADAPTER_KAIMING:
@@ -180,14 +182,14 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   return factor;
 }
 
-/* Of a matrix's outputs. */
+/* Returns the magnitudes of a matrix's outputs. */
 static tri_parameter magnitude_of(const tri_parameter *matrix) {
   const int out = matrix->in_out ? 1 : 0;
   tri_parameter magnitude = *matrix;
   magnitude.num_dims = 1;
   magnitude.shape[0] = matrix->shape[out];
   magnitude.shape[1] = 1;
-  magnitude.init = TRI_INIT_ONE; /* until the base is read */
+  magnitude.init = TRI_INIT_ONE; /* replaced when the base is read */
   magnitude.in_out = magnitude.frozen = false;
   magnitude.joined = tri_parameter_continues(matrix);
   magnitude.stored = TRI_STORED_WIDE;
@@ -206,7 +208,7 @@ static void add_magnitudes(const tri_adapter *adapter, int64_t first, int64_t en
   }
 }
 
-/* What a factor begins as, in the type in which products read that. */
+/* Returns the initial value of a factor as a frozen parameter, in the type that GEMMs read. */
 static tri_parameter first_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   tri_parameter first = factor_of(adapter, matrix, which);
   first.first = first.frozen = true;
@@ -216,8 +218,8 @@ static tri_parameter first_of(const tri_adapter *adapter, const tri_parameter *m
   return first;
 }
 
-/* Of matrices [first, end) of the family's, which are one in a product: all As, which are one too, then all Bs. Parts
- * of a tensor have one A, and parts of a B. `firsts`: the same of what they begin as. */
+/* Adds the factors of the family's matrices [first, end), which one GEMM uses: all As, which are joined as well, then
+ * all Bs. Parts of one tensor share an A, and have parts of a B. `firsts`: adds their initial values instead. */
 static void add_factors(const tri_adapter *adapter, bool firsts, int64_t first, int64_t end, tri_parameter *to,
                         int64_t *count) {
   for (int which = 0; which < 2; which++) {
@@ -238,7 +240,8 @@ static void add_factors(const tri_adapter *adapter, bool firsts, int64_t first, 
   }
 }
 
-/* Of the output projection those of the embedding, transposed: B's twin is its A, and A's its B. */
+/* Adds the output projection's factors, which are the embedding's, transposed: its A is the embedding's B and vice
+ * versa. */
 static void add_twins(tri_parameter *head, tri_parameter *to, int64_t *count) {
   for (int which = 0; which < 2; which++) {
     const int32_t of = to[head->tied_to].factors[which];
@@ -253,7 +256,7 @@ static void add_twins(tri_parameter *head, tri_parameter *to, int64_t *count) {
   }
 }
 
-/* The same for an embedding and an output projection that have the same factors. */
+/* Adds the shared factors of an embedding and an output projection. */
 static void add_tied(const tri_adapter *adapter, tri_parameter *entry, tri_parameter *to, int64_t *count) {
   if (entry->tied_to >= 0) {
     add_twins(entry, to, count);
@@ -265,7 +268,7 @@ static void add_tied(const tri_adapter *adapter, tri_parameter *entry, tri_param
   }
 }
 
-/* Factors lie behind their matrices, so that a layer's parameters are neighbours. */
+/* Inserts factors after their matrices, so that a layer's parameters are adjacent. */
 static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table *table) {
   const int64_t before = table->num_entries;
   tri_parameter *entries = NULL;

@@ -1,10 +1,10 @@
-/* Which parameters of a model are trained: all; all but those that patterns name (`freeze`); or pairs of low-rank
- * factors beside frozen matrices (LoRA, Hu et al. 2021: y = x W^T + alpha / rank (x A^T) B^T), with magnitudes or
- * without (DoRA, Liu et al. 2024: ops/magnitude.c), together with parameters that patterns name (adapter.train).
+/* The trained parameters of a model: all; all except those that patterns name (`freeze`); or pairs of low-rank factors
+ * of frozen matrices (LoRA, Hu et al. 2021: y = x W^T + alpha / rank (x A^T) B^T), with or without magnitudes (DoRA,
+ * Liu et al. 2024: ops/magnitude.c), and parameters that patterns name (adapter.train).
  *
- * A frozen parameter has no gradient and no optimizer state, is sharded by ZeRO 3 alone, and is stored in the type in
- * which products read it, or, with an adapter, in 4 bits (QLoRA, Dettmers et al. 2023). Factors are parameters like
- * others, and follow their matrices in the table. */
+ * A frozen parameter has no gradient and no optimizer state, is only sharded by ZeRO 3, and is stored in the type that
+ * GEMMs read, or, with an adapter, in 4 bits (QLoRA, Dettmers et al. 2023). Factors are ordinary parameters, and follow
+ * their matrices in the table. */
 #ifndef TRI_MODEL_TRAINABLE_H
 #define TRI_MODEL_TRAINABLE_H
 
@@ -18,10 +18,10 @@ typedef struct tri_model tri_model;
 typedef struct tri_parameter tri_parameter;
 typedef struct tri_parameter_table tri_parameter_table;
 
-/* The target that stands for all matrices of layers but experts. */
+/* The target for all matrices of layers except experts. */
 #define TRI_TRAINABLE_ALL_LINEAR "all-linear"
 
-/* The end of the name of a module's magnitudes: PEFT's. */
+/* PEFT's suffix of the name of a module's magnitudes. */
 #define TRI_MAGNITUDE_NAME "lora_magnitude_vector"
 
 enum { TRI_TRAINABLE_WORDS = 128, TRI_TRAINABLE_WORD_BYTES = 96 };
@@ -37,36 +37,36 @@ typedef struct tri_trainable_words {
   int64_t count;
 } tri_trainable_words;
 
-/* How frozen matrices of layers are stored with an adapter. */
+/* Storage of frozen matrices of layers with an adapter. */
 #define TRI_QUANTISES(X)                                                                                               \
   X("none", TRI_QUANTISE_NONE)                                                                                         \
   X("nf4", TRI_QUANTISE_NF4) /* device/nf4.h */
 typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
 
-/* By what the factors' product is multiplied: alpha / rank, or alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023). */
+/* Scale of the factors' product: alpha / rank, or alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023). */
 #define TRI_SCALINGS(X)                                                                                                \
   X("lora", TRI_SCALING_LORA)                                                                                          \
   X("rslora", TRI_SCALING_RSLORA)
 typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
 
-/* What A begins with; B begins with zeros, but for pissa (PiSSA, Meng et al. 2024): there A and B are the first
- * singular vectors of their matrix W, each times the root of its value (checkpoint/principal.h), and W stays as it is:
- * the factors as they began are kept beside them, frozen, and y = x W^T + scale (x A^T B^T - x A0^T B0^T). PEFT
- * subtracts scale B0 A0 from W instead, which is the same function. So the base alone has its own bits, every layout
- * splits A0 and B0 as it splits factors, and A, B, A0 and -B0 are LoRA of twice the rank over the base. */
+/* Initial values of A; B is zero, except with pissa (PiSSA, Meng et al. 2024). There A and B are the first singular
+ * vectors of their matrix W, each times the root of its singular value (checkpoint/principal.h), and W is not changed:
+ * the initial factors A0 and B0 are frozen parameters, and y = x W^T + scale (x A^T B^T - x A0^T B0^T). PEFT subtracts
+ * scale B0 A0 from W instead, which gives the same function. So the base keeps its bits, every layout splits A0 and B0
+ * like factors, and A, B, A0 and -B0 are LoRA of twice the rank over the base. */
 #define TRI_ADAPTER_INITS(X)                                                                                           \
-  X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as torch.nn.Linear */                                                \
+  X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as in torch.nn.Linear */                                             \
   X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */                                              \
   X("pissa", TRI_ADAPTER_PISSA)       /* the first singular vectors of the matrix */
 typedef enum tri_adapter_init { TRI_ADAPTER_KAIMING, TRI_ADAPTER_GAUSSIAN, TRI_ADAPTER_PISSA } tri_adapter_init;
 
-/* What of some targets is another than of all: `pattern` is PEFT's, a regular expression of Python's that must match
- * the end of a module's name, from a dot on. The first that matches counts. */
+/* A different value for some targets. `pattern` is PEFT's: a Python regular expression that must match the end of a
+ * module's name, from a dot on. The first matching pattern counts. */
 enum { TRI_ADAPTER_PATTERNS = 64 };
 typedef struct tri_adapter_pattern {
   char pattern[TRI_TRAINABLE_WORD_BYTES];
-  int64_t rank; /* in rank_pattern */
-  double alpha; /* in alpha_pattern */
+  int64_t rank; /* value in rank_pattern */
+  double alpha; /* value in alpha_pattern */
 } tri_adapter_pattern;
 
 typedef struct tri_adapter_patterns {
@@ -74,21 +74,21 @@ typedef struct tri_adapter_patterns {
   int64_t count;
 } tri_adapter_patterns;
 
-/* Factors beside one of two tied matrices are beside that alone, so that the model with them is not tied. With
- * ensure_weight_tying they are beside both: B of the output projection is A of the embedding, transposed, and its A the
+/* Factors of one of two tied matrices only apply to that one, so that the resulting model is not tied. With
+ * ensure_weight_tying they apply to both: B of the output projection is A of the embedding, transposed, and its A the
  * embedding's B (parameters.h: tied_to). */
 typedef struct tri_adapter {
   int64_t rank;             /* 0: no adapter */
   double alpha;             /* above 0 */
-  tri_scaling scaling;      /* of the factors' product, by alpha and rank */
-  double dropout;           /* probability, of the factors' input */
-  tri_adapter_init init;    /* of factors that are not read from a folder */
-  bool magnitude;           /* DoRA: targets have magnitudes of their outputs, which begin as their norms */
-  tri_quantise quantise;    /* of frozen matrices of layers */
-  bool ensure_weight_tying; /* of a tied model: embedding and output projection have the same factors */
+  tri_scaling scaling;      /* scale of the factors' product, from alpha and rank */
+  double dropout;           /* probability for the factors' input */
+  tri_adapter_init init;    /* for factors that are not read from a folder */
+  bool magnitude;           /* DoRA: targets have magnitudes of their outputs, initially their norms */
+  tri_quantise quantise;    /* storage of frozen matrices of layers */
+  bool ensure_weight_tying; /* tied model: embedding and output projection share factors */
   tri_adapter_patterns rank_pattern, alpha_pattern;
-  tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or "all-linear": all but experts, which may
-                                  be named beside it (model/trainable_experts.h) */
+  tri_trainable_words targets; /* modules with factors: "q_proj"; empty or "all-linear": all except experts, which may
+                                  be added (model/trainable_experts.h) */
   tri_trainable_words train;   /* patterns of other parameters that are trained */
 } tri_adapter;
 
@@ -97,36 +97,37 @@ typedef struct tri_trainable {
   tri_adapter adapter;
 } tri_trainable;
 
-/* Whether all parameters are trained, without factors. */
+/* Returns whether all parameters are trained, without factors. */
 bool tri_trainable_is_full(const tri_trainable *tuning);
 bool tri_trainable_has_adapter(const tri_trainable *tuning);
-/* Whether frozen matrices of layers are in 4 bits. */
+/* Returns whether frozen matrices of layers are in 4 bits. */
 bool tri_trainable_is_quantised(const tri_trainable *tuning);
-/* Whether factors begin as parts of their matrices, and what they began as is subtracted. */
+/* Returns whether factors are initially parts of their matrices, and the initial values are subtracted (PiSSA). */
 bool tri_adapter_is_principal(const tri_adapter *adapter);
-/* Whether some pattern or target may distinguish layers by their numbers, so that not all are trained alike. */
+/* Returns whether a pattern or target may distinguish layers by their numbers, so that layers may train differently. */
 bool tri_trainable_tells_layers(const tri_trainable *tuning);
 
-/* Writes the words as "a, b"; cut off if `out` is too short. */
+/* Writes the words as "a, b"; truncated if `out` is too short. */
 enum { TRI_TRAINABLE_TEXT_BYTES = TRI_TRAINABLE_WORDS * (TRI_TRAINABLE_WORD_BYTES + 2) };
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes);
 
-/* Of the factors of one module. */
+/* Settings of the factors of one module. */
 typedef struct tri_adapter_pair {
   int64_t rank;
-  double alpha, scale; /* their product is multiplied by `scale` */
+  double alpha, scale; /* scale: factor of their product */
   int64_t rank_from;   /* index of the rank's pattern; -1: adapter.rank */
 } tri_adapter_pair;
-/* `name` is of the module's matrix: "model.layers.0.self_attn.q_proj.weight". */
+/* Returns the settings of a module. `name`: name of its matrix, "model.layers.0.self_attn.q_proj.weight". */
 tri_adapter_pair tri_adapter_pair_of(const tri_adapter *adapter, const char *name);
 
-/* Whether a parameter can be stored in 4 bits: a matrix of a layer's attention or feed-forward part, or of experts. */
+/* Returns whether a parameter can be stored in 4 bits: a matrix of a layer's attention or feed-forward part, or of
+ * experts. */
 bool tri_trainable_can_quantise(const tri_parameter *entry);
 
 /* Marks frozen parameters, and inserts the factors into the table, which must not have been laid out yet. */
 tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table);
 
-/* *out: the lowest layer with a trained parameter (tri_parameter.layer: -1 is the embeddings'). */
+/* Finds the lowest layer with a trained parameter (tri_parameter.layer: -1 is the embeddings'). */
 tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
 int64_t tri_trainable_lowest_of(const tri_parameter_table *table);
 

@@ -28,7 +28,7 @@ static tri_status check_patterns(const tri_parameter_table *table, const char *k
   return TRI_OK;
 }
 
-/* Modules that a target names and that have no factors. */
+/* Refuses a target that names modules which cannot have factors. */
 static tri_status check_target(const tri_parameter_table *table, const char *target) {
   const tri_parameter *other = NULL;
   char name[TRI_PARAMETER_NAME_BYTES], some[400] = "";
@@ -42,7 +42,7 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
     tri_trainable_target_name(entry, name);
     if (tri_trainable_is_of_experts(entry) && tri_trainable_names_experts(target, name)) return TRI_OK;
     experts = experts || tri_trainable_is_of_experts(entry);
-    const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* as in the first layer */
+    const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* the same as in the first layer */
     if (!tri_trainable_takes_factors(entry) || entry->factor || again || length > sizeof some - 100) continue;
     const int module = tri_trainable_module_length(name);
     const char *last = name + module;
@@ -64,7 +64,7 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
                   some);
 }
 
-/* Factors of an output projection and an embedding that are one, or are to be; PEFT ties by the same conditions. */
+/* Checks shared factors of an output projection and an embedding. PEFT ties them under the same conditions. */
 static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_table *table) {
   const tri_parameter *head = NULL;
   for (int64_t i = 0; i < table->num_entries && head == NULL; i++) {
@@ -99,7 +99,7 @@ static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_tab
                   embedding->name, (long)a.rank, a.alpha, head->name, (long)b.rank, b.alpha);
 }
 
-/* What PiSSA takes from a matrix is found for those of layers alone. */
+/* Refuses PiSSA for matrices outside of layers. */
 static tri_status check_principal(const tri_adapter *adapter, const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries && tri_adapter_is_principal(adapter); i++) {
     const tri_parameter *entry = &table->entries[i];
@@ -112,7 +112,7 @@ static tri_status check_principal(const tri_adapter *adapter, const tri_paramete
   return TRI_OK;
 }
 
-/* Magnitudes are of products of layers: PEFT has none of stacked experts either. */
+/* Refuses magnitudes of stacked experts, which PEFT does not support either. */
 static tri_status check_magnitudes(const tri_adapter *adapter, const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries && adapter->magnitude; i++) {
     const tri_parameter *entry = &table->entries[i];
@@ -187,7 +187,7 @@ static tri_status check_adapter_patterns(const tri_parameter_table *table, const
   return TRI_OK;
 }
 
-/* The matrix that bounds adapter.rank: of all whose factors have it the one with the shortest side. */
+/* Checks adapter.rank against the shortest side of all matrices whose factors have it. */
 static tri_status check_ranks(const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &model->tuning.adapter;
   const tri_parameter *smallest = NULL;
@@ -222,7 +222,8 @@ static tri_status check_something_trained(const tri_parameter_table *table) {
   return tri_fail(TRI_BAD_CONFIG, "`freeze` leaves nothing to train; leave some pattern out");
 }
 
-/* Two tied tensors are trained or frozen as one, which is the embedding. */
+/* Checks patterns that name only the output projection of a tied model, which is trained or frozen with the embedding.
+ */
 static tri_status check_tied_patterns(const tri_parameter_table *table, const char *key,
                                       const tri_trainable_words *patterns) {
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -7,7 +7,7 @@
 
 /* The table of an entry of a list of patterns or targets; offsets into tri_trainable_word. */
 extern const tri_config_table tri_trainable_word_table;
-/* Of an entry of rank_pattern and of alpha_pattern; offsets into tri_adapter_pattern. */
+/* The tables of an entry of rank_pattern and of alpha_pattern; offsets into tri_adapter_pattern. */
 extern const tri_config_table tri_rank_pattern_table, tri_alpha_pattern_table;
 
 /* none, nf4. */

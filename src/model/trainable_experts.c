@@ -13,7 +13,7 @@ bool tri_trainable_is_of_experts(const tri_parameter *entry) {
   return tri_trainable_can_quantise(entry) && entry->placement.has_holders;
 }
 
-/* Gate and up are two matrices of an expert, and down is one. */
+/* Returns whether a stack has gate and up, two matrices per expert; down is one. */
 static bool is_gate_up(const tri_parameter *entry) { return entry->kinds > 1; }
 
 static void name_of(int64_t layer, bool gate_up, char out[TRI_PARAMETER_NAME_BYTES]) {
@@ -46,7 +46,7 @@ bool tri_trainable_is_expert_target(const tri_adapter *adapter, const tri_parame
   return tri_trainable_is_of_experts(entry) && is_target(adapter, entry->layer, is_gate_up(entry));
 }
 
-/* What the optimizer keeps of a matrix has its name. */
+/* Names of the factors of one expert's matrix, for optimizer states. */
 static const char *const names_of_a[] = {MEMBER "down_proj.lora_A.weight", MEMBER "gate_up_proj.lora_A.weight"};
 static const char *const names_of_b[][TRI_PARAMETER_KINDS] = {
     {MEMBER "down_proj.lora_B.weight", NULL}, {MEMBER "gate_proj.lora_B.weight", MEMBER "up_proj.lora_B.weight"}};
@@ -65,7 +65,7 @@ void tri_trainable_stack_factor(const tri_adapter *adapter, const tri_parameter 
            wrapped ? ".base_layer" : "", "AB"[which]);
 }
 
-/* PEFT merges factors of a parameter into it before each product, so that nothing stands between. */
+/* Refuses dropout and magnitudes: PEFT merges factors of a parameter into it before each GEMM. */
 tri_status tri_trainable_check_experts(const tri_adapter *adapter, const tri_parameter_table *table) {
   char name[TRI_PARAMETER_NAME_BYTES];
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -1,29 +1,29 @@
 /* Factors of experts: a pair for each expert, whose gate and up share one.
  *
  * In transformers 5 the experts of a layer are two parameters, `mlp.experts.gate_up_proj` [experts, 2 * ffn, width],
- * gate above up, and `mlp.experts.down_proj` [experts, width, ffn], whatever the family calls its experts' tensors on
- * disk. PEFT (0.21) gives factors to such a parameter by `target_parameters`, and here `adapter.targets` has the same
+ * gate above up, and `mlp.experts.down_proj` [experts, width, ffn], independent of the names of the experts' tensors on
+ * disk. PEFT (0.21) adds factors to such a parameter by `target_parameters`, and here `adapter.targets` has the same
  * names. In its files the factors of all experts of a parameter are one pair of tensors, A [experts * rank, in] and
  * B [out, rank * experts] (tri_stacking). PEFT wraps the module `experts` once for each of its parameters with factors,
- * in their order: where both have some, those of gate and up are `mlp.experts.base_layer.lora_A.weight`, and those of
- * down `mlp.experts.lora_A.weight`; where one has, its are the latter. */
+ * in their order: if both have factors, gate and up's are `mlp.experts.base_layer.lora_A.weight` and down's
+ * `mlp.experts.lora_A.weight`; if only one has factors, they have the latter name. */
 #ifndef TRI_MODEL_TRAINABLE_EXPERTS_H
 #define TRI_MODEL_TRAINABLE_EXPERTS_H
 
 #include "model/parameters.h"
 #include "model/trainable.h"
 
-/* Whether an entry is a stack of experts' matrices. */
+/* Returns whether an entry is a stack of experts' matrices. */
 bool tri_trainable_is_of_experts(const tri_parameter *entry);
 
-/* The name that targets and patterns know a matrix by: that of its module in transformers 5, of experts
+/* Writes the name of a matrix for targets and patterns: that of its module in transformers 5, for experts
  * "model.layers.0.mlp.experts.down_proj.weight". */
 void tri_trainable_target_name(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]);
 
-/* Whether a target means experts' matrices of that name: those of other modules that end alike, `down_proj`, do not. */
+/* Returns whether a target means experts' matrices of that name; `down_proj` alone means other modules. */
 bool tri_trainable_names_experts(const char *target, const char *name);
 
-/* Whether the experts of an entry are among the targets. */
+/* Returns whether the experts of an entry are among the targets. */
 bool tri_trainable_is_expert_target(const tri_adapter *adapter, const tri_parameter *entry);
 
 /* Makes a stack of a factor A or B (`which`: 0 or 1) of experts' matrices, with its name on disk. */

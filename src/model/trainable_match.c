@@ -18,7 +18,7 @@ bool tri_trainable_matches(const tri_trainable_words *patterns, const char *name
   return false;
 }
 
-/* Of a stack all members go together. */
+/* Writes the name of the first tensor: patterns treat all members of a stack alike. */
 void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]) {
   int64_t first = 0;
   const tri_parameter tensor = tri_parameter_tensor(entry, 0, &first);
@@ -38,7 +38,7 @@ bool tri_trainable_can_quantise(const tri_parameter *entry) {
   return false;
 }
 
-/* A matrix of a layer that every token meets. */
+/* Returns whether it is a matrix of a layer that is used for every token. */
 bool tri_trainable_is_linear(const tri_parameter *entry) {
   return tri_trainable_can_quantise(entry) && !entry->placement.has_holders;
 }
@@ -48,7 +48,7 @@ bool tri_trainable_takes_factors(const tri_parameter *entry) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP: return tri_trainable_is_linear(entry);
     case TRI_PART_HEAD: return entry->num_dims == 2;
-    case TRI_PART_EMBEDDING: return entry->split.dim >= 0; /* not the positions */
+    case TRI_PART_EMBEDDING: return entry->split.dim >= 0; /* not learned positions */
     case TRI_PART_NORM:
     case TRI_PART_ROUTER: break;
   }
@@ -63,7 +63,7 @@ bool tri_trainable_is_quantised(const tri_trainable *tuning) {
   return true;
 }
 
-/* "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight"; returns its length. */
+/* Returns the length of "model.layers.0.self_attn.q_proj" in "model.layers.0.self_attn.q_proj.weight". */
 int tri_trainable_module_length(const char *name) {
   const char *end = strrchr(name, '.');
   return end == NULL ? (int)strlen(name) : (int)(end - name);
@@ -156,7 +156,7 @@ int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const cha
   return -1;
 }
 
-/* How many of an entry's tensors on disk some pattern names. */
+/* Counts an entry's tensors on disk that a pattern names. */
 int64_t tri_trainable_num_named(const tri_trainable_words *patterns, const tri_parameter *entry) {
   int64_t count = 0, first = 0;
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && patterns->count > 0; t++) {
