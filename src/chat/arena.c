@@ -10,7 +10,7 @@ enum { BLOCK_BYTES = 1 << 16, ALIGN = 16 };
 
 struct tri_chat_block {
   tri_chat_block *next;
-  size_t bytes; /* behind the header */
+  size_t bytes; /* bytes after the header */
 };
 enum { HEADER_BYTES = (sizeof(tri_chat_block) + ALIGN - 1) / ALIGN * ALIGN };
 
@@ -40,7 +40,7 @@ tri_status tri_chat_arena_alloc(tri_chat_arena *arena, size_t count, size_t size
   return TRI_OK;
 }
 
-enum { LOOK_EVERY = 1 << 14 }; /* steps between two looks for a wish to stop */
+enum { LOOK_EVERY = 1 << 14 }; /* steps between two tests for a stop request */
 
 tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes) {
   const int64_t before = arena->steps;
@@ -68,7 +68,7 @@ void tri_chat_arena_reset(tri_chat_arena *arena) {
   arena->used = 0;
   arena->steps = 0;
   if (arena->blocks == NULL) return;
-  if (arena->blocks->bytes > 64 * BLOCK_BYTES) { /* one that was unusually large is not kept */
+  if (arena->blocks->bytes > 64 * BLOCK_BYTES) { /* an unusually large block is not kept */
     tri_chat_arena_release(arena);
     return;
   }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first role that is a sender's name in ShareGPT's form; "" if there is none. */
+/* Finds the first role that is a sender's name in ShareGPT's form; "" if there is none. */
 static void find_sender(const tri_chat_conversation *c, char *out, size_t bytes) {
   out[0] = '\0';
   for (int64_t i = 0; i < c->num_messages && out[0] == '\0'; i++) {
@@ -43,7 +43,7 @@ static tri_status no_answer(const tri_chat_conversation *c) {
       "no answer of the conversation is to be learnt: all are context only, by `train`: false or such a flag");
 }
 
-/* A list, or JSON of one in a string; some sets of data have it so. */
+/* Reads the tools: a list, or a string with the JSON of a list, as in some datasets. */
 static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
   json_t *tools = json_object_get(root, "tools");
   out->tools = tri_chat_none();

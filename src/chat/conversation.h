@@ -10,32 +10,32 @@
 #include <jansson.h>
 
 typedef struct tri_chat_conversation {
-  tri_chat_value messages; /* a list of dicts; strings in them (but roles) are tagged with 1 + the message's number */
+  tri_chat_value messages; /* a list of dicts; their strings (except roles) are tagged with 1 + the message's number */
   int64_t num_messages;
-  bool *is_answer; /* by message: the assistant's */
-  bool *trained;   /* and its words are to be learnt */
+  bool *is_answer; /* by message: it is the assistant's */
+  bool *trained;   /* by message: it is learnt */
   int64_t num_answers, num_trained;
   tri_chat_value tools;              /* a list, or none */
-  const tri_chat_dict *variables;    /* of "chat_template_kwargs", or NULL */
-  tri_chat_value prompt, completion; /* where both are strings, these; else undefined */
-  tri_chat_value text;               /* a record of the form `text`, which has no messages; else undefined */
+  const tri_chat_dict *variables;    /* "chat_template_kwargs"; NULL: none */
+  tri_chat_value prompt, completion; /* defined if both are strings */
+  tri_chat_value text;               /* defined for a record of the form `text`, without messages */
 } tri_chat_conversation;
 
 /* How the records of a file are read. */
 typedef struct tri_chat_reading {
-  const char *form; /* its name (tri_chat_form_named); NULL: the only one whose keys a record has */
-  const char *key;  /* the member that holds the messages, or the text; NULL: the form's own */
+  const char *form; /* name of the form (tri_chat_form_named); NULL: the only form whose keys a record has */
+  const char *key;  /* member with the messages, or the text; NULL: the form's own */
 } tri_chat_reading;
 
-/* Everything lives in the arena and the JSON tree, which may be changed. Messages name the key, and leave file and line
- * to the caller. */
+/* Reads a conversation. The result is in the arena and in the JSON tree, which may be changed. Error messages name the
+ * key; the caller adds file and line. */
 tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                       tri_chat_conversation *out);
-/* The same where nothing is to be learnt: there may be no answer yet. */
+/* The same without learning: the conversation may have no answer yet. */
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out);
 
-/* What stands beside the messages of every form: `tools` and `chat_template_kwargs`. */
+/* Reads the keys that every form may have: `tools` and `chat_template_kwargs`. */
 tri_status tri_chat_conversation_read_beside(tri_chat_arena *arena, json_t *root, tri_chat_conversation *to);
 
 #endif

@@ -1,4 +1,22 @@
-/* Expressions at work. */
+/* Evaluates the expressions of a chat template.
+ *
+ * The problem: templates are programs from untrusted files, and a model is trained on exactly the text that they print.
+ * So every expression must give what Jinja in transformers gives, on Python's values, or be refused; and it must end in
+ * bounded time and memory.
+ *
+ * The idea: tri_chat_evaluate walks the tree of an expression and returns a value (value.h). Each operator follows
+ * Python's rules for the kinds of its operands: `+` on numbers, strings, lists; floor division and remainder with the
+ * sign of the divisor; comparisons of mixed numbers without rounding; attributes that fall back to items, as in Jinja.
+ * Results that Python represents and we do not (integers beyond 64 bits, complex numbers, NaN) fail with
+ * TRI_UNSUPPORTED, with line and column, instead of an approximation. A mistake that also fails in Jinja is
+ * TRI_BAD_FILE.
+ *
+ * The invariants: every loop over an operand charges the arena (tri_chat_arena_charge), so that steps and bytes are
+ * bounded; strings stay ropes until their bytes are needed, so concatenation is cheap and each byte keeps the message
+ * from which it was copied; an undefined value may be printed or tested, but not used in other ways.
+ *
+ * Example: `messages[-1].content + eos_token`. The subscript takes the last item of a list, the attribute finds no
+ * method `content` of the dict and takes its item, and `+` makes a rope of both strings. */
 #include "chat/renderer.h"
 #include "chat/text.h"
 
@@ -28,7 +46,7 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
       {"length", tri_chat_integer(count)},
       {"revindex", tri_chat_integer(count - index)},
       {"revindex0", tri_chat_integer(count - index - 1)},
-      {"depth", tri_chat_integer(1)}, /* deeper ones are of recursive loops alone */
+      {"depth", tri_chat_integer(1)}, /* only recursive loops have greater depths */
       {"depth0", tri_chat_integer(0)},
       {"previtem", index > 0 ? loop->list->items[index - 1] : tri_chat_undefined(name.text, name.bytes)},
       {"nextitem", index + 1 < count ? loop->list->items[index + 1] : tri_chat_undefined(name.text, name.bytes)}};
@@ -40,8 +58,8 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
   return false;
 }
 
-/* Attributes that a value has in Python and not here. Jinja's sandbox hides those that change a value, and for it they
- * are undefined as here; of dicts they are named nevertheless, since `.pop` is more often meant as a key. */
+/* Returns whether Python's value has an attribute that is missing here. Jinja's sandbox hides attributes that change a
+ * value, so they are undefined there as well; those of dicts are listed anyway, since `.pop` usually means a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
       " capitalize casefold center count encode endswith expandtabs find format format_map index "
@@ -79,7 +97,7 @@ static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   return strstr(names, spaced) != NULL;
 }
 
-/* getattr(value, name) where there is such an attribute. */
+/* Finds getattr(value, name); *found: there is such an attribute. */
 static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool *found, tri_chat_value *out) {
   const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;
@@ -105,20 +123,20 @@ static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool
   return tri_fail(TRI_UNSUPPORTED, "`.%.*s` of a %s is not supported", SHOWN(name), tri_chat_type(value));
 }
 
-/* A key that is looked for is hashed and compared as a whole. Made flat. */
+/* Charges the lookup of a key, which is hashed and compared as a whole, and makes the key flat. */
 static tri_status charge_key(tri_chat_renderer *renderer, tri_chat_value *key) {
   if (key->kind != TRI_CHAT_STRING) return TRI_OK;
   TRI_TRY(tri_chat_charge(renderer, key->bytes));
   return tri_chat_flatten(&renderer->arena, key);
 }
 
-/* value[key] where there is such an item. */
+/* Finds value[key]; *found: there is such an item. */
 static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value key, bool *found,
                             tri_chat_value *out) {
   *found = false;
   if (value.kind == TRI_CHAT_DICT) {
     TRI_TRY(charge_key(renderer, &key));
-    if (key.kind == TRI_CHAT_LIST || key.kind == TRI_CHAT_DICT) return TRI_OK; /* no dict here has such a key */
+    if (key.kind == TRI_CHAT_LIST || key.kind == TRI_CHAT_DICT) return TRI_OK; /* dicts never have such a key */
     const tri_chat_value *own = tri_chat_dict_find(value.dict, key);
     *found = own != NULL;
     if (own != NULL) *out = *own;
@@ -180,7 +198,7 @@ static tri_status slice_bound(tri_chat_renderer *renderer, const tri_chat_node *
   return TRI_OK;
 }
 
-/* As Python's slice.indices: counts from the end, and what lies outside is cut off. */
+/* Returns a bound as in Python's slice.indices: negative ones count from the end, and bounds outside are clamped. */
 static int64_t bound_of(bool given, int64_t bound, int64_t otherwise, int64_t count, bool backwards) {
   int64_t least = backwards ? -1 : 0, most = backwards ? count - 1 : count;
   if (!given) return otherwise;
@@ -233,11 +251,11 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
   TRI_TRY(tri_chat_evaluate(renderer, node->a, &value));
   for (int i = 0; i < 3; i++) TRI_TRY(slice_bound(renderer, node->items[i], &given[i], &bounds[i]));
   int64_t step = given[2] ? bounds[2] : 1;
-  if (step < -INT64_MAX) step = -INT64_MAX; /* has the same meaning, and can be negated */
+  if (step < -INT64_MAX) step = -INT64_MAX; /* equivalent, and can be negated */
   const bool is_list = value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_RANGE, is_safe = value.is_safe;
   if (value.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(value));
   if (!is_list && value.kind != TRI_CHAT_STRING) {
-    /* An error of Python's, except that Jinja makes it undefined where all of it is written in the template. */
+    /* An error in Python, but undefined in Jinja if all operands are literals. */
     return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s has no slices", tri_chat_type(value));
   }
   if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice is zero");
@@ -425,7 +443,7 @@ static tri_status repeat_list(tri_chat_renderer *renderer, const tri_chat_list *
   return TRI_OK;
 }
 
-/* A string, a list or a tuple, repeated `times` times. */
+/* Repeats a string, a list or a tuple. */
 static tri_status repeat_any(tri_chat_renderer *renderer, tri_chat_value value, int64_t times, tri_chat_value *out) {
   if (value.kind == TRI_CHAT_LIST) return repeat_list(renderer, value.list, times, out);
   return repeat(renderer, value, times, out);
@@ -435,7 +453,7 @@ static bool is_repeatable(tri_chat_value value) {
   return value.kind == TRI_CHAT_STRING || (value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_TUPLE);
 }
 
-/* Rounded down, as Python divides; b is not 0. */
+/* Divides with rounding down, like Python; b is not 0. */
 static int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 static tri_status power_of_reals(double a, double b, tri_chat_value *out) {
@@ -460,7 +478,7 @@ static tri_status power_of(int64_t a, int64_t b, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Python rounds the quotient once; two numbers that are not doubles would be rounded before. */
+/* Divides integers. Python rounds the quotient once, so operands that are not exact as doubles are refused. */
 static tri_status divide_wholes(int64_t a, int64_t b, tri_chat_value *out) {
   const int64_t exact = (int64_t)1 << 53;
   if (a > exact || a < -exact || b > exact || b < -exact) {
@@ -475,7 +493,7 @@ static tri_status of_wholes(tri_chat_binary sign, int64_t a, int64_t b, tri_chat
   bool over = false, divides = sign == TRI_BINARY_DIVIDE || sign == TRI_BINARY_FLOOR || sign == TRI_BINARY_REMAINDER;
   if (divides && b == 0) return tri_fail(TRI_BAD_FILE, "a number is divided by zero");
   if (divides && b == -1 && a == INT64_MIN && sign != TRI_BINARY_REMAINDER) return too_large();
-  if (sign == TRI_BINARY_REMAINDER && b == -1) { /* INT64_MIN % -1 cannot be calculated */
+  if (sign == TRI_BINARY_REMAINDER && b == -1) { /* INT64_MIN % -1 overflows in C */
     *out = tri_chat_integer(0);
     return TRI_OK;
   }
@@ -485,7 +503,7 @@ static tri_status of_wholes(tri_chat_binary sign, int64_t a, int64_t b, tri_chat
     case TRI_BINARY_MULTIPLY: over = __builtin_mul_overflow(a, b, &result); break;
     case TRI_BINARY_FLOOR: result = floor_of(a, b); break;
     case TRI_BINARY_REMAINDER:
-      result = a % b; /* with the sign of a, and Python has that of b */
+      result = a % b; /* has the sign of a; Python's has the sign of b */
       if (result != 0 && (result < 0) != (b < 0)) result += b;
       break;
     case TRI_BINARY_DIVIDE: return divide_wholes(a, b, out);
@@ -496,7 +514,7 @@ static tri_status of_wholes(tri_chat_binary sign, int64_t a, int64_t b, tri_chat
   return over ? too_large() : TRI_OK;
 }
 
-/* a = quotient * b + remainder, with the sign of b, as Python's float has it. */
+/* Returns the remainder with the sign of b, like Python's float. */
 static double remainder_of(double a, double b) {
   double left = fmod(a, b);
   if (left == 0) return copysign(0, b);
@@ -528,7 +546,7 @@ static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_va
       break;
     case TRI_BINARY_CONCAT: break;
   }
-  /* It has no order, so that sorting and comparing would need rules of their own. */
+  /* NaN has no order, so sorting and comparing would need rules of their own. */
   if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "the result is NaN, which is not supported");
   *out = tri_chat_real(result);
   return TRI_OK;
@@ -641,14 +659,15 @@ static tri_status call_value(tri_chat_renderer *renderer, tri_chat_value callee,
   return tri_chat_run(call, out);
 }
 
-/* A method has lost its value where it was kept in a variable, and only what is called by its dot has one. */
+/* Returns whether a function can be called here. A method only has its value if it is called directly after the dot,
+ * not from a variable. */
 static bool is_callable_here(const tri_chat_function *function, tri_chat_value self) {
   tri_chat_value name = tri_chat_text(function->name);
   return tri_chat_function_find(tri_chat_globals(), name) == function ||
          tri_chat_function_find(tri_chat_methods((tri_chat_kind)self.kind), name) == function;
 }
 
-/* `value.method(...)` is told its value; anything else is a function or a macro. */
+/* Evaluates a call: `value.method(...)` passes its value as self; any other callee is a function or a macro. */
 static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {
   tri_chat_value room[FEW_ARGUMENTS], callee;
   tri_chat_call call = {0};
@@ -658,7 +677,7 @@ static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node
     if (call.self.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(call.self));
     TRI_CHAT_TRY_AT(renderer, node, find_attribute(call.self, node->a->name, &found, &callee));
     if (!found) {
-      const bool item = call.self.kind == TRI_CHAT_DICT; /* which may be a function, but then not called like this */
+      const bool item = call.self.kind == TRI_CHAT_DICT; /* an item may be a function, but cannot be called like this */
       return TRI_CHAT_FAIL_AT(renderer, node, item ? TRI_UNSUPPORTED : TRI_BAD_FILE, "a %s has no method `%.*s`",
                               tri_chat_type(call.self), SHOWN(node->a->name));
     }
@@ -771,7 +790,8 @@ static tri_status evaluate_attribute(tri_chat_renderer *renderer, const tri_chat
   return TRI_OK;
 }
 
-/* `and` and `or` give one of their operands; the second is looked at only where the first does not decide. */
+/* Evaluates `and` or `or`, which return one of their operands; the second is only evaluated if the first does not
+ * decide. */
 static tri_status evaluate_either(tri_chat_renderer *renderer, const tri_chat_node *node, bool decides,
                                   tri_chat_value *out) {
   TRI_TRY(tri_chat_evaluate(renderer, node->a, out));

@@ -12,7 +12,7 @@ static tri_chat_value empty_text(void) { return tri_chat_string("", 0); }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* What a method of strings does with str(self), given `count` of this call's arguments in their order. */
+/* Calls a method of strings on str(self) with the given arguments. */
 static tri_status as_method(const tri_chat_call *call, const char *name, const tri_chat_value *items, int32_t count,
                             tri_chat_value *out) {
   tri_chat_call method = {.renderer = call->renderer, .arena = call->arena, .items = items, .count = count};
@@ -40,7 +40,7 @@ static tri_status filter_capitalize(const tri_chat_call *call, tri_chat_value *o
   return as_method(call, "capitalize", NULL, 0, out);
 }
 
-/* str() of all but the count. */
+/* Replaces; str() is applied to all arguments except the count. */
 static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value items[3];
   for (int32_t i = 0; i < 2; i++) {
@@ -53,8 +53,8 @@ static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out)
   return TRI_OK;
 }
 
-/* Words begin behind white space, hyphens and opening brackets. Their first letter is in upper case, which of a few
- * letters is not the title case that the method gives. */
+/* Words begin after white space, hyphens and opening brackets. The first letter is in upper case, which for a few
+ * letters differs from the title case of the method. */
 static tri_status filter_title(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self, piece;
   TRI_TRY(tri_chat_self_text(call, &self));
@@ -88,7 +88,7 @@ static tri_status filter_safe(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* What a level is set in by. */
+/* Makes the indentation of a level. */
 static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, tri_chat_value *out) {
   tri_chat_writer writer = {.arena = call->arena};
   *out = width;
@@ -105,8 +105,7 @@ static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, t
   return TRI_OK;
 }
 
-/* Whether an empty line follows once a line feed is put behind the text; with a carriage return it is one line's end.
- */
+/* Returns whether a line feed after the text adds an empty line; after a carriage return it does not. */
 static bool ends_in_line(tri_chat_value text) {
   size_t last = text.bytes, next = 0;
   if (last == 0 || text.text[last - 1] == '\r') return false;
@@ -115,7 +114,7 @@ static bool ends_in_line(tri_chat_value text) {
   return tri_chat_text_line(text.text, text.bytes, last, &next) == last;
 }
 
-/* Each line but the first (unless asked) is set in; empty ones only if asked. All lines end in \n from then on. */
+/* Indents each line except the first one and empty ones, unless requested. All line ends become \n. */
 static tri_status filter_indent(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self = call->self, by;
   bool first = tri_chat_truth(tri_chat_argument(call, 1, tri_chat_boolean(false)));
@@ -125,7 +124,7 @@ static tri_status filter_indent(const tri_chat_call *call, tri_chat_value *out) 
   TRI_TRY(tri_chat_flatten(call->arena, &self));
   TRI_TRY(indent_text(call, tri_chat_argument(call, 0, tri_chat_integer(4)), &by));
   if (first) TRI_TRY(tri_chat_write(&writer, by.text, by.bytes));
-  /* A line feed is put behind the text, so that one which ends it makes an empty line. */
+  /* A line feed is appended, so that a text that ends in one has an empty last line. */
   for (size_t at = 0, next = 0, line = 0; line == 0 || at <= self.bytes; at = next, line++) {
     size_t end = tri_chat_text_line(self.text, self.bytes, at, &next);
     if (at == self.bytes && line > 0 && !ends_in_line(self)) break;
@@ -178,7 +177,7 @@ static tri_status filter_tojson(const tri_chat_call *call, tri_chat_value *out) 
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* What stands at the end of Python's int() of a text. */
+/* Result of Python's int() of a text. */
 typedef enum int_text { INT_IS_NONE, INT_IS_WHOLE, INT_IS_TOO_LARGE } int_text;
 
 static int digit_of(char letter) {
@@ -188,7 +187,8 @@ static int digit_of(char letter) {
   return 99;
 }
 
-/* 0x, 0o and 0b before the digits, where `base` is theirs or 0. A 0 before other digits is not allowed in base 0. */
+/* Parses 0x, 0o or 0b before the digits, if `base` matches or is 0. A 0 before other digits is not allowed in base 0.
+ */
 static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   int64_t named = 0;
   if (bytes > 1 && text[0] == '0') {
@@ -198,8 +198,8 @@ static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   return named != 0 && (base == 0 || base == named) ? named : 0;
 }
 
-/* int(text, base) of a text of ASCII without white space around it: a sign, a prefix, digits with single underscores
- * between them. */
+/* Computes int(text, base) of an ASCII text without white space around it: a sign, a prefix, digits with single
+ * underscores between them. */
 static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int64_t *out) {
   size_t at = bytes > 0 && (text[0] == '+' || text[0] == '-');
   bool minus = at > 0 && text[0] == '-', digit = false, over = false, zeros = true;
@@ -217,7 +217,7 @@ static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int6
     if (value >= base) return INT_IS_NONE;
     zeros = zeros && value == 0;
     over |= __builtin_mul_overflow(whole, base, &whole);
-    over |= __builtin_sub_overflow(whole, (int64_t)value, &whole); /* negative numbers reach further */
+    over |= __builtin_sub_overflow(whole, (int64_t)value, &whole); /* the range of negative numbers is larger */
     digit = true;
   }
   if (!digit || (leads && !zeros)) return INT_IS_NONE;
@@ -234,7 +234,7 @@ static size_t digits_at(const char *text, size_t at) {
   return at - begin;
 }
 
-/* int(float(text)) of the same: what strtod takes and Python does not (hexadecimal digits) is refused. */
+/* Computes int(float(text)). Forms that strtod accepts and Python does not (hexadecimal digits) are refused. */
 static int_text whole_of_real(char *text, int64_t *out) {
   size_t at = text[0] == '+' || text[0] == '-', kept = 0, whole = 0, part = 0;
   if (strcasecmp(text + at, "inf") == 0 || strcasecmp(text + at, "infinity") == 0) return INT_IS_TOO_LARGE;
@@ -252,7 +252,7 @@ static int_text whole_of_real(char *text, int64_t *out) {
     at += power;
   }
   if (text[at] != 0) return INT_IS_NONE;
-  for (size_t i = 0; text[i] != 0; i++) { /* strtod knows no underscores */
+  for (size_t i = 0; text[i] != 0; i++) { /* strtod does not accept underscores */
     if (text[i] != '_') text[kept++] = text[i];
   }
   text[kept] = 0;
@@ -278,7 +278,7 @@ static tri_status int_of_text(const tri_chat_call *call, tri_chat_value self, tr
   TRI_TRY(tri_chat_arena_alloc(call->arena, end - begin + 2, 1, &copy.text));
   char *text = (char *)(uintptr_t)copy.text;
   memcpy(text, self.text + begin, end - begin);
-  /* Any other base is a ValueError or a TypeError, and then it is read as a real number. */
+  /* Any other base is a ValueError or a TypeError in Python, and the text is then read as a real number. */
   const int64_t number = tri_chat_is_whole(base) ? tri_chat_as_whole(base) : -1;
   if (base.kind == TRI_CHAT_UNDEFINED) return tri_fail(TRI_UNSUPPORTED, "`int` of an undefined base is not supported");
   if (number == 0 || (number >= 2 && number <= 36)) found = whole_of_text(text, end - begin, number, &whole);
@@ -375,7 +375,7 @@ static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, 
   *out = value;
   if (name.kind == TRI_CHAT_NONE) return TRI_OK;
   if (name.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(call->arena, &name));
-  size_t bytes = 0; /* anything else than a string is one key */
+  size_t bytes = 0; /* anything but a string is one key */
   if (name.kind == TRI_CHAT_STRING) bytes = name.bytes;
   TRI_TRY(tri_chat_charge(call->renderer, bytes));
   for (size_t at = 0, end = 0; at <= bytes; at = end + 1) {
@@ -423,7 +423,7 @@ static tri_status filter_last(const tri_chat_call *call, tri_chat_value *out) {
     return tri_fail(TRI_BAD_FILE, "a generator has no last item; put `| list` before `last`");
   }
   TRI_TRY(tri_chat_iterate(call->renderer, call->self, &list));
-  /* Python takes letters from the end by their places, and a letter of what `safe` made is so, too. */
+  /* Python indexes letters from the end, and a letter of a safe string is also safe. */
   const bool is_safe = call->self.kind == TRI_CHAT_STRING && call->self.is_safe;
   *out = list->count > 0 ? list->items[list->count - 1]
                          : tri_chat_undefined("the last of nothing", strlen("the last of nothing"));
@@ -460,7 +460,7 @@ static tri_status filter_reverse(const tri_chat_call *call, tri_chat_value *out)
   return TRI_OK;
 }
 
-/* The body of a generator: what it fails with is known only to who comes to that place, so it is kept. */
+/* Ends the body of a generator. Its failure only occurs when iteration reaches that item, so it is kept in the list. */
 static tri_status end_generator(const tri_chat_call *call, tri_chat_list *list, tri_status status) {
   if (status != TRI_BAD_FILE) return status;
   const char *message = tri_status_message();
@@ -486,13 +486,12 @@ static tri_status filter_pairs(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* ---- dictsort: a merge sort, since a comparison can fail ----------------------------------------------------------
- */
+/* ---- dictsort: a merge sort, since a comparison can fail --------------------------------------------------------- */
 
 typedef struct sorter {
   const tri_chat_call *call;
   tri_chat_value *items, *space; /* pairs */
-  const tri_chat_value *keys;    /* by the number that a pair's place holds */
+  const tri_chat_value *keys;    /* keys of the pairs, by the indices in `order` */
   int64_t *order, *other;
 } sorter;
 
@@ -555,7 +554,7 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
   s.keys = keys;
   TRI_TRY(tri_chat_arena_alloc(call->arena, (size_t)count, sizeof *s.order, &s.order));
   TRI_TRY(tri_chat_arena_alloc(call->arena, (size_t)count, sizeof *s.other, &s.other));
-  /* Python turns a stable sort round so that equal ones stay in order: sort from the end, then read from the end. */
+  /* Python reverses a stable sort and keeps equal items in order: sort from the end, then read from the end. */
   for (int64_t i = 0; i < count; i++) s.order[i] = turned ? count - 1 - i : i;
   TRI_TRY(sort(&s, count));
   TRI_TRY(tri_chat_list_create(call->arena, count, TRI_CHAT_IS_LIST, &sorted));
@@ -568,9 +567,9 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 
 /* ---- choosing and mapping ---------------------------------------------------------------------------------------- */
 
-/* Whether the test that the arguments from `first` on name holds for a value; without one, its truth. */
+/* Evaluates the test that the arguments from `first` on name for a value; without one, the value's truth. */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
-  if (call->count <= first) { /* Jinja takes no notice of keywords then */
+  if (call->count <= first) { /* Jinja then ignores keywords */
     *out = tri_chat_truth(value);
     return TRI_OK;
   }
@@ -593,7 +592,7 @@ static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value
 
 static tri_status choose_items(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_list *chosen) {
   tri_chat_list *list = NULL;
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* none, too, has no items */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* none has no items either */
   TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
   if (by_attribute && call->count == 0) {
     return tri_fail(TRI_BAD_FILE, "`%s` wants the name of an attribute", call->function->name);
@@ -632,7 +631,7 @@ static tri_status filter_rejectattr(const tri_chat_call *call, tri_chat_value *o
   return filter_by_test(call, true, false, out);
 }
 
-/* The keywords that `map` itself knows, by their places in its row. */
+/* Keywords of `map` itself, by their indices in its row. */
 enum { MAP_ATTRIBUTE = 1, MAP_DEFAULT = 2 };
 
 static tri_status map_filter(const tri_chat_call *call, tri_chat_call *filter) {
@@ -658,12 +657,12 @@ static bool has_keyword(const tri_chat_call *call, const char *name) {
   return false;
 }
 
-/* Items to their attribute, or through the filter that the first argument names. */
+/* Maps items to an attribute, or applies the filter that the first argument names. */
 static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
   tri_chat_list *list = NULL;
   tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};
   tri_chat_value item, attribute = tri_chat_none(), otherwise = tri_chat_none();
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* none, too, has no items */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* none has no items either */
   const bool by_attribute = call->count == 0 && has_keyword(call, "attribute");
   if (by_attribute) {
     attribute = tri_chat_argument(call, MAP_ATTRIBUTE, tri_chat_none());
@@ -694,7 +693,7 @@ static tri_status filter_map(const tri_chat_call *call, tri_chat_value *out) {
   return end_generator(call, mapped, map_items(call, mapped));
 }
 
-/* ---- which there are --------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------- */
 
 enum { ANY = INT32_MAX };
 

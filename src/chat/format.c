@@ -1,6 +1,7 @@
-/* Where a template is: --chat-template, or beside the tokenizer as transformers looks for it: chat_template.jinja with
- * additional_chat_templates/NAME.jinja, else "chat_template" of tokenizer_config.json, which is a string, a list of
- * named ones or an object of them. Of those "default" is taken, and "tool_use" for conversations with tools. */
+/* Sources of a template: --chat-template, or the tokenizer's folder, searched like in transformers: chat_template.jinja
+ * with additional_chat_templates/NAME.jinja, else "chat_template" of tokenizer_config.json, which is a string, a list
+ * of named templates or an object of them. Among named ones "default" is used, and "tool_use" for conversations with
+ * tools. */
 #include "chat/format.h"
 
 #include "base/file.h"
@@ -38,7 +39,7 @@ static tri_status copy_text(tri_chat_format *format, const char *text, tri_chat_
 
 /* ---- the tokenizer's files --------------------------------------------------------------------------------------- */
 
-/* The folder of the tokenizer; "" if there is no folder ("bytes"). */
+/* Finds the folder of the tokenizer; "" if it has none ("bytes"). */
 static void find_folder(const char *tokenizer, char out[TRI_PATH_BYTES]) {
   out[0] = '\0';
   if (tokenizer == NULL) return;
@@ -56,13 +57,13 @@ static tri_status load_json(const char *path, json_t **out) {
   char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  /* model_max_length may be 10^30. */
+  /* model_max_length may be 10^30, which is not an integer of 64 bits. */
   const tri_status status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, out);
   tri_free(text);
   return status;
 }
 
-/* Variables of named tokens; the first failure stays. */
+/* State of reading the variables of named tokens; keeps the first failure. */
 typedef struct token_reader {
   tri_chat_format *format;
   tri_status status;
@@ -87,7 +88,7 @@ static tri_status compile(const char *where, const json_t *text, tri_chat_templa
   return tri_chat_template_compile(where, json_string_value(text), json_string_length(text), out);
 }
 
-/* A list of {"name", "template"}. */
+/* Reads a list of {"name", "template"}. */
 static tri_status read_named(tri_chat_format *format, const char *path, const json_t *list) {
   char where[TRI_PATH_BYTES + 64], names[256] = "";
   size_t held = 0;
@@ -111,7 +112,7 @@ static tri_status read_named(tri_chat_format *format, const char *path, const js
                   path, names);
 }
 
-/* {"default": "...", "tool_use": "..."}, as a list. */
+/* Converts {"default": "...", "tool_use": "..."} to such a list. */
 static json_t *list_of(const json_t *named) {
   json_t *list = json_array(), *text = NULL;
   const char *name = NULL;
@@ -154,8 +155,8 @@ static tri_status read_file(const char *path, tri_chat_template **out) {
   return status;
 }
 
-/* chat_template.jinja, and of those with names of their own that for conversations with tools; one that is called
- * default goes before the first. */
+/* Reads chat_template.jinja and the named template for conversations with tools; a template named default has
+ * precedence over the former. */
 static tri_status read_files(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/default.jinja"));
@@ -165,7 +166,7 @@ static tri_status read_files(tri_chat_format *format, const char *folder) {
   return tri_path_exists(path) ? read_file(path, &format->tools_template) : TRI_OK;
 }
 
-/* transformers reads the special tokens of a template as letters then. */
+/* Refuses split_special_tokens, with which transformers tokenizes the special tokens of a template as text. */
 static tri_status check_split(const char *folder) {
   char path[TRI_PATH_BYTES];
   json_t *config = NULL;
@@ -203,9 +204,10 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
                   options->asked ? "" : ", or `--chat-template none` where prompt and completion are plain text");
 }
 
-/* ---- what was set by hand ---------------------------------------------------------------------------------------- */
+/* ---- variables of the user ----------------------------------------------------------------------------------------
+ */
 
-/* The JSON tree is copied, so that nothing but the arena is needed. */
+/* Copies a value of a JSON tree, so that it only needs the arena. */
 static tri_status copy_value(tri_chat_format *format, tri_chat_value value, tri_chat_value *out) {
   *out = value;
   if (value.kind == TRI_CHAT_STRING) return tri_chat_copy(&format->arena, value.text, value.bytes, out);

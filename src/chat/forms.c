@@ -37,7 +37,7 @@ static tri_status read_prompt(tri_chat_arena *arena, json_t *root, const char *k
   return tri_chat_messages_add(arena, "completion", completion, out);
 }
 
-/* A member that is a string; NULL or null if `optional`. */
+/* Reads a member that must be a string; if `optional`, it may be missing or null. */
 static tri_status get_string(const json_t *root, const char *key, bool optional, json_t **out) {
   json_t *value = json_object_get(root, key);
   *out = is_null(value) ? NULL : value;
@@ -45,7 +45,7 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
   return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a string", key, tri_json_kind(value));
 }
 
-/* An answer of blanks teaches the model to say nothing, which is seldom meant. */
+/* Reads an answer. Refuses white space, which would teach the model to say nothing. */
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;
@@ -55,7 +55,7 @@ static tri_status get_answer(const json_t *root, const char *key, json_t **out) 
 
 static bool is_empty(const json_t *text) { return text == NULL || json_string_length(text) == 0; }
 
-/* The instruction, a blank line and the input, as one string that the tree keeps. */
+/* Joins the instruction, a blank line and the input to one string, which the tree owns. */
 static tri_status join_input(tri_chat_arena *arena, json_t *root, const json_t *instruction, const json_t *input,
                              json_t **out) {
   const size_t first = json_string_length(instruction), second = json_string_length(input);
@@ -145,7 +145,7 @@ static const tri_chat_form forms[] = {
 };
 enum { NUM_FORMS = sizeof forms / sizeof forms[0] };
 
-/* What every form of conversations may have beside its keys. */
+/* Keys that every form of conversations may have in addition. */
 static const char *const beside[] = {"system", "tools", "chat_template_kwargs"};
 
 const tri_chat_form *tri_chat_form_named(const char *name) {
@@ -159,7 +159,8 @@ const char *tri_chat_form_names(void) {
   return "messages, prompt-completion, sharegpt, alpaca, question-answer or text";
 }
 
-/* ---- which one --------------------------------------------------------------------------------------------------- */
+/* ---- the form of a record
+ * --------------------------------------------------------------------------------------------------- */
 
 const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes) {
   size_t held = 0;
@@ -172,7 +173,7 @@ const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes
   return held == 0 ? "no keys" : out;
 }
 
-/* The number of a form's keys that a record has; *missing is the first that it lacks, or NULL. */
+/* Counts the keys of a form that a record has; *missing is the first missing one, or NULL. */
 static int count_keys(const json_t *root, const tri_chat_form *form, const char **missing) {
   int found = 0;
   *missing = NULL;
@@ -214,7 +215,7 @@ static tri_status no_form(const json_t *root) {
       tri_chat_list_keys(root, keys, sizeof keys));
 }
 
-/* The one that was asked for, by its name or by the key of its messages. */
+/* Checks a record against the requested form or key. */
 static tri_status check_asked(const json_t *root, const tri_chat_reading *how, const tri_chat_form *form) {
   char keys[512];
   for (int i = 0; form->keys[i] != NULL; i++) {

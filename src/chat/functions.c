@@ -1,4 +1,4 @@
-/* How functions find their arguments, and what several kinds of them need; global functions. */
+/* Arguments of functions, helpers for several kinds of functions, and global functions. */
 #include "chat/functions.h"
 
 #include "chat/renderer.h"
@@ -10,7 +10,7 @@ static bool is_named(tri_chat_value name, const char *other) {
   return name.bytes == strlen(other) && memcmp(name.text, other, name.bytes) == 0;
 }
 
-/* The place of the parameter with this name; -1: there is none. */
+/* Returns the index of the parameter with this name; -1: none. */
 static int32_t parameter_of(const tri_chat_function *function, tri_chat_value name) {
   for (int32_t i = 0; i < (int32_t)(sizeof function->parameters / sizeof function->parameters[0]); i++) {
     if (function->parameters[i] != NULL && is_named(name, function->parameters[i])) return i;
@@ -217,7 +217,7 @@ tri_status tri_chat_time(tri_chat_renderer *renderer, const char *format, tri_ch
   return tri_chat_copy(&renderer->arena, text, bytes, out);
 }
 
-/* Python's datetime gives %f, %z and %Z a meaning of its own; all others are those of C. */
+/* Refuses %f, %z and %Z, which Python's datetime defines differently from C; all others are C's. */
 static tri_status check_format(const char *format) {
   for (const char *at = strchr(format, '%'); at != NULL; at = strchr(at, '%')) {
     at += 1 + strspn(at + 1, "-_0^#123456789");
@@ -272,7 +272,7 @@ static tri_status global_dict(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-enum { LONGEST_RANGE = 100000 }; /* of jinja2.sandbox */
+enum { LONGEST_RANGE = 100000 }; /* limit of jinja2.sandbox */
 
 static tri_status global_range(const tri_chat_call *call, tri_chat_value *out) {
   int64_t bounds[3] = {0, 0, 1};

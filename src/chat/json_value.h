@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Strings stay in the JSON tree, which must outlive the value. */
+/* Converts a JSON value. Strings stay in the JSON tree, which must outlive the value. */
 tri_status tri_chat_of_json(tri_chat_arena *arena, const json_t *json, tri_chat_value *out);
 
 #endif

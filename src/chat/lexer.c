@@ -1,9 +1,8 @@
-/* Outside of tags everything is text up to the next `{{`, `{%` or `{#`; inside, the usual tokens of an expression.
+/* Outside of tags everything is text up to the next `{{`, `{%` or `{#`; inside are the usual tokens of an expression.
  *
- * White space around tags: a minus sign beside a delimiter takes all white space on its side along. trim_blocks takes
- * the newline behind a block or a comment; lstrip_blocks takes what stands before them on their line if that is nothing
- * but white space and the line began in this text or behind a tag that took its newline. A plus sign switches both off.
- */
+ * White space around tags: a minus sign at a delimiter removes all white space on its side. trim_blocks removes the
+ * newline after a block or a comment; lstrip_blocks removes white space before them on their line, if nothing else is
+ * before them and the line begins in this text or after a tag that removed its newline. A plus sign disables both. */
 #include "chat/lexer.h"
 
 #include "chat/text.h"
@@ -24,7 +23,7 @@ tri_status tri_chat_fault_at(const char *name, int32_t line, int32_t column, tri
   return tri_fail(code, "%s line %d column %d: %s", name, line, column, text);
 }
 
-/* Line and column of the place `at`, which never goes backwards. */
+/* Computes line and column of `at`, which never decreases. */
 static void locate(tri_chat_lexer *lexer, size_t at) {
   for (; lexer->counted < at; lexer->counted++) {
     char byte = lexer->source[lexer->counted];
@@ -50,7 +49,7 @@ static size_t skip_space(const tri_chat_lexer *lexer, size_t at) {
   return at;
 }
 
-/* Behind the end of a block or comment: the newline that goes with it. */
+/* Returns the offset after a block or comment, with the newline that it removes. */
 static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims) {
   size_t before = at;
   if (sign == '-') at = skip_space(lexer, at);
@@ -61,7 +60,7 @@ static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims)
 
 /* ---- text between tags ------------------------------------------------------------------------------------------- */
 
-/* The next tag at or behind `at`; its second byte. */
+/* Finds the next tag at or after `at`; *out: its second byte. */
 static size_t find_tag(const tri_chat_lexer *lexer, size_t at, char *out) {
   for (; at < lexer->bytes; at++) {
     const char *brace = memchr(lexer->source + at, '{', lexer->bytes - at);
@@ -76,7 +75,7 @@ static size_t find_tag(const tri_chat_lexer *lexer, size_t at, char *out) {
   return lexer->bytes;
 }
 
-/* Where the text before a tag ends. */
+/* Returns the end of the text before a tag. */
 static size_t end_of_text(const tri_chat_lexer *lexer, size_t begin, size_t tag, char kind) {
   size_t end = tag;
   char sign = tag + 2 < lexer->bytes ? lexer->source[tag + 2] : 0;
@@ -105,7 +104,7 @@ static tri_status skip_comment(tri_chat_lexer *lexer, size_t tag) {
   return TRI_OK;
 }
 
-/* `NAME` and `%}` behind a `{%`: where the tag ends, and its sign; 0 if it is something else. */
+/* Matches `NAME` and `%}` after a `{%`; returns the end of the tag, and its sign; 0 if it does not match. */
 static size_t match_raw(const tri_chat_lexer *lexer, size_t tag, const char *name, char *sign) {
   size_t at = tag + 2;
   if (at < lexer->bytes && (lexer->source[at] == '-' || lexer->source[at] == '+')) at++;
@@ -162,7 +161,7 @@ static tri_status next_text(tri_chat_lexer *lexer, tri_chat_token *out) {
     size_t end = kind == 0 ? tag : end_of_text(lexer, begin, tag, kind);
     lexer->at = tag;
     if (end > begin) {
-      lexer->line_starts = true; /* what stands before the tag on its line is dealt with */
+      lexer->line_starts = true; /* the text before the tag on its line is done */
       give_text(lexer, begin, tri_chat_string(lexer->source + begin, end - begin), out);
       return TRI_OK;
     }
@@ -208,7 +207,7 @@ static tri_status read_hex(tri_chat_lexer *lexer, size_t at, int digits, uint32_
   return TRI_OK;
 }
 
-/* Python's escapes; the place behind the backslash, and what follows them. */
+/* Reads one of Python's escapes; *at: offset after the backslash, then after the escape. */
 static tri_status read_escape(tri_chat_lexer *lexer, size_t *at, tri_chat_writer *writer) {
   static const char letters[] = "\\'\"abfnrtv", meant[] = "\\'\"\a\b\f\n\r\t\v";
   char letter = lexer->source[(*at)++];
@@ -224,7 +223,7 @@ static tri_status read_escape(tri_chat_lexer *lexer, size_t *at, tri_chat_writer
   }
   int digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
   if (letter == 'N') return FAULT(lexer, "the escape \\N{...} is not supported; write the character itself");
-  if (digits == 0) { /* not one of Python's: it stays as it is */
+  if (digits == 0) { /* not an escape of Python: kept literally */
     TRI_TRY(tri_chat_write(writer, "\\", 1));
     return tri_chat_write(writer, &letter, 1);
   }
@@ -309,7 +308,7 @@ static tri_status read_sign(tri_chat_lexer *lexer, tri_chat_token *out) {
   return FAULT(lexer, "U+%04X does not belong in a tag", (unsigned)code);
 }
 
-/* `%}` or `}}`, with its sign; false if it is something else. */
+/* Reads `%}` or `}}`, with its sign; returns false if it is something else. */
 static bool end_tag(tri_chat_lexer *lexer) {
   char sign = byte_at(lexer, lexer->at);
   bool block = lexer->in_block;

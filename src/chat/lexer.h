@@ -1,4 +1,4 @@
-/* A template as a row of tokens, as Jinja with trim_blocks and lstrip_blocks cuts it. Not for others. */
+/* Tokens of a template, like Jinja with trim_blocks and lstrip_blocks. Private to this folder. */
 #ifndef TRI_CHAT_LEXER_H
 #define TRI_CHAT_LEXER_H
 
@@ -12,7 +12,7 @@ typedef enum tri_chat_token_kind {
   TRI_TOKEN_BEGIN_BLOCK, /* {% */
   TRI_TOKEN_END_BLOCK,
   TRI_TOKEN_NAME,
-  TRI_TOKEN_STRING, /* without its quotes, its escapes undone */
+  TRI_TOKEN_STRING, /* without quotes, with escapes decoded */
   TRI_TOKEN_INTEGER,
   TRI_TOKEN_REAL,
   TRI_TOKEN_SIGN, /* "==", "(", ... */
@@ -27,17 +27,17 @@ typedef struct tri_chat_token {
 typedef struct tri_chat_lexer {
   const char *name, *source;
   size_t bytes, at;
-  size_t counted; /* the place that line and column are of */
+  size_t counted; /* offset to which line and column belong */
   int32_t line, column;
   tri_chat_arena *arena;
   bool in_tag, in_block;
-  bool line_starts; /* the last tag took the newline behind it along */
+  bool line_starts; /* the last tag removed the newline after it */
   int32_t brackets;
 } tri_chat_lexer;
 
 tri_status tri_chat_lexer_next(tri_chat_lexer *lexer, tri_chat_token *out);
 
-/* A fault at a place of the template. */
+/* Fails with an error at a line and column of the template. */
 tri_status tri_chat_fault_at(const char *name, int32_t line, int32_t column, tri_status code, const char *format, ...)
     TRI_PRINTF(5, 6);
 

@@ -9,7 +9,7 @@
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* All strings of a value are of this message. */
+/* Tags all strings of a value with a message. */
 static void tag(tri_chat_value *value, int32_t origin) {
   if (value->kind == TRI_CHAT_STRING) value->origin = origin;
   for (int64_t i = 0; value->kind == TRI_CHAT_LIST && i < value->list->count; i++) tag(&value->list->items[i], origin);
@@ -23,7 +23,7 @@ static bool is_text(tri_chat_value value, const char *text) {
   return value.kind == TRI_CHAT_STRING && value.bytes == strlen(text) && memcmp(value.text, text, value.bytes) == 0;
 }
 
-/* A message's reasoning has several names; transformers gives templates the first two. */
+/* Names of a message's reasoning; transformers passes the first two to templates. */
 static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
 enum { NUM_REASONING_NAMES = sizeof reasoning_names / sizeof reasoning_names[0] };
 
@@ -44,8 +44,8 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
   return TRI_OK;
 }
 
-/* Flags of a message that say whether it is learnt: "loss" is ms-swift's and xtuner's, "training" axolotl's,
- * "loss_mask" verl's. */
+/* Flags that exclude a message from learning: "loss" in ms-swift and xtuner, "training" in axolotl, "loss_mask" in
+ * verl. */
 static const char *const learnt_flags[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
 enum { NUM_LEARNT_FLAGS = sizeof learnt_flags / sizeof learnt_flags[0] };
 
@@ -62,11 +62,11 @@ static tri_status read_flag(const json_t *value, const char *key, const char *wh
   return status;
 }
 
-/* Whether an answer is learnt. */
+/* Reads whether an answer is learnt. */
 static tri_status read_flags(const json_t *message, const char *where, bool is_answer, bool *out) {
   const char *first = NULL;
   bool trained = true;
-  if (json_object_get(message, "train_detail") != NULL) { /* axolotl's */
+  if (json_object_get(message, "train_detail") != NULL) { /* of axolotl */
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
                     where);
@@ -194,8 +194,8 @@ const char *tri_chat_role_of(const char *from) {
   return NULL;
 }
 
-/* The calls of a message from `function_call`, as LLaMA-Factory has them: JSON of {"name", "arguments"}, or a list of
- * such. A new list of tool_calls. */
+/* Reads LLaMA-Factory's `function_call` of a message, JSON of {"name", "arguments"} or a list of these, into a new list
+ * of tool_calls. */
 static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
   json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
   json_t *calls = json_array(), *one = NULL;
@@ -217,7 +217,7 @@ static tri_status read_calls(const json_t *value, const char *where, json_t **ou
                   where);
 }
 
-/* The same message with role and content, as a tree that the caller releases. */
+/* Translates a message to role and content, as a tree that the caller releases. */
 static tri_status translate(const json_t *message, const char *where, json_t **out) {
   const char *from = json_string_value(json_object_get(message, "from"));
   json_t *value = json_object_get(message, "value");
@@ -253,7 +253,7 @@ static tri_status translate(const json_t *message, const char *where, json_t **o
   return TRI_OK;
 }
 
-/* The tree lives as long as the line: it is put into the line's own. */
+/* Adds a translated message. Its tree is put into the line's tree, to live as long. */
 static tri_status add_translated(tri_chat_arena *arena, tri_chat_conversation *to, json_t *list, size_t index,
                                  const char *where) {
   json_t *message = json_array_get(list, index), *translated = NULL;
@@ -301,18 +301,18 @@ tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, con
   if (system == NULL || empty) return TRI_OK;
   if (is_system(first)) {
     if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
-      return TRI_OK; /* said twice */
+      return TRI_OK; /* given twice */
     return tri_fail(TRI_BAD_FILE,
                     "`system` and the first message, which is a system message, differ; remove one of them");
   }
   json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
-  if (message == NULL || json_object_set_new(root, "system", message) != 0) { /* the line's tree keeps it */
+  if (message == NULL || json_object_set_new(root, "system", message) != 0) { /* owned by the line's tree */
     return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
   }
   return add_message(arena, to, message, "`system`");
 }
 
-/* The message {"role": role, "content": text}. The tree of the line keeps it, under a key that no form reads. */
+/* Adds the message {"role": role, "content": text}, which the line's tree owns under a key that no form reads. */
 static tri_status add_turn(tri_chat_arena *arena, json_t *root, const char *role, const char *keep, json_t *text,
                            const char *key, tri_chat_conversation *to) {
   char where[80];

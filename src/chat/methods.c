@@ -13,7 +13,7 @@ static tri_status strip(const tri_chat_call *call, bool left, bool right, tri_ch
   bool given = set.kind != TRI_CHAT_NONE;
   TRI_TRY(tri_chat_self_text(call, &self));
   if (given) TRI_TRY(tri_chat_argument_text(call, 0, set, &set));
-  if (given && set.bytes > LARGEST_SET) { /* each letter is looked for in all of them */
+  if (given && set.bytes > LARGEST_SET) { /* each letter is compared with all of them */
     return tri_fail(TRI_UNSUPPORTED, "`%s` of more than %d bytes of letters is not supported", call->function->name,
                     LARGEST_SET);
   }
@@ -63,7 +63,7 @@ static tri_status add_part(const tri_chat_call *call, tri_chat_list *list, tri_c
   return tri_chat_list_add(call->arena, list, part);
 }
 
-/* At runs of white space, which are in no part. */
+/* Splits at runs of white space, which are not in the parts. */
 static tri_status split_words(const tri_chat_call *call, tri_chat_value self, int64_t most, tri_chat_list *list) {
   size_t at = 0, end = self.bytes;
   tri_chat_text_strip(self.text, NULL, true, false, &at, &end);
@@ -76,7 +76,7 @@ static tri_status split_words(const tri_chat_call *call, tri_chat_value self, in
       word += tri_chat_text_offset(self.text + word, self.bytes - word, 1);
     }
     if (most == 0) {
-      return add_part(call, list, self, at, self.bytes); /* with the white space at its end, as Python has it */
+      return add_part(call, list, self, at, self.bytes); /* with the white space at its end, like Python */
     }
     TRI_TRY(add_part(call, list, self, at, word));
     most--;
@@ -107,7 +107,7 @@ static tri_status method_split(const tri_chat_call *call, tri_chat_value *out) {
   return add_part(call, list, self, at, self.bytes);
 }
 
-/* At runs of white space from the right; the parts come in that order. */
+/* Splits at runs of white space from the right; the parts are in that order. */
 static tri_status split_words_from_right(const tri_chat_call *call, tri_chat_value self, int64_t most,
                                          tri_chat_list *list) {
   size_t first = 0, end = self.bytes;
@@ -136,7 +136,7 @@ static tri_status split_from_right(const tri_chat_call *call, tri_chat_value sel
   for (size_t at = end; most != 0 && at > 0;) {
     at--;
     if (self.text[at] != by.text[0]) continue;
-    TRI_TRY(tri_chat_charge(call->renderer, by.bytes)); /* a separator may nearly occur everywhere */
+    TRI_TRY(tri_chat_charge(call->renderer, by.bytes)); /* a separator may almost match everywhere */
     if (at + by.bytes > end || memcmp(self.text + at, by.text, by.bytes) != 0) continue;
     TRI_TRY(add_part(call, list, self, at + by.bytes, end));
     end = at;
@@ -181,10 +181,10 @@ static tri_status method_splitlines(const tri_chat_call *call, tri_chat_value *o
   return TRI_OK;
 }
 
-/* A part of a string, from `start` to `end` as Python counts them: arguments 1 and 2 of methods that look into it. */
+/* The part of a string from `start` to `end` by Python's rules: arguments 1 and 2 of methods that search it. */
 typedef struct window {
   size_t begin, bytes;
-  bool none; /* `start` lies behind the end: not even an empty text is found there */
+  bool none; /* `start` is after the end: not even an empty text is found */
 } window;
 
 static tri_status window_bound(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t length,
@@ -270,7 +270,7 @@ static tri_status method_removesuffix(const tri_chat_call *call, tri_chat_value 
   return TRI_OK;
 }
 
-/* An empty `old` stands between all letters. */
+/* Replaces an empty `old`, which occurs between all letters. */
 static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, tri_chat_value new, int64_t most,
                                 tri_chat_writer *writer) {
   size_t at = 0;
@@ -399,7 +399,7 @@ static tri_status method_get(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* ---- which there are --------------------------------------------------------------------------------------------- */
+/* ---- the tables --------------------------------------------------------------------------------------------- */
 
 static const tri_chat_function of_strings[] = {
     {.name = "strip", .most = 1, .body = method_strip},

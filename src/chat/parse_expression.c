@@ -1,5 +1,5 @@
-/* Expressions, by Jinja's precedence: a if b else c; or; and; not; comparisons and in; + -; ~; * / // %; **; signs;
- * what follows a value (.name, [item], (call), | filter, is test). */
+/* Parses expressions with Jinja's precedence: a if b else c; or; and; not; comparisons and in; + -; ~; * / // %; **;
+ * signs; postfix forms (.name, [item], (call), | filter, is test). */
 #include "chat/parser.h"
 
 #include <stdio.h>
@@ -88,7 +88,7 @@ tri_status tri_chat_node_create(tri_chat_parser *parser, tri_chat_node_kind kind
   return TRI_OK;
 }
 
-/* Room in a list of nodes that doubles. */
+/* Makes room in a list of nodes, whose capacity doubles. */
 static tri_status room_for(tri_chat_parser *parser, int32_t count, tri_chat_node ***list) {
   if (count != 0 && (count < 4 || (count & (count - 1)) != 0)) return TRI_OK;
   tri_chat_node **grown = NULL;
@@ -142,7 +142,7 @@ static tri_status constant(tri_chat_parser *parser, tri_chat_value value, tri_ch
 
 static tri_status parse_unary(tri_chat_parser *parser, bool filters, tri_chat_node **out);
 
-/* Strings beside each other are one. */
+/* Parses adjacent strings, which are one. */
 static tri_status parse_strings(tri_chat_parser *parser, tri_chat_node **out) {
   tri_chat_value text = parser->token.value;
   TRI_TRY(constant(parser, text, out));
@@ -156,7 +156,7 @@ static tri_status parse_strings(tri_chat_parser *parser, tri_chat_node **out) {
   return TRI_OK;
 }
 
-/* `[a, b]`, the bracket being the token at hand. */
+/* Parses `[a, b]`; the bracket is the current token. */
 static tri_status parse_list(tri_chat_parser *parser, tri_chat_node **out) {
   bool done = false;
   tri_chat_node *item = NULL;
@@ -188,7 +188,7 @@ static tri_status parse_dict(tri_chat_parser *parser, tri_chat_node **out) {
   return tri_chat_expect_sign(parser, "}");
 }
 
-/* Whether the token at hand cannot begin an expression. */
+/* Returns whether the current token cannot begin an expression. */
 static bool ends_tuple(const tri_chat_parser *parser) {
   return parser->token.kind == TRI_TOKEN_END_BLOCK || parser->token.kind == TRI_TOKEN_END_PRINT ||
          tri_chat_at_sign(parser, ")") || tri_chat_at_name(parser, "in");
@@ -257,7 +257,7 @@ static tri_status parse_primary(tri_chat_parser *parser, tri_chat_node **out) {
   return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "a value is missing before %s", tri_chat_shown(parser, shown));
 }
 
-/* ---- what follows a value ---------------------------------------------------------------------------------------- */
+/* ---- postfix forms ---------------------------------------------------------------------------------------- */
 
 static tri_status parse_argument(tri_chat_parser *parser, tri_chat_node *node) {
   tri_chat_node *item = NULL, *keyword = NULL;
@@ -274,7 +274,7 @@ static tri_status parse_argument(tri_chat_parser *parser, tri_chat_node *node) {
   return tri_chat_node_add(parser, node, item);
 }
 
-/* `(a, b, c=d)`, the bracket being the token at hand. */
+/* Parses `(a, b, c=d)`; the bracket is the current token. */
 static tri_status parse_arguments(tri_chat_parser *parser, tri_chat_node *node) {
   bool done = false;
   TRI_TRY(tri_chat_parser_next(parser));
@@ -315,7 +315,7 @@ static tri_status parse_filter(tri_chat_parser *parser, tri_chat_node *from, tri
 
 static tri_status parse_postfix(tri_chat_parser *parser, tri_chat_node **node);
 
-/* A test may have one argument without brackets. */
+/* Returns whether an argument without brackets follows; a test may have one. */
 static bool begins_argument(const tri_chat_parser *parser) {
   if (parser->token.kind == TRI_TOKEN_NAME) {
     return !tri_chat_at_name(parser, "else") && !tri_chat_at_name(parser, "or") && !tri_chat_at_name(parser, "and") &&
@@ -352,7 +352,7 @@ static tri_status parse_test(tri_chat_parser *parser, tri_chat_node *from, tri_c
   return check_arguments(parser, *out, "test");
 }
 
-/* `[item]` or `[begin:end:step]`. */
+/* Parses `[item]` or `[begin:end:step]`. */
 static tri_status parse_subscript(tri_chat_parser *parser, tri_chat_node *from, tri_chat_node **out) {
   tri_chat_node *parts[3] = {NULL, NULL, NULL};
   int colons = 0;
@@ -477,7 +477,7 @@ typedef struct level {
 
 typedef tri_status parse_operand(tri_chat_parser *parser, tri_chat_node **out);
 
-/* Operands of one level with its operators between them. Each is one deeper in the tree than the one before. */
+/* Parses the operands and operators of one level. Each one is a level deeper in the tree than the one before. */
 static tri_status parse_binary(tri_chat_parser *parser, const level *levels, parse_operand *operand,
                                tri_chat_node **out) {
   int depth = parser->depth;

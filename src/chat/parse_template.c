@@ -1,4 +1,4 @@
-/* Statements, and a whole template. */
+/* Parses statements, and a whole template. */
 #include "base/memory.h"
 #include "chat/parser.h"
 #include "chat/template.h"
@@ -15,7 +15,7 @@ static tri_status end_block(tri_chat_parser *parser) {
   return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "`%%}` is missing before %s", tri_chat_shown(parser, shown));
 }
 
-/* Behind the last word of a body's end: `{% endif %}`. */
+/* Parses the rest of a body's end, after its last word: `{% endif %}`. */
 static tri_status close_body(tri_chat_parser *parser) {
   TRI_TRY(tri_chat_parser_next(parser));
   return end_block(parser);
@@ -23,7 +23,7 @@ static tri_status close_body(tri_chat_parser *parser) {
 
 /* ---- if ---------------------------------------------------------------------------------------------------------- */
 
-/* Behind `if` or `elif`. */
+/* Parses a condition and its bodies, after `if` or `elif`. */
 static tri_status parse_if(tri_chat_parser *parser, tri_chat_node **out) {
   static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
   tri_chat_node *first = NULL, **place = &first;
@@ -188,7 +188,7 @@ static tri_status parse_jump(tri_chat_parser *parser, tri_chat_node_kind kind, c
   return end_block(parser);
 }
 
-/* Behind `{%`. */
+/* Parses a statement, after `{%`. */
 static tri_status parse_statement(tri_chat_parser *parser, tri_chat_node **out) {
   static const char *const lacking[] = {"call",  "filter", "include", "import",     "from", "extends",
                                         "block", "do",     "with",    "autoescape", "trans"};
@@ -237,7 +237,7 @@ static tri_status parse_text(tri_chat_parser *parser, tri_chat_node **out) {
   return tri_chat_parser_next(parser);
 }
 
-/* Up to `{%` and one of the words, which is then the token at hand; without words to the end. */
+/* Parses up to `{%` and one of the words, which is then the current token; without words, to the end. */
 static tri_status parse_body(tri_chat_parser *parser, const char *const *ends, tri_chat_node **out) {
   tri_chat_node *statement = NULL;
   TRI_TRY(tri_chat_enter(parser));
@@ -265,7 +265,7 @@ static tri_status parse_body(tri_chat_parser *parser, const char *const *ends, t
 
 /* ---- the template ------------------------------------------------------------------------------------------------ */
 
-/* Newlines as \n, and the last one gone, as Jinja reads a source. */
+/* Copies the source like Jinja: newlines become \n, and the last one is removed. */
 static tri_status take_source(tri_chat_template *template, const char *text, size_t bytes) {
   TRI_TRY(tri_alloc("a chat template", bytes + 1, 1, &template->source));
   for (size_t i = 0; i < bytes; i++) {

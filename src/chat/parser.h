@@ -1,4 +1,4 @@
-/* Tokens to a tree. Not for others. */
+/* Parses tokens to a tree. Private to this folder. */
 #ifndef TRI_CHAT_PARSER_H
 #define TRI_CHAT_PARSER_H
 
@@ -8,41 +8,41 @@
 typedef struct tri_chat_parser {
   struct tri_chat_template *template;
   tri_chat_lexer lexer;
-  tri_chat_token token, ahead; /* the one at hand, and the one behind it */
+  tri_chat_token token, ahead; /* the current token, and the next one */
   tri_chat_arena *arena;
   tri_chat_dict *symbols;
   int depth;
-  int captures; /* macros and `set` blocks around */
+  int captures; /* depth of macros and `set` blocks */
   int loops;
 } tri_chat_parser;
 
-/* Begins with the first token. */
+/* Starts with the first token. */
 tri_status tri_chat_parser_begin(tri_chat_parser *parser);
 tri_status tri_chat_parser_next(tri_chat_parser *parser);
 
 bool tri_chat_at_sign(const tri_chat_parser *parser, const char *sign);
 bool tri_chat_at_name(const tri_chat_parser *parser, const char *name);
-/* Takes it where it is there. */
+/* Consume the current token if it matches. */
 tri_status tri_chat_take_sign(tri_chat_parser *parser, const char *sign, bool *taken);
 tri_status tri_chat_take_name(tri_chat_parser *parser, const char *name, bool *taken);
 tri_status tri_chat_expect_sign(tri_chat_parser *parser, const char *sign);
-/* A name, as a node. */
+/* Parses a name. */
 tri_status tri_chat_parse_name(tri_chat_parser *parser, tri_chat_node **out);
 
 tri_status tri_chat_node_create(tri_chat_parser *parser, tri_chat_node_kind kind, tri_chat_node **out);
 tri_status tri_chat_node_add(tri_chat_parser *parser, tri_chat_node *node, tri_chat_node *item);
 
-/* An expression; one that may be several with commas between; and the same without `a if b`. */
+/* Parse an expression; several expressions with commas, which form a tuple (`conditions` false: without `a if b`). */
 tri_status tri_chat_parse_expression(tri_chat_parser *parser, tri_chat_node **out);
 tri_status tri_chat_parse_tuple(tri_chat_parser *parser, bool conditions, tri_chat_node **out);
 
-/* A fault at the token at hand; TRI_UNSUPPORTED for what Jinja has and this subset has not. */
+/* Fails with an error at the current token; TRI_UNSUPPORTED for features of Jinja that this subset lacks. */
 #define TRI_CHAT_FAULT(parser, code, ...)                                                                              \
   tri_chat_fault_at((parser)->lexer.name, (parser)->token.line, (parser)->token.column, code, __VA_ARGS__)
-/* What stands there, for a message. */
+/* Describes the current token for a message. */
 const char *tri_chat_shown(const tri_chat_parser *parser, char out[64]);
 
-/* One level deeper, and back. */
+/* Enter and leave a level of nesting. */
 tri_status tri_chat_enter(tri_chat_parser *parser);
 void tri_chat_leave(tri_chat_parser *parser);
 

@@ -38,8 +38,8 @@ static const json_t *content_of(const json_t *message) {
   return content == NULL ? json_object_get(message, "value") : content;
 }
 
-/* An answer of messages [from, ...) of a list: it begins with what answers, and ends with an answer that is not empty.
- */
+/* Checks an answer, the messages [from, ...) of a list: it must begin with a message of the assistant or a tool, and
+ * end with an answer that is not empty. */
 static tri_status check_answer(const json_t *list, size_t from, const char *key) {
   const size_t count = json_array_size(list);
   if (count <= from) return empty_answer(key);
@@ -63,7 +63,7 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   return json_is_string(content) && json_string_length(content) == 0 && !calls ? empty_answer(key) : TRI_OK;
 }
 
-/* An answer is compared as a whole: no part of it can be context only. */
+/* Refuses flags for learning: an answer is compared as a whole. */
 static tri_status check_flags(const tri_chat_conversation *c, int64_t from, const char *key) {
   for (int64_t i = from; i < c->num_messages; i++) {
     if (!c->is_answer[i] || c->trained[i]) continue;
@@ -86,8 +86,8 @@ static tri_status check_last(const tri_chat_conversation *c, const char *key) {
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 
-/* The record's `system` stands before both conversations, and adding it replaces the member: the first time's stays in
- * the tree under another key. */
+/* Adds the record's `system` to a conversation. Adding replaces the member, so the first conversation's message is
+ * moved to another key of the tree. */
 static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *first, const char *key,
                              tri_chat_conversation *to) {
   char keep[80];
@@ -102,14 +102,14 @@ static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *
   return status;
 }
 
-/* Messages that are asked, and the key of the record that has them. */
+/* Messages of the question, and the record's key with them. */
 typedef struct asked {
-  json_t *messages; /* NULL: the answers begin with them */
+  json_t *messages; /* NULL: the answers' lists begin with them */
   const char *key;
 } asked;
 
-/* Answer number k, whose list is under `key`: behind the messages that are asked, or, without those, behind its own
- * first `shared` ones. */
+/* Reads answer number k from the list under `key`: it follows the question's messages, or, without these, its own first
+ * `shared` messages. */
 static tri_status read_conversation(tri_chat_arena *arena, json_t *root, asked prompt, size_t shared, const char *key,
                                     int k, tri_preference *out) {
   tri_chat_conversation *c = &out->conversations[k];
@@ -142,8 +142,8 @@ static tri_status check_texts(const json_t *root, const tri_preference_form *for
   return TRI_OK;
 }
 
-/* What two texts begin with, as TRL divides them: whole characters, without a space at its end; of a text that the
- * other one begins with, all but its last character. */
+/* Returns the length of the common begin of two texts by TRL's rule: whole characters, without a space at the end; if
+ * one text is the begin of the other, without its last character. */
 static size_t common_text(tri_chat_value a, tri_chat_value b) {
   const size_t least = a.bytes < b.bytes ? a.bytes : b.bytes;
   size_t same = 0;
@@ -178,7 +178,7 @@ static tri_status same_answers(void) {
   return tri_fail(TRI_BAD_FILE, "`chosen` and `rejected` are the same answer, which is not a preference" OR_SKIP);
 }
 
-/* Two texts or two conversations that begin alike. */
+/* Reads two texts or two conversations with a common begin. */
 static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                               tri_preference *out) {
   json_t *chosen = json_object_get(root, "chosen"), *rejected = json_object_get(root, "rejected");
@@ -207,14 +207,14 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
   return check_texts(root, form, out);
 }
 
-/* Whether a conversation begins with the user's message of that text, which a system message may stand before. */
+/* Returns whether a conversation begins with the user's message of that text, after an optional system message. */
 static bool begins_with(const json_t *list, json_t *prompt) {
   const bool system = strcmp(role_of(json_array_get(list, 0)), "system") == 0;
   const json_t *first = json_array_get(list, system ? 1 : 0);
   return is_asked(first) && json_equal(content_of(first), prompt);
 }
 
-/* `prompt` is a string beside whole conversations. */
+/* Reads a string `prompt` with whole conversations. */
 static tri_status read_whole(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                              tri_preference *out) {
   static const char *const keys[] = {"chosen", "rejected"};
@@ -228,7 +228,7 @@ static tri_status read_whole(tri_chat_arena *arena, json_t *root, const tri_pref
   return read_common(arena, root, form, out);
 }
 
-/* A prompt that is a string or a list of messages, and answers of the same kind. */
+/* Reads a prompt that is a string or a list of messages, and answers of the same kind. */
 static tri_status read_prompt(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                               tri_preference *out) {
   json_t *prompt = json_object_get(root, "prompt");
@@ -265,14 +265,13 @@ static tri_status read_pair(tri_chat_arena *arena, json_t *root, const tri_prefe
 
 static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a preference"); }
 
-/* Makes a list of messages of a text. The tree of the record keeps it under `key`. */
+/* Makes a list with one message of a text. The record's tree owns it under `key`. */
 static tri_status make_list(json_t *root, const char *role, json_t *text, const char *key) {
   json_t *list = json_pack("[{s:s, s:O}]", "role", role, "content", text);
   return list == NULL || json_object_set_new(root, key, list) != 0 ? out_of_memory() : TRI_OK;
 }
 
-/* A question under the key of another form, and answers that are texts or messages: all of it is a conversation, as it
- * would be with one answer. */
+/* Reads a question under the key of another form, and answers that are texts or messages, as conversations. */
 static tri_status read_asked(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                              tri_preference *out) {
   static const char kept[] = " question";
@@ -328,8 +327,8 @@ enum { NUM_FORMS = sizeof forms / sizeof forms[0] };
 
 static const char *const beside[] = {"system", "tools", "chat_template_kwargs"};
 
-/* The form of the question that a pair has under another key than `prompt`; NULL: none. Whole conversations have the
- * question themselves. */
+/* Finds the form of a question under another key than `prompt`; NULL: none. Whole conversations contain the question.
+ */
 static tri_status find_question(const json_t *root, const tri_chat_form **out) {
   *out = NULL;
   if (!is_null(json_object_get(root, "prompt"))) return TRI_OK;
@@ -387,7 +386,7 @@ bool tri_preference_form_reads(const tri_preference_form *form, const json_t *ro
   return false;
 }
 
-/* A message by itself is a list of one; members that are null are absent. */
+/* Normalizes messages: a single message becomes a list, and null members are removed. */
 static tri_status make_messages(json_t *root, const char *key) {
   json_t *value = json_object_get(root, key);
   if (json_is_object(value)) {

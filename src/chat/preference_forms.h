@@ -1,12 +1,13 @@
-/* The forms in which preferences are published (TRL's), and how each becomes a prompt and its answers (the table in
+/* The forms in which preferences are published (TRL's), and their conversion to a prompt and its answers (the table in
  * preference_forms.c). Prompt and answers are texts, or lists of messages:
  *
  *   prompt-chosen-rejected   {"prompt": "...", "chosen": "...", "rejected": "..."}; or `prompt` is a string and the two
  *                            others are whole conversations, which begin with the user's message of that text
- *   chosen-rejected          {"chosen": "...", "rejected": "..."}: what both begin with is the prompt
- *   question-chosen-rejected the question as in a form of conversations (forms.h): {"instruction": "...", "input":
- * "...", "chosen": "...", "rejected": "..."}, or `question`, `conversations`, `messages` prompt-completion-label
- * {"prompt": "...", "completion": "...", "label": true}
+ *   chosen-rejected          {"chosen": "...", "rejected": "..."}: the common begin is the prompt
+ *   question-chosen-rejected the question as in a form of conversations (forms.h): {"instruction": "...",
+ *                            "input": "...", "chosen": "...", "rejected": "..."}, or `question`, `conversations`,
+ *                            `messages`
+ *   prompt-completion-label  {"prompt": "...", "completion": "...", "label": true}
  */
 #ifndef TRI_CHAT_PREFERENCE_FORMS_H
 #define TRI_CHAT_PREFERENCE_FORMS_H
@@ -17,33 +18,34 @@
 
 enum { TRI_PREFERENCE_ANSWERS = 2 };
 
-/* A prompt and its answers, as a record has them. Texts are `prompt` and `answers`; messages are `conversations`. */
+/* A prompt and its answers. Texts are `prompt` and `answers`; messages are `conversations`. */
 typedef struct tri_preference {
   int num_answers; /* 2: chosen, then rejected; 1: an answer with a label */
   bool desirable;  /* the label of one answer */
   bool is_text;
   tri_chat_value prompt, answers[TRI_PREFERENCE_ANSWERS];
-  tri_chat_conversation conversations[TRI_PREFERENCE_ANSWERS]; /* of each answer: the prompt's messages, then its own */
-  int64_t prompt_messages;                                     /* the same number in both */
+  tri_chat_conversation
+      conversations[TRI_PREFERENCE_ANSWERS]; /* for each answer: the prompt's messages, then its own */
+  int64_t prompt_messages;                   /* number of the prompt's messages, equal in both */
 } tri_preference;
 
 typedef struct tri_preference_form tri_preference_form;
 struct tri_preference_form {
   const char *name;
-  const char *keys[4];    /* that a record of this form has, NULL behind the last */
-  const char *absent;     /* a key that it has not, or NULL */
-  const char *answers[2]; /* the keys of the answers; NULL: there is none */
+  const char *keys[4];    /* keys of a record of this form; NULL after the last */
+  const char *absent;     /* key that a record must not have; NULL: none */
+  const char *answers[2]; /* keys of the answers; NULL: none */
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const tri_preference_form *form, tri_preference *out);
 };
 
-/* The only form whose keys an object has; none or several are TRI_BAD_FILE. Messages name keys, and leave file and line
- * to the caller. */
+/* Finds the only form whose keys an object has; fails with TRI_BAD_FILE if there is none, or several. Error messages
+ * name keys; the caller adds file and line. */
 tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out);
 
-/* Whether the form reads this key of the record. */
+/* Returns whether the form reads this key of the record. */
 bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key);
 
-/* Everything lives in the arena and the JSON tree, which may be changed. */
+/* Reads a record. The result is in the arena and in the JSON tree, which may be changed. */
 tri_status tri_preference_read(tri_chat_arena *arena, json_t *root, tri_preference *out);
 
 #endif

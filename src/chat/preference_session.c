@@ -1,5 +1,5 @@
-/* Every text begins with its prompt, byte for byte, or is refused: what a model is asked when it is used must be what
- * it was trained on. */
+/* Every text must begin with its prompt, byte for byte, or is refused: the prompt in use must equal the prompt in
+ * training. */
 #include "chat/preference_session.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* From a record of preferences to the texts that are compared. Of one thread. */
+/* Converts a record of preferences to the texts that are compared. For one thread. */
 #ifndef TRI_CHAT_PREFERENCE_SESSION_H
 #define TRI_CHAT_PREFERENCE_SESSION_H
 
@@ -7,7 +7,8 @@
 
 typedef struct tri_preference_session tri_preference_session;
 
-/* The format must outlive it; without a template only texts are read. Release with tri_preference_session_destroy. */
+/* Creates a session. The format must outlive it; without a template only texts are read. Release with
+ * tri_preference_session_destroy. */
 tri_status tri_preference_session_create(const tri_chat_format *format, tri_preference_session **out);
 void tri_preference_session_destroy(tri_preference_session *session);
 
@@ -16,16 +17,16 @@ typedef struct tri_preference_text {
   size_t bytes;
 } tri_preference_text;
 
-/* All texts are the session's, until the next call. */
+/* Texts of a record, owned by the session and valid until the next call. */
 typedef struct tri_preference_texts {
   tri_preference_text prompt;
-  tri_preference_text whole[TRI_PREFERENCE_ANSWERS]; /* prompt and answer: of text, the text that ends all behind it */
+  tri_preference_text whole[TRI_PREFERENCE_ANSWERS]; /* prompt and answer; plain text with the ending text */
   int num_answers;                                   /* 2: chosen, then rejected; 1: an answer with a label */
   bool desirable;                                    /* the label of one answer */
   bool is_text;                                      /* not rendered by a template, which writes all special tokens */
 } tri_preference_texts;
 
-/* One record. Whatever is wrong with it is TRI_BAD_FILE or TRI_UNSUPPORTED, and the message begins with file and line.
+/* Reads one record. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED if it is wrong; the message begins with file and line.
  */
 tri_status tri_preference_session_read(tri_preference_session *session, const char *path, int64_t line,
                                        const char *text, size_t bytes, tri_preference_texts *out);

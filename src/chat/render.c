@@ -1,4 +1,4 @@
-/* Statements at work, and what a rendering leaves. */
+/* Executes the statements of a template, and collects the rendered text. */
 #include "base/memory.h"
 #include "chat/renderer.h"
 
@@ -10,7 +10,7 @@ enum { DEEPEST = 1000 };
 const tri_chat_limits tri_chat_usual_limits = {
     .steps = 200000000, .value_bytes = (size_t)1 << 30, .output_bytes = (size_t)1 << 30};
 
-/* Not inlined: its text would lie in every frame of a deep recursion. */
+/* Adds the place to an error. Not inlined: its buffer would be in every frame of a deep recursion. */
 __attribute__((noinline)) tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node,
                                                     tri_status status) {
   char text[4096];
@@ -159,7 +159,7 @@ static tri_status bind_targets(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-/* The items that the loop's condition lets through. */
+/* Keeps the items for which the loop's condition holds. */
 static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list **list) {
   tri_chat_list *kept = NULL;
   TRI_TRY(tri_chat_list_create(&renderer->arena, 0, TRI_CHAT_IS_LIST, &kept));
@@ -174,7 +174,8 @@ static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-/* *through: one round at least was not left by `break` or `continue`, without which Jinja takes the loop's `else`. */
+/* Runs a loop. *through: at least one iteration ended without `break` or `continue`; if none did, Jinja runs the loop's
+ * `else`. */
 static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list, bool *broken,
                            bool *through) {
   tri_chat_loop *loop = NULL;

@@ -1,4 +1,4 @@
-/* A rendering at work. Not for others. */
+/* State of a rendering. Private to this folder. */
 #ifndef TRI_CHAT_RENDERER_H
 #define TRI_CHAT_RENDERER_H
 
@@ -18,8 +18,8 @@ typedef struct tri_chat_loop {
 
 typedef enum tri_chat_flow { TRI_FLOW_ON, TRI_FLOW_BREAK, TRI_FLOW_CONTINUE } tri_chat_flow;
 
-/* Variables are a stack. A scope (a loop's turn, a block) sees all below it; a macro those of its own and of the
- * template's top level, [0, num_top). */
+/* Variables are a stack. A scope (an iteration of a loop, a block) can read all variables below it; a macro only its
+ * own and the template's top level, [0, num_top). */
 struct tri_chat_renderer {
   const tri_chat_template *template;
   tri_chat_limits limits;
@@ -27,11 +27,11 @@ struct tri_chat_renderer {
   tri_chat_arena arena;
   tri_chat_binding *bindings;
   int32_t num_bindings, binding_room;
-  int32_t scope, frame, num_top; /* where the scope and the macro begin */
-  int32_t scopes;                /* around; 0: at the top level */
+  int32_t scope, frame, num_top; /* begins of the current scope and macro */
+  int32_t scopes;                /* number of scopes; 0: at the top level */
   int32_t depth;
   int32_t loop_symbol;
-  tri_chat_value *capture; /* where printed text goes; NULL: to `out` */
+  tri_chat_value *capture; /* destination of printed text; NULL: `out` */
   tri_chat_rendered *out;
   tri_chat_flow flow;
 };
@@ -41,10 +41,10 @@ tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *no
 tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,
                                tri_chat_value *out);
 
-/* NULL: there is no such variable. */
+/* Returns a variable; NULL: there is no such variable. */
 const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t symbol);
 
-/* A failure of something that does not know where it was asked for: the same with the place before it. */
+/* Adds the place of a node to an error message, for functions that do not have it. */
 tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node, tri_status status);
 #define TRI_CHAT_TRY_AT(renderer, node, call)                                                                          \
   do {                                                                                                                 \

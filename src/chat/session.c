@@ -9,22 +9,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes that are rendered to find the answers of one conversation, before those found are taken as the pattern. */
+/* Bytes to render for finding the answers of one conversation, before the found ones are used as a pattern. */
 #define MOST_WORK (INT64_C(1) << 28)
 
 struct tri_chat_session {
   const tri_chat_format *format;
   tri_chat_renderer *renderer, *tools_renderer;
-  tri_chat_rendered whole, before, behind; /* before an answer, and with it at the end */
+  tri_chat_rendered whole, before, behind; /* before: up to an answer; behind: with the answer at its end */
   tri_chat_arena arena;
   tri_chat_value *variables;
   int32_t variable_room;
   int64_t work;                           /* bytes rendered for this conversation */
-  tri_chat_span before_last, behind_last; /* in the whole: what stands around the last answer's own bytes */
+  tri_chat_span before_last, behind_last; /* in the whole: text before and after the last answer's bytes */
   bool has_pattern;
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
-  bool is_text; /* the whole is not rendered */
+  bool is_text; /* the whole is plain text, not rendered */
   bool no_end;
 };
 
@@ -66,8 +66,8 @@ tri_chat_arena *tri_chat_session_arena(tri_chat_session *session) { return &sess
 
 /* ---- rendering --------------------------------------------------------------------------------------------------- */
 
-/* As apply_chat_template: special tokens first, which whatever follows may replace. The first of equal names counts in
- * a template's variables last, so they are given in this order. */
+/* Renders like apply_chat_template: special tokens come first, and later variables replace them. Variables are passed
+ * in this order, because the last of equal names counts. */
 tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count,
                                    bool prompt, tri_chat_rendered *out) {
   const tri_chat_format *format = session->format;
@@ -114,8 +114,8 @@ static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
   return rendered->copied[message].begin <= rendered->copied[message].end;
 }
 
-/* Which message a generation block printed: of as many blocks as answers the one of the same number, otherwise the one
- * from which bytes in it were copied; -1: unknown. */
+/* Returns the message that a generation block printed: if there are as many blocks as answers, the answer with the same
+ * number; otherwise the message from which its bytes were copied; -1: unknown. */
 static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
                           int64_t *next) {
   tri_chat_span span = whole->generated[block];
@@ -152,7 +152,7 @@ static tri_status take_generated(tri_chat_session *session, const tri_chat_conve
   return TRI_OK;
 }
 
-/* Where the answer of a message begins in the whole. */
+/* Finds the begin of a message's answer in the whole text. */
 static tri_status find_begin(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
   const tri_chat_rendered *whole = &session->whole;
   tri_status status = tri_chat_session_render(session, c, message, true, &session->before);
@@ -172,7 +172,8 @@ static tri_status find_begin(tri_chat_session *session, const tri_chat_conversat
                   message + 1, tri_chat_template_name(session->format->template));
 }
 
-/* How far two texts are put together from the same strings, from `at` in the one and `from` in the other on. */
+/* Returns the length for which two texts consist of the same strings, from `at` in the one and `from` in the other on.
+ */
 static size_t common_pieces(const tri_chat_rendered *whole, size_t at, const tri_chat_rendered *part, size_t from) {
   int64_t i = whole->num_pieces, k = part->num_pieces;
   size_t common = 0;
@@ -216,7 +217,7 @@ static bool same_text(const tri_chat_rendered *whole, tri_chat_span span, size_t
          memcmp(whole->text + span.begin, whole->text + at, bytes) == 0;
 }
 
-/* The answer of a message by what stood around the last one. */
+/* Finds the answer of a message by the text before and after the last found answer. */
 static tri_status follow_pattern(const tri_chat_session *session, int64_t message, size_t *begin, size_t *end) {
   const tri_chat_rendered *whole = &session->whole;
   tri_chat_span before = session->before_last, behind = session->behind_last;
@@ -239,7 +240,7 @@ static tri_status follow_pattern(const tri_chat_session *session, int64_t messag
 static tri_status find_answer(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *begin,
                               size_t *end) {
   const tri_chat_rendered *whole = &session->whole;
-  bool last = message + 1 == c->num_messages; /* what ends all may stand behind it */
+  bool last = message + 1 == c->num_messages; /* the ending text may follow it */
   if (session->has_pattern && session->work > MOST_WORK && !last) return follow_pattern(session, message, begin, end);
   TRI_TRY(find_begin(session, c, message, begin));
   TRI_TRY(find_end(session, c, message, end));
@@ -275,14 +276,14 @@ tri_status tri_chat_rendered_append(tri_chat_rendered *to, tri_chat_value text) 
   return TRI_OK;
 }
 
-/* The text that ends all, unless `text` ends with it. */
+/* Appends the ending text, unless `text` ends with it. */
 static tri_status append_end(tri_chat_session *session, tri_chat_value text) {
   tri_chat_value end = session->format->end;
   bool ended = text.bytes >= end.bytes && memcmp(text.text + text.bytes - end.bytes, end.text, end.bytes) == 0;
   return ended ? TRI_OK : tri_chat_rendered_append(&session->whole, end);
 }
 
-/* A text that is not a conversation: it is learnt as it is. */
+/* Uses a text that is not a conversation, which is learnt as a whole. */
 static tri_status take_text(tri_chat_session *session, tri_chat_value text) {
   session->whole.bytes = 0;
   TRI_TRY(tri_chat_rendered_append(&session->whole, text));
@@ -290,7 +291,7 @@ static tri_status take_text(tri_chat_session *session, tri_chat_value text) {
   return add_answer(session, 0, session->whole.bytes);
 }
 
-/* Prompt and completion behind each other, and the text that ends all. */
+/* Joins prompt and completion, and appends the ending text. */
 static tri_status join_plain(tri_chat_session *session, const tri_chat_conversation *c) {
   tri_chat_rendered *whole = &session->whole;
   if (c->prompt.kind != TRI_CHAT_STRING) {
@@ -382,7 +383,7 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
   return status;
 }
 
-/* ---- answers that a model is to write ---------------------------------------------------------------------------- */
+/* ---- prompts and ends of answers ---------------------------------------------------------------------------- */
 
 static tri_status render_messages(tri_chat_session *session, json_t *root, bool prompt, tri_chat_rendered *out) {
   const tri_chat_reading messages = {.form = "messages"};
@@ -403,7 +404,7 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
   return TRI_OK;
 }
 
-/* [begin, end) of a text without the white space at its end, as a string; false if nothing is left. */
+/* Copies [begin, end) of a text without trailing white space; returns false if nothing remains. */
 static bool take_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
   end = without_white_space(rendered, begin, end);
   if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;
@@ -434,5 +435,5 @@ tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TUR
   json_decref(roots[0]);
   json_decref(roots[1]);
   if (status == TRI_OUT_OF_MEMORY) return status;
-  return TRI_OK; /* a template that refuses such a conversation says no end */
+  return TRI_OK; /* a template that refuses such a conversation has no known end */
 }

@@ -1,4 +1,4 @@
-/* Values as text: str, repr and json.dumps of Python. */
+/* Converts values to text: str, repr and json.dumps of Python. */
 #include "chat/value.h"
 #include "tokenizer/utf8.h"
 
@@ -11,7 +11,7 @@
 
 enum { DEEPEST = 1000 };
 
-/* ---- text that grows --------------------------------------------------------------------------------------------- */
+/* ---- writer --------------------------------------------------------------------------------------------- */
 
 tri_status tri_chat_write(tri_chat_writer *writer, const char *text, size_t bytes) {
   if (bytes > writer->room - writer->bytes) {
@@ -41,7 +41,7 @@ static tri_status write_value(tri_chat_writer *writer, tri_chat_value string) {
   return tri_chat_write(writer, string.text, string.bytes);
 }
 
-/* The shortest digits that are read as the same number; with an exponent below 1e-4 and from 1e16 on. */
+/* Writes the shortest digits that are read as the same number; with an exponent below 1e-4 and from 1e16 on. */
 tri_status tri_chat_write_real(tri_chat_writer *writer, double real) {
   char digits[40], text[400];
   if (isnan(real)) return write_text(writer, "nan");
@@ -68,7 +68,7 @@ static tri_status write_integer(tri_chat_writer *writer, int64_t integer) {
 
 /* ---- repr -------------------------------------------------------------------------------------------------------- */
 
-/* What str.isprintable says. */
+/* Returns str.isprintable of a character. */
 static bool is_printable(uint32_t code) {
   if (code < 0x80) return code >= 0x20 && code != 0x7F;
   switch ((int)utf8proc_category((utf8proc_int32_t)code)) {
@@ -253,7 +253,7 @@ static tri_status json_list(tri_chat_writer *writer, const tri_chat_list *list, 
 static int compare_keys(const void *a, const void *b) {
   const tri_chat_value *x = &((const tri_chat_entry *)a)->key, *y = &((const tri_chat_entry *)b)->key;
   size_t least = x->bytes < y->bytes ? x->bytes : y->bytes;
-  int order = least == 0 ? 0 : memcmp(x->text, y->text, least); /* of bytes, which is that of characters */
+  int order = least == 0 ? 0 : memcmp(x->text, y->text, least); /* the order of bytes equals that of characters */
   return order != 0 ? order : x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 

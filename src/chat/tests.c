@@ -1,4 +1,4 @@
-/* Tests: `value is test`. */
+/* Implements tests: `value is test`. */
 #include "chat/functions.h"
 
 static tri_status answer(bool holds, tri_chat_value *out) {
@@ -45,7 +45,7 @@ static tri_status test_iterable(const tri_chat_call *call, tri_chat_value *out) 
                 out);
 }
 
-/* What has a length and items: so a dict too, as Jinja has it. */
+/* Tests for values with a length and items; in Jinja also dicts. */
 static tri_status test_sequence(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_kind kind = (tri_chat_kind)call->self.kind;
   bool list = kind == TRI_CHAT_LIST &&
@@ -67,7 +67,7 @@ static tri_status test_float(const tri_chat_call *call, tri_chat_value *out) {
 }
 
 static tri_status test_callable(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_kind kind = (tri_chat_kind)call->self.kind; /* Jinja's undefined values and loops can be called, and fail */
+  tri_chat_kind kind = (tri_chat_kind)call->self.kind; /* Jinja's undefined values and loops are callable, but fail */
   return answer(
       kind == TRI_CHAT_MACRO || kind == TRI_CHAT_FUNCTION || kind == TRI_CHAT_UNDEFINED || kind == TRI_CHAT_LOOP, out);
 }
@@ -105,7 +105,7 @@ static tri_status test_more(const tri_chat_call *call, tri_chat_value *out) { re
 
 static tri_status test_at_least(const tri_chat_call *call, tri_chat_value *out) { return order(call, true, true, out); }
 
-/* value % by == rest, of real numbers too. */
+/* Tests value % by == rest, also for real numbers. */
 static tri_status divides(const tri_chat_call *call, tri_chat_value by, int64_t rest, tri_chat_value *out) {
   tri_chat_value left;
   if (call->self.kind == TRI_CHAT_STRING) {

@@ -33,7 +33,7 @@ bool tri_chat_is_space(uint32_t code) {
 
 static bool in_set(const char *letter, size_t length, uint32_t code, const tri_chat_value *set) {
   if (set == NULL) return tri_chat_is_space(code);
-  return memmem(set->text, set->bytes, letter, length) != NULL; /* a whole letter of UTF-8 occurs only as itself */
+  return memmem(set->text, set->bytes, letter, length) != NULL; /* a complete UTF-8 character only matches itself */
 }
 
 void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left, bool right, size_t *begin,
@@ -79,7 +79,8 @@ size_t tri_chat_text_line(const char *text, size_t bytes, size_t from, size_t *n
 
 /* ---- case -------------------------------------------------------------------------------------------------------- */
 
-/* Those whose capital or small letter is several letters or depends on their neighbours (Unicode's SpecialCasing). */
+/* Returns whether a character's other case is several characters or depends on its neighbours (Unicode's
+ * SpecialCasing). */
 static bool is_special(uint32_t code) {
   return code == 0xDF || code == 0x130 || code == 0x149 || code == 0x1F0 || code == 0x390 || code == 0x3A3 ||
          code == 0x3B0 || code == 0x587 || (code >= 0x1E96 && code <= 0x1E9A) || code == 0x1E9E ||
@@ -106,8 +107,8 @@ static uint32_t turn(uint32_t code, tri_chat_case to, bool first) {
   return code;
 }
 
-/* Signs that Unicode counts as letters of a case without being letters (Other_Lowercase, Other_Uppercase):
- * whether a word goes on behind them is not known here. */
+/* Returns whether a sign may have a case without being a letter (Other_Lowercase, Other_Uppercase), so that it is
+ * unknown whether a word continues after it. */
 static bool is_maybe_cased(uint32_t code) {
   utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
   return category == UTF8PROC_CATEGORY_LM || (code >= 0x1F130 && code <= 0x1F189) || code == 0xAA || code == 0xBA ||
@@ -117,7 +118,7 @@ static bool is_maybe_cased(uint32_t code) {
 
 tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out) {
   tri_chat_writer writer = {.arena = arena};
-  bool first = true; /* of the word, or of the text */
+  bool first = true; /* first letter of the word, or of the text */
   for (size_t i = 0; i < string.bytes;) {
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);

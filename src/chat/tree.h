@@ -1,4 +1,4 @@
-/* What a template is compiled to. Not for others. */
+/* The tree of a compiled template. Private to this folder. */
 #ifndef TRI_CHAT_TREE_H
 #define TRI_CHAT_TREE_H
 
@@ -66,7 +66,7 @@ struct tri_chat_node {
   uint8_t binary;
   bool is_tuple, negated;
   int32_t line, column;
-  int32_t symbol; /* of a name; of a SET, ATTRIBUTE: the name's too */
+  int32_t symbol; /* number of a name; also of the name of SET, ATTRIBUTE */
   tri_chat_value constant;
   tri_chat_value name;
   tri_chat_node *a, *b, *c, *filter;
@@ -75,13 +75,13 @@ struct tri_chat_node {
   uint8_t *compare;
   tri_chat_node **keywords; /* NAME nodes whose `a` is the value */
   int32_t num_keywords;
-  tri_chat_node **defaults; /* of a macro's parameters, NULL if there is none */
+  tri_chat_node **defaults; /* defaults of a macro's parameters; NULL: none */
   const tri_chat_function *function;
 };
 
 struct tri_chat_template {
   char *name;
-  char *source; /* with newlines as Jinja reads them */
+  char *source; /* with normalized newlines, like in Jinja */
   size_t bytes;
   tri_chat_arena arena;
   tri_chat_node *root;
@@ -90,7 +90,7 @@ struct tri_chat_template {
   bool has_generation;
 };
 
-/* The number of a name that the template uses; -1 if it does not. */
+/* Returns the number of a name in the template; -1 if the template does not use it. */
 int32_t tri_chat_symbol(const struct tri_chat_template *template, tri_chat_value name);
 
 #endif

@@ -6,7 +6,8 @@
 
 enum { FEW_ENTRIES = 8, DEEPEST = 1000 };
 
-/* ---- making them ------------------------------------------------------------------------------------------------- */
+/* ---- construction -------------------------------------------------------------------------------------------------
+ */
 
 tri_chat_value tri_chat_undefined(const char *name, size_t bytes) {
   return (tri_chat_value){.kind = TRI_CHAT_UNDEFINED, .text = name, .bytes = bytes};
@@ -23,7 +24,7 @@ tri_chat_value tri_chat_integer(int64_t integer) {
 tri_chat_value tri_chat_real(double real) { return (tri_chat_value){.kind = TRI_CHAT_REAL, .real = real}; }
 
 tri_chat_value tri_chat_string(const char *text, size_t bytes) {
-  /* An empty one may come without memory, which memcmp and memmem are not to be given. */
+  /* An empty string may be NULL, which memcmp and memmem do not accept. */
   return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text == NULL ? "" : text, .bytes = bytes};
 }
 
@@ -85,7 +86,7 @@ tri_status tri_chat_list_add(tri_chat_arena *arena, tri_chat_list *list, tri_cha
 
 static uint64_t hash_of(tri_chat_value key) {
   const uint64_t hash = UINT64_C(0xCBF29CE484222325);
-  if (key.kind != TRI_CHAT_STRING) { /* 1, 1.0 and true are one key */
+  if (key.kind != TRI_CHAT_STRING) { /* 1, 1.0 and true are the same key */
     if (tri_chat_is_whole(key)) return hash ^ (uint64_t)tri_chat_as_whole(key);
     if (key.kind == TRI_CHAT_REAL && fabs(key.real) < 9e18) return hash ^ (uint64_t)(int64_t)key.real;
     return hash;
@@ -171,7 +172,7 @@ const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *k
   return tri_chat_dict_find(dict, tri_chat_text(key));
 }
 
-/* ---- asking them ------------------------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------------------------- */
 
 bool tri_chat_is_whole(tri_chat_value value) {
   return value.kind == TRI_CHAT_BOOLEAN || value.kind == TRI_CHAT_INTEGER;
@@ -274,7 +275,7 @@ const char *tri_chat_type(tri_chat_value value) {
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* A rope may be as deep as it has pieces, so its branches wait on a stack of our own. */
+/* Visits the pieces with an explicit stack, because a rope may be as deep as its number of pieces. */
 tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat_piece_visitor *visit, void *context) {
   tri_chat_list *waiting = NULL;
   for (;;) {
@@ -292,7 +293,7 @@ tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat
 
 typedef struct flattener {
   char *at;
-  int32_t origin; /* of all pieces; -1 at first */
+  int32_t origin; /* common origin of all pieces; initially -1 */
 } flattener;
 
 static tri_status add_piece(void *context, tri_chat_value piece) {
@@ -355,7 +356,8 @@ static tri_status equal_dicts(tri_chat_arena *arena, const tri_chat_dict *a, con
   return TRI_OK;
 }
 
-/* In Python methods are equal if they are of one object, which may be another for an equal value. */
+/* Compares functions. In Python methods are equal if they belong to the same object, which is unknown here for equal
+ * values. */
 static tri_status equal_functions(tri_chat_value a, tri_chat_value b, bool *out) {
   *out = a.function == b.function;
   if (*out && a.is_method) return tri_fail(TRI_UNSUPPORTED, "methods of values cannot be compared");
