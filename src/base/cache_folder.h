@@ -1,4 +1,4 @@
-/* The user's cache folder: compiled kernels, measured peaks, and whatever else can be made again. */
+/* The user's cache folder: compiled kernels, measured peaks, and other files that can be recreated. */
 #ifndef TRI_BASE_CACHE_FOLDER_H
 #define TRI_BASE_CACHE_FOLDER_H
 

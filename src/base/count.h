@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* *out is a * b. False, with *out unchanged, if that overflows an int64_t. */
+/* Sets *out to a * b. Returns false, with *out unchanged, if that overflows an int64_t. */
 static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
   int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return false;

@@ -9,18 +9,18 @@
 #include <stdint.h>
 
 typedef struct tri_count_list {
-  const struct tri_count_list *next; /* kept before */
+  const struct tri_count_list *next; /* list that was kept before */
   int64_t count;
   int64_t numbers[]; /* [count] */
 } tri_count_list;
 
-/* The list of these numbers; NULL for none. Any thread may call it. */
+/* Returns the list of these numbers; NULL for none. Any thread may call it. */
 tri_status tri_count_list_keep(const int64_t *numbers, int64_t count, const tri_count_list **out);
 
-/* Their sum; 0 for NULL. */
+/* Returns the sum of a list; 0 for NULL. */
 int64_t tri_count_list_sum(const tri_count_list *list);
 
-/* "[3,4,4,3]", "[]" for NULL; cut off where `bytes` end. Returns buffer. */
+/* Writes "[3,4,4,3]", "[]" for NULL; truncated to `bytes`. Returns buffer. */
 char *tri_count_list_text(const tri_count_list *list, char *buffer, size_t bytes);
 
 #endif

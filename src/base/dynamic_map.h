@@ -2,9 +2,9 @@
  * bitsandbytes makes it with 7 bits for exponents: for host and kernels of GPUs, with the same bits.
  *
  * The codes 0 .. 255 are numbers in ascending order: 0, 1, and for each e of 0 .. 6 the middles of n equal parts of
- * [0.1, 1] times 10^-e. With a sign n is 2^(6 - e), and there are their negatives too (but not -1); without, it is
- * twice that. bitsandbytes works its map out in fp32, so that its last bit differs from machine to machine; here each
- * number is a fraction of whole numbers, rounded. */
+ * [0.1, 1] times 10^-e. With a sign n is 2^(6 - e), and the map also has their negatives (but not -1); without a
+ * sign n is twice that. bitsandbytes computes its map in fp32, so its last bit differs from machine to machine; here
+ * each number is a rounded fraction of integers. */
 #ifndef TRI_BASE_DYNAMIC_MAP_H
 #define TRI_BASE_DYNAMIC_MAP_H
 
@@ -14,7 +14,7 @@
 
 enum { TRI_DYNAMIC_CODES = 256 };
 
-/* The number of a code. Middle k of n parts is (2n + 9 (2k + 1)) / 20n. */
+/* Returns the number of a code. Middle k of n parts is (2n + 9 (2k + 1)) / 20n. */
 TRI_HOST_AND_GPU float tri_dynamic_number(int32_t with_sign, int32_t code) {
   const int32_t zero = with_sign ? 127 : 0, size = code < zero ? zero - code : code - zero;
   int32_t n = with_sign ? 1 : 2, k = size - 1, power = 1000000;
@@ -25,25 +25,24 @@ TRI_HOST_AND_GPU float tri_dynamic_number(int32_t with_sign, int32_t code) {
   return code < zero ? -(float)middle : (float)middle;
 }
 
-/* Half way from a code (at most 254) to the next: what is above becomes the next. What lies there itself becomes the
- * even one of the two, as in bitsandbytes' kernels for GPUs. */
+/* Returns the middle between a code (at most 254) and the next. Numbers above it round to the next code; a number that
+ * equals it rounds to the even code, as in bitsandbytes' GPU kernels. */
 TRI_HOST_AND_GPU float tri_dynamic_middle(int32_t with_sign, int32_t code) {
   return (tri_dynamic_number(with_sign, code) + tri_dynamic_number(with_sign, code + 1)) * 0.5f;
 }
 
-/* Whether x lies beyond the middle that follows `code`. */
+/* Returns whether x rounds to a code above `code`, by the middle after it. */
 TRI_HOST_AND_GPU int32_t tri_dynamic_is_beyond(float x, float middle, int32_t code) {
   return x > middle || (code % 2 == 1 && x == middle);
 }
 
-/* What the elements of a block are multiplied by, of its largest magnitude; 0 if there is nothing to tell apart: in
- * a block of zeros, of numbers so small that there is no reciprocal, and where not all are finite. Such a block has the
- * codes 0. */
+/* Returns the factor of a block's elements, from its largest magnitude; 0 for a block of zeros, of numbers too small to
+ * have a reciprocal, or with elements that are not finite. Such a block has the codes 0. */
 TRI_HOST_AND_GPU float tri_dynamic_inverse(float largest) {
   return largest >= 1.17549435e-38f && largest <= 3.40282347e38f ? (float)(1.0 / (double)largest) : 0.0f;
 }
 
-/* The scale of a block: what is too small to have a reciprocal becomes 0. */
+/* Returns the scale of a block: a magnitude too small to have a reciprocal becomes 0. */
 TRI_HOST_AND_GPU float tri_dynamic_scale(float largest) { return largest < 1.17549435e-38f ? 0.0f : largest; }
 
 #endif

@@ -1,8 +1,8 @@
 /* Lists of macros' arguments.
  *
- * TRI_EACH(f, a, b, c) is f(a) f(b) f(c), of up to 20 arguments.
+ * TRI_EACH(f, a, b, c) is f(a) f(b) f(c), for up to 20 arguments.
  *
- * A pair is `(type) name`, as a parameter in a list of functions is written; of it TRI_PAIR_DECLARED makes `type name`,
+ * A pair is `(type) name`, the form of a parameter in a list of functions. TRI_PAIR_DECLARED makes `type name` from it,
  * TRI_PAIR_TYPE `type` and TRI_PAIR_NAME `name`. */
 #ifndef TRI_BASE_EACH_H
 #define TRI_BASE_EACH_H

@@ -1,5 +1,5 @@
-/* How an addition changes the limbs of a tri_exact_sum, shared by the host (exact_sum.c) and kernels of GPUs. All
- * of it is whole numbers, so any order of adding gives the same limbs. */
+/* Additions to the limbs of a tri_exact_sum, shared by the host (exact_sum.c) and GPU kernels. Everything is integers,
+ * so any order of additions gives the same limbs. */
 #ifndef TRI_BASE_EXACT_TERMS_H
 #define TRI_BASE_EXACT_TERMS_H
 
@@ -10,27 +10,27 @@
 #endif
 #include <stdint.h>
 
-/* From 2^-1074, the smallest double, to 2^1024 and as many terms as there can be. */
+/* Limbs from 2^-1074, the smallest double, to 2^1024 times the largest number of terms. */
 enum { TRI_EXACT_SUM_LIMBS = 68 };
 
 typedef struct tri_exact_sum {
   int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088)                            */
-  int64_t not_finite;                 /* terms that were infinite or not a number: then the sum is neither */
-  int64_t pending;                    /* terms since carries were passed on                                */
+  int64_t not_finite;                 /* number of infinite or NaN terms: the sum is then NaN              */
+  int64_t pending;                    /* terms since carries were propagated                               */
 } tri_exact_sum;
 
-/* Limbs hold at most this many terms of below 2^32 each, less one, between carries: far below 2^63. */
+/* Most terms, each below 2^32, between two propagations of carries: limbs stay far below 2^63. */
 enum { TRI_EXACT_MOST_PENDING = 1 << 29 };
 
-/* A term as it is added: parts[i] goes to limb first + i. */
+/* A term, split for addition: parts[i] is added to limb first + i. */
 typedef struct tri_exact_term {
   int32_t first;      /* 0 .. TRI_EXACT_SUM_LIMBS - 3 */
-  int32_t not_finite; /* 1: the rest means nothing    */
-  int64_t parts[3];   /* of one sign, below 2^32; all 0 for zero */
+  int32_t not_finite; /* 1: the rest is undefined     */
+  int64_t parts[3];   /* all with the same sign, below 2^32; all 0 for zero */
 } tri_exact_term;
 
-/* Of the bits of a double. It is a whole number of 53 bits times a power of two, and the lowest there is, 2^-1074, lies
- * 14 bits above the lowest bit of limb 0. */
+/* Splits the bits of a double: an integer of 53 bits times a power of two. The lowest power, 2^-1074, is 14 bits above
+ * the lowest bit of limb 0. */
 TRI_HOST_AND_GPU tri_exact_term tri_exact_split(uint64_t bits) {
   const int32_t exponent = (int32_t)(bits >> 52 & 0x7ff);
   const uint64_t fraction = bits & 0xfffffffffffffull;
@@ -49,7 +49,7 @@ TRI_HOST_AND_GPU tri_exact_term tri_exact_split(uint64_t bits) {
   return term;
 }
 
-/* Passes carries on: each limb but the last is then in [0, 2^32). */
+/* Propagates carries: each limb but the last is then in [0, 2^32). */
 TRI_HOST_AND_GPU void tri_exact_carry(tri_exact_sum *sum) {
   const int64_t base = (int64_t)1 << 32;
   int64_t carry = 0;
@@ -79,9 +79,9 @@ TRI_HOST_AND_GPU void tri_exact_term_add(tri_exact_sum *sum, double value) {
   if (++sum->pending == TRI_EXACT_MOST_PENDING) tri_exact_carry(sum);
 }
 
-/* The nearest double but for one rounding of the last bits; not a number if a term was not finite. Carries leave the
- * sign in the top limb alone, and all others hold 32 bits of the size: added from the lowest up, the first of them
- * count for the last bit at most. *sum may not be used afterwards. */
+/* Returns the sum as a double, with at most one rounding in the last bits; NaN if a term was not finite. After carries
+ * only the top limb has the sign, and all others have 32 bits of the magnitude: added from the lowest limb up, the
+ * first additions affect at most the last bit. *sum may not be used afterwards. */
 TRI_HOST_AND_GPU double tri_exact_value(tri_exact_sum *sum) {
   double value = 0;
   if (sum->not_finite > 0) return nan("");

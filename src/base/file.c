@@ -23,7 +23,8 @@ static tri_status too_large(const char *path, size_t limit_bytes) {
                   tri_format_bytes((double)limit_bytes, limit, sizeof limit));
 }
 
-/* The first size of the buffer: that of a plain file, with a byte for its end. (Files of /proc have the size 0.) */
+/* Returns the first size of the buffer: the size of a plain file plus a byte for its end. (Files of /proc have the size
+ * 0.) */
 static tri_status first_room(int file, const char *path, size_t limit_bytes, size_t *room) {
   struct stat facts;
   const bool known = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0;
@@ -92,7 +93,8 @@ const char *tri_path_odd_kind(const char *path) {
   return stat(path, &facts) == 0 ? odd_kind(facts.st_mode) : NULL;
 }
 
-/* Looked at before it is opened, since opening a device may do something; and after, for what has come in between. */
+/* Checks the kind before opening, since opening a device may have effects, and after it, since the file may have been
+ * replaced. */
 tri_status tri_file_open_plain(const char *path, int *out) {
   struct stat facts;
   int file = -1;
@@ -127,7 +129,8 @@ static tri_status cannot_open_below(const char *root, const char *relative) {
   return tri_fail(tri_open_fault(errno), "cannot open %s/%s: %s", root, relative, reason);
 }
 
-/* A part at a time: O_NOFOLLOW speaks of the last part of a path alone. A folder need not be readable to be passed. */
+/* Opens one part of the path at a time, because O_NOFOLLOW only applies to the last part. Folders need not be readable.
+ */
 tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name) {
   char part[NAME_MAX + 1];
   int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -176,7 +179,7 @@ bool tri_file_find_below(const char *root, const char *relative, struct stat *ou
   return found;
 }
 
-/* Looked at before and after, as in tri_file_open_plain. */
+/* Checks the kind before and after, as in tri_file_open_plain. */
 static tri_status open_in(int above, const char *name, const char *root, const char *relative, int *out) {
   struct stat facts;
   const char *kind = NULL;
@@ -227,7 +230,7 @@ static tri_status write_all(int file, const char *path, const char *data, size_t
   return TRI_OK;
 }
 
-/* A file that is going to be `path`. */
+/* A file that will replace `path`. */
 typedef struct replacement {
   int file;
   char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
@@ -260,7 +263,7 @@ tri_status tri_file_sync_folder(const char *path) {
   return tri_directory_sync(directory);
 }
 
-/* `status` is how writing went. */
+/* Ends a replacement. `status`: result of writing. */
 static tri_status end_replacement(replacement *r, tri_status status) {
   if (status == TRI_OK && fsync(r->file) != 0) {
     status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, tri_write_fault(errno));
@@ -424,7 +427,7 @@ tri_status tri_directory_sync(const char *path) {
   int result = fsync(directory);
   int reason = errno;
   close(directory);
-  /* Some file systems have no fsync for directories and say EINVAL; they order renames by themselves. */
+  /* Some file systems do not support fsync of directories (EINVAL); they order renames themselves. */
   if (result != 0 && reason != EINVAL) {
     return tri_fail(TRI_IO_FAILED, "cannot flush the directory %s to disk: %s", path, tri_write_fault(reason));
   }

@@ -10,20 +10,20 @@
 
 enum { TRI_PATH_BYTES = 4096 };
 
-/* Reads a whole file into a new buffer with a NUL behind it (not counted). A file larger than limit_bytes is
- * TRI_BAD_FILE; the size of a plain file is checked before it is read. Release *out with tri_free. */
+/* Reads a whole file into a new buffer, with a NUL after it (not counted). Fails with TRI_BAD_FILE if it is larger than
+ * limit_bytes; the size of a plain file is checked before it is read. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
-/* The same, but only for a plain file: a pipe could block for ever. Anything else is TRI_BAD_FILE. */
+/* The same, but only for a plain file, since a pipe could block forever; fails with TRI_BAD_FILE for other kinds. */
 tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 /* The same for an open file of any kind, which is closed in any case; `name` is for messages. */
 tri_status tri_file_read_open(int file, const char *name, size_t limit_bytes, char **out, size_t *out_bytes);
-/* Opens a plain file for reading; anything else is TRI_BAD_FILE. The caller closes *out. */
+/* Opens a plain file for reading; fails with TRI_BAD_FILE for other kinds. The caller closes *out. */
 tri_status tri_file_open_plain(const char *path, int *out);
-/* The status of a file that could not be opened or mapped, by the errno: TRI_BAD_FILE, but TRI_IO_FAILED or
- * TRI_OUT_OF_MEMORY if the file is not at fault (too many open files, no memory). */
+/* Returns the status for an errno of opening or mapping a file: TRI_BAD_FILE, or TRI_IO_FAILED or TRI_OUT_OF_MEMORY if
+ * the file is not the cause (too many open files, no memory). */
 tri_status tri_open_fault(int error);
-/* The kind of what is there: "folder", "pipe", "socket", "device"; NULL for a plain file and if there is nothing. */
+/* Returns the kind of a path: "folder", "pipe", "socket", "device"; NULL for a plain file, or if it does not exist. */
 const char *tri_path_odd_kind(const char *path);
 
 /* For folders in which others may write. `root` itself may be a link. Below it no link is followed, not even one that
@@ -37,19 +37,20 @@ tri_status tri_folder_open_below(const char *root, const char *relative, int *ou
 /* Opens the folder that contains `relative`, for openat and the like; *name is the last part, within `relative`. */
 tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name);
 struct stat;
-/* Whether a plain file is there; then *out is its stat. */
+/* Returns whether a plain file exists, and sets *out to its stat. */
 bool tri_file_find_below(const char *root, const char *relative, struct stat *out);
 
-/* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file beside it
- * (base/temporary_name.h), fsync, rename, fsync of the folder. If the path is a folder: TRI_BAD_FILE. */
+/* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file in the
+ * same folder (base/temporary_name.h), fsync, rename, fsync of the folder. Fails with TRI_BAD_FILE if the path is a
+ * folder. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 
-/* fsync of the directory in which a file lies. */
+/* Flushes the directory of a file (fsync). */
 tri_status tri_file_sync_folder(const char *path);
 
-/* Replaces a file as tri_file_replace does, with text that is written piece by piece. After a failure nothing more is
- * written, and tri_file_writer_close returns the failure. Closing puts the new file in place only if all writes
- * succeeded and `status`, the caller's own, is TRI_OK; otherwise the old content stays. It releases the writer. */
+/* Replaces a file as tri_file_replace does, with text that is written piece by piece. After a failure later
+ * writes are ignored, and tri_file_writer_close returns the failure. Closing renames the new file only if all writes
+ * succeeded and `status`, the caller's own, is TRI_OK; otherwise the old content is kept. It releases the writer. */
 typedef struct tri_file_writer tri_file_writer;
 tri_status tri_file_writer_open(const char *path, tri_file_writer **out);
 void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) TRI_PRINTF(2, 3);
@@ -58,12 +59,12 @@ tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64
 tri_status tri_file_writer_status(const tri_file_writer *writer);
 tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
 
-/* LOCAL. Creates a file for writing under a name that other users could guess: what is there already, a link or a file
- * of a process that died, is removed and never followed. The caller closes *file. */
+/* LOCAL. Creates a file for writing under a name that other users could guess: an existing link, or file of a dead
+ * process, is removed, and links are never followed. The caller closes *file. */
 tri_status tri_file_create(const char *path, int *file);
 
-/* LOCAL. Whether `path` is a link that another user may have made: it belongs to another user (not root), or all users
- * may write to `directory`. Writing through it would write to a place of that user's choice. */
+/* LOCAL. Returns whether `path` is a link that another user may have made: it belongs to another user (not root), or
+ * all users may write to `directory`. That user would choose the file that is written. */
 bool tri_path_is_planted(const char *directory, const char *path);
 
 bool tri_path_exists(const char *path);
@@ -72,20 +73,20 @@ bool tri_path_is_directory(const char *path);
 /* Creates a directory and the missing ones above it; it is not an error if it exists. */
 tri_status tri_directory_create(const char *path);
 
-/* LOCAL. Creates one directory with mode 0700 in a folder where others may write, too. A directory that exists is used
- * if it belongs to this user, is not a link, and no other user may write to it; otherwise TRI_IO_FAILED, which names
- * the owner. */
+/* LOCAL. Creates one directory with mode 0700 in a folder to which others may write. An existing directory is used if
+ * it belongs to this user, is not a link, and no other user may write to it; otherwise fails with TRI_IO_FAILED, which
+ * names the owner. */
 tri_status tri_directory_create_private(const char *path);
-/* fsync of a directory, so that names made or renamed in it survive a crash. */
+/* Flushes a directory (fsync), so that created and renamed names in it survive a crash. */
 tri_status tri_directory_sync(const char *path);
-/* Removes a directory and all below it; it is not an error if there is none. */
+/* Removes a directory with all its contents; it is not an error if it does not exist. */
 tri_status tri_directory_remove(const char *path);
 
-/* "DIRECTORY/NAME"; TRI_BAD_USAGE if that is too long for `out`. */
+/* Writes "DIRECTORY/NAME"; fails with TRI_BAD_USAGE if that is too long for `out`. */
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
-/* `path` followed by `ending`; the same if it is too long. */
+/* Writes `path` followed by `ending`; fails in the same way if it is too long. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
-/* The part of `path` below `root`: "" for the root itself, NULL if `path` is not below it. */
+/* Returns the part of `path` below `root`: "" for the root itself, NULL if `path` is not below it. */
 const char *tri_path_below(const char *root, const char *path);
 
 #endif

@@ -12,9 +12,9 @@
 
 /* ---- files --------------------------------------------------------------------------------------------------------
  *
- * A row is the bytes at a place. Sources: file(1)'s database for archives and programs, the formats' own documents for
- * the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). Where one mark begins with another's bytes, the longer
- * one comes first. */
+ * A row has the bytes at an offset. Sources: file(1)'s database for archives and programs, the formats' own documents
+ * for the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). If a mark begins with the bytes of another, the
+ * longer one comes first. */
 
 #define SAVE_PRETRAINED "save the model with transformers (model.save_pretrained(FOLDER)), which writes .safetensors"
 #define DECOMPRESS(COMMAND) "of compressed files only .zst is read; convert it: " COMMAND " FILE | zstd > NAME.zst"
@@ -80,7 +80,7 @@ static const mark marks[] = {
     MARK(0, "MMIDIDX\0\0", "the index of a corpus (.idx)", "name the corpus without .bin and .idx in data.train", true),
     MARK(0, "\x0A\x0E\x0A\x05<unk>", "a SentencePiece model", SENTENCEPIECE, true),
     MARK(0, "\x0A\x0E\x0A\x05<pad>", "a SentencePiece model", SENTENCEPIECE, true),
-    MARK(0, "IQ== 0\n", "a tokenizer of tiktoken", SENTENCEPIECE, true), /* the token ! in base64, its number */
+    MARK(0, "IQ== 0\n", "a tokenizer of tiktoken", SENTENCEPIECE, true), /* the token ! in base64, and its number */
     MARK(0, "\xFF\xFE\0\0", "a text in UTF-32", TO_UTF8("UTF-32"), true),
     MARK(0, "\0\0\xFE\xFF", "a text in UTF-32", TO_UTF8("UTF-32"), true),
     MARK(0, "\xFF\xFE", "a text in UTF-16 (PowerShell's `>` and Notepad's \"Unicode\")", TO_UTF8("UTF-16"), true),
@@ -98,13 +98,13 @@ static bool begins_with_word(const char *text, size_t bytes, const char *word) {
   return bytes >= length && strncasecmp(text, word, length) == 0;
 }
 
-/* Eight bytes of length, below 100 MB, and JSON. */
+/* Returns whether the file begins with eight bytes of length, below 100 MB, and JSON. */
 static bool is_safetensors(const unsigned char *first, size_t bytes) {
   return bytes > 9 && first[4] == 0 && first[5] == 0 && first[6] == 0 && first[7] == 0 && first[8] == '{' &&
          (first[9] == '"' || first[9] == '}');
 }
 
-/* {"config": {"pattern": with any space between. */
+/* Returns whether the file begins with {"config": {"pattern": with any white space. */
 static bool is_tekken(const char *text, size_t bytes) {
   static const char beginning[] = "{\"config\":{\"pattern\":";
   size_t same = 0;
@@ -117,7 +117,8 @@ static bool is_tekken(const char *text, size_t bytes) {
 
 const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes) {
   const char *text = first;
-  if (is_safetensors(first, bytes)) return &safetensors; /* before the marks: a header may be of 0x8B1F bytes */
+  if (is_safetensors(first, bytes))
+    return &safetensors; /* before the marks: a header may have 0x8B1F bytes, gzip's mark */
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
     if (bytes >= marks[i].at + marks[i].bytes && memcmp(text + marks[i].at, marks[i].text, marks[i].bytes) == 0)
       return &marks[i].kind;
@@ -139,7 +140,8 @@ const tri_file_kind *tri_file_kind_find(const char *path) {
   return tri_file_kind_of(first, held);
 }
 
-/* Copies a text with the path in the place of each word FILE, unless the shell or Python would read its quotes. */
+/* Copies a text, and replaces each word FILE by the path, unless the path has characters that the shell or Python
+ * interprets. */
 static const char *name_file(const char *text, const char *path, char out[TRI_ADVICE_BYTES]) {
   size_t held = 0;
   if (strpbrk(path, "'\"\\$`!") != NULL) path = "FILE";
@@ -182,10 +184,10 @@ tri_status tri_text_begin(const char *name, const char *wanted, const char **tex
 
 /* ---- folders ---------------------------------------------------------------------------------------------------- */
 
-/* A name in a folder, as the shell would match it; the first row that matches anything speaks. */
+/* A shell pattern of names in a folder; the first row with a match is used. */
 typedef struct content {
   const char *pattern;
-  unsigned wanted; /* a bit for each tri_folder_content of which it is told */
+  unsigned wanted; /* a bit for each tri_folder_content for which the row applies */
   const char *is, *advice;
 } content;
 

@@ -1,10 +1,10 @@
-/* What must always hold: outside `.prepare-whole` a member of the new generation appears only while that folder, with
- * its list of members, is there; and it is there only once all of them are on the disk. Every step of putting them in
- * place may be done twice, and by several at once, because moving a file that has been moved does nothing.
+/* The invariants: a member of the new generation exists outside of `.prepare-whole` only while that folder, with its
+ * list of members, exists; and the folder exists only after all members are on the disk. Every step of moving them may
+ * be repeated, and be done by several processes at once, because moving a file that was moved does nothing.
  *
- * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. It is removed by its
- * owner; a process that gets the lock checks that the file still is the one of that name. File systems without locks
- * are trusted, but there nothing is cleared away that might be another's. */
+ * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. Its owner removes it;
+ * a process that gets the lock checks that the file still has that name. On file systems without locks all processes
+ * are trusted, but files that may belong to another process are not removed. */
 #include "base/file_transaction.h"
 
 #include "base/file.h"
@@ -45,8 +45,8 @@ const char *const tri_file_transaction_names[] = {"train.bin",
                                                   NULL};
 enum { NUM_NAMES = sizeof tri_file_transaction_names / sizeof tri_file_transaction_names[0] - 1 };
 
-/* A record comes before its corpus and goes after it, so that a copy of the folder made in between never has a corpus
- * without the record that tells that it is not whole. */
+/* Order of moving: a record is added before its corpus and removed after it, so that a copy of the folder in between
+ * never has a corpus without the record that shows that it is incomplete. */
 static const int order[NUM_NAMES] = {2, 7, 10, 0, 1, 5, 8, 11, 3, 4, 9, 6};
 
 struct tri_file_transaction {
@@ -57,7 +57,7 @@ struct tri_file_transaction {
 
 /* ---- the lock -------------------------------------------------------------------------------------------------- */
 
-/* Neither: the file system has no locks, and is trusted. */
+/* Result of locking; neither: the file system has no locks. */
 typedef struct lock_result {
   bool held, busy;
 } lock_result;
@@ -72,7 +72,7 @@ static tri_status try_lock(const char *folder, int *out, lock_result *result) {
   TRI_TRY(tri_path_join(path, folder, LOCK));
   for (;;) {
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* left by another user */
+    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* of another user */
     if (file < 0) {
       int reason = errno;
       tri_status status = tri_fail(TRI_IO_FAILED, "cannot write to the folder %s: %s", folder, tri_write_fault(reason));
@@ -87,7 +87,7 @@ static tri_status try_lock(const char *folder, int *out, lock_result *result) {
     } else {
       *result = (lock_result){.busy = errno == EWOULDBLOCK};
     }
-    if (result->held && !is_file_of(file, path)) { /* its owner removed it between our two calls */
+    if (result->held && !is_file_of(file, path)) { /* its owner removed it between the two calls */
       close(file);
       continue;
     }
@@ -124,8 +124,8 @@ static tri_status fail_step(const char *folder, const char *what, const char *na
                   folder, what, name, tri_write_fault(errno));
 }
 
-/* Whether a generation is to be put in place. The list of members is the last that goes: what remains is an empty
- * folder at most. */
+/* Returns whether a generation has to be moved. The list of members is removed last, so that at most an empty folder
+ * remains. */
 static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool *out) {
   TRI_TRY(tri_path_join(list, folder, WHOLE "/" MEMBERS));
   *out = tri_path_exists(list);
@@ -140,10 +140,11 @@ static tri_status fail_list(const char *list) {
       list);
 }
 
-/* What is not a member is removed, so a list that is cut short must not be believed. */
+/* Returns whether a list of members is complete. Files that are not members are removed, so a truncated list must be
+ * refused. */
 static bool is_complete(const bool members[NUM_NAMES]) {
   bool train = members[0] && members[1] && members[2], tokenizer = members[6];
-  bool masks = !members[8] || (members[3] && members[7]); /* of both corpora, where there are two, or of none */
+  bool masks = !members[8] || (members[3] && members[7]); /* masks of all corpora, or of none */
   return train && tokenizer && masks && members[3] == members[4] && members[4] == members[5];
 }
 
@@ -163,7 +164,7 @@ static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
   return at == bytes && is_complete(members) ? TRI_OK : fail_list(list);
 }
 
-/* *moved counts the files of the old generation that are gone. */
+/* Moves the members. *moved counts the replaced files of the old generation. */
 static tri_status move_members(const char *folder, const char *whole, const bool members[NUM_NAMES], int *moved) {
   for (int k = 0; k < NUM_NAMES; k++) {
     const char *name = tri_file_transaction_names[order[k]];
@@ -173,7 +174,7 @@ static tri_status move_members(const char *folder, const char *whole, const bool
     TRI_TRY(tri_path_join(to, folder, name));
     if (rename(from, to) == 0) {
       (*moved)++;
-    } else if (errno != ENOENT) { /* ENOENT: it has been moved before */
+    } else if (errno != ENOENT) { /* ENOENT: moved before */
       return fail_step(folder, "moving", name);
     } else if (!tri_path_exists(to)) {
       return tri_fail(
@@ -205,16 +206,17 @@ static tri_status put_in_place(const char *folder, int *moved) {
   TRI_TRY(find_list(folder, list, &pending));
   if (!pending) return TRI_OK;
   tri_status status = read_members(list, members);
-  if (status != TRI_OK) return tri_path_exists(list) ? status : TRI_OK; /* without locks another may have ended it */
+  if (status != TRI_OK)
+    return tri_path_exists(list) ? status : TRI_OK; /* without locks another process may have finished it */
   TRI_TRY(move_members(folder, whole, members, moved));
   TRI_TRY(remove_others(folder, members));
-  TRI_TRY(tri_directory_sync(folder)); /* the list goes only when what it tells of is done for good */
+  TRI_TRY(tri_directory_sync(folder)); /* the list is removed only after its moves are on the disk */
   if (unlink(list) != 0 && errno != ENOENT) return fail_step(folder, "removing", WHOLE "/" MEMBERS);
-  rmdir(whole); /* if it stays, it is empty and means nothing */
+  rmdir(whole); /* if that fails, the folder is empty and has no effect */
   return tri_directory_sync(folder);
 }
 
-/* What one that was killed had begun. */
+/* Finishes the transaction of a killed process. */
 static tri_status finish_locked(const char *folder) {
   int moved = 0;
   TRI_TRY(put_in_place(folder, &moved));
@@ -244,7 +246,7 @@ tri_status tri_file_transaction_finish(const char *folder) {
       unlock(folder, lock);
       return status;
     }
-    if (waited_ms >= PATIENCE_MS) { /* the move takes no time: the lock's holder must be stopped */
+    if (waited_ms >= PATIENCE_MS) { /* moving is fast: the owner of the lock must be stopped */
       return tri_fail(
           TRI_BAD_FILE,
           "a `trireme prepare` has been putting a new corpus into %s for %d s; wait until it ends, or end it", folder,
@@ -269,21 +271,21 @@ tri_status tri_file_transaction_finish_for(const char *path, const char *suffix)
 
 /* ---- writers ---------------------------------------------------------------------------------------------------- */
 
-/* ".prepare-PID-N", or ".prepare-whole" without a list. */
+/* Returns whether a name is ".prepare-PID-N", or ".prepare-whole" without a list. */
 static bool is_leftover(const char *name) {
   const char *rest = name + strlen(TEMPORARY);
   if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) != 0) return false;
   return strcmp(name, WHOLE) == 0 || (*rest != '\0' && rest[strspn(rest, "0123456789-")] == '\0');
 }
 
-/* What those that were killed have left. We hold the lock, so no other process writes there; what was whole is in its
- * place. */
+/* Removes files of killed processes. This process holds the lock, so no other one writes there; complete generations
+ * are moved already. */
 static void clear_leftovers(const char *folder) {
   DIR *directory = opendir(folder);
   if (directory == NULL) return;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     char path[TRI_PATH_BYTES];
-    /* Only what it takes up is lost if this fails. */
+    /* A failure only wastes disk space. */
     if (is_leftover(entry->d_name) && tri_path_join(path, folder, entry->d_name) == TRI_OK) {
       (void)tri_directory_remove(path);
     }
@@ -297,7 +299,7 @@ static tri_status make_temporary(tri_file_transaction *generation) {
     snprintf(name, sizeof name, TEMPORARY "%ld-%d", (long)getpid(), number);
     TRI_TRY(tri_path_join(generation->temporary, generation->folder, name));
     if (mkdir(generation->temporary, 0777) == 0) return TRI_OK;
-    if (errno == EEXIST) continue; /* the same process id on another host */
+    if (errno == EEXIST) continue; /* a process with this id on another host */
     int reason = errno;
     char path[TRI_PATH_BYTES];
     memcpy(path, generation->temporary, sizeof path);
@@ -348,7 +350,7 @@ static tri_status list_members(const tri_file_transaction *generation) {
     length += (size_t)snprintf(list + length, sizeof list - length, "%s\n", tri_file_transaction_names[i]);
   }
   TRI_TRY(tri_path_join(path, generation->temporary, MEMBERS));
-  return tri_file_replace(path, list, length); /* and fsync of the folder, with the names of all members */
+  return tri_file_replace(path, list, length); /* includes fsync of the folder with the members' names */
 }
 
 tri_status tri_file_transaction_commit(tri_file_transaction *generation) {
@@ -361,7 +363,7 @@ tri_status tri_file_transaction_commit(tri_file_transaction *generation) {
   }
   tri_status status = tri_directory_sync(generation->folder);
   if (status == TRI_OK) status = put_in_place(generation->folder, &moved);
-  /* Nothing was touched: the old generation stays. Otherwise the next one goes on. */
+  /* If nothing was moved, the old generation is kept. Otherwise the next process continues. */
   if (status == TRI_OK || moved > 0 || rename(whole, generation->temporary) != 0) generation->temporary[0] = '\0';
   return status;
 }
@@ -370,6 +372,6 @@ void tri_file_transaction_destroy(tri_file_transaction *generation) {
   if (generation == NULL) return;
   if (generation->temporary[0] != '\0') (void)tri_directory_remove(generation->temporary);
   unlock(generation->folder, generation->lock);
-  if (generation->folder_is_new) rmdir(generation->folder); /* fails if something is in it */
+  if (generation->folder_is_new) rmdir(generation->folder); /* fails if it is not empty */
   tri_free(generation);
 }

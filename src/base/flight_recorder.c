@@ -6,11 +6,12 @@
 #include <pthread.h>
 #include <string.h>
 
-/* What a process does is one thing, and so is what is known of it. The lock is held for some ten instructions, or for
- * the growth of what is kept; a rank that is stuck is not stuck in here. */
+/* The recorder is global, because it describes the whole process. The lock is held for some ten instructions, or while
+ * the kept records grow; a stuck rank is never stuck here. */
 static struct {
   pthread_mutex_t lock;
-  tri_record newest[TRI_RECORDER_NEWEST]; /* ticket t lies at t % TRI_RECORDER_NEWEST, until it is written over */
+  tri_record
+      newest[TRI_RECORDER_NEWEST]; /* ring: ticket t is at index t % TRI_RECORDER_NEWEST until it is overwritten */
   uint64_t tickets[TRI_RECORDER_NEWEST];
   uint64_t num_begun; /* tickets count from 1 */
   double last_s;
@@ -44,7 +45,7 @@ static void keep(const tri_record *record) {
   recorder.kept[recorder.num_kept++] = *record;
 }
 
-/* With the lock held. */
+/* Adds a record. The caller holds the lock. */
 static tri_record *add(const tri_record *record, double begin_s) {
   uint64_t ticket = ++recorder.num_begun;
   tri_record *place = record_of_ticket(ticket);

@@ -1,10 +1,10 @@
-/* What this process does, as it does it: the flight recorder of a rank.
+/* The flight recorder of a rank: a log of its activities in memory.
  *
- * Code that begins something that takes time records its begin and its end; the newest records are always there, so
- * that a rank that is stuck or failed can tell what it was doing (recovery/watchdog.h). On request all records from a
- * moment on are kept, and a timeline is drawn from them (report/timing.h). A record costs some 100 ns.
+ * Code that takes time records its begin and its end. The newest records are always available, so that the activity of
+ * a stuck or failed rank can be reported (recovery/watchdog.h). On request all records from a moment on are kept, and a
+ * timeline is drawn from them (report/timing.h). A record costs some 100 ns.
  *
- * Any thread may record and look. */
+ * Any thread may record and read. */
 #ifndef TRI_BASE_FLIGHT_RECORDER_H
 #define TRI_BASE_FLIGHT_RECORDER_H
 
@@ -24,18 +24,18 @@ typedef enum tri_record_kind {
 /* Texts are not copied and must stay valid. Numbers that do not apply are -1. */
 typedef struct tri_record {
   tri_record_kind kind;
-  int32_t code;          /* of work: a number whose meaning only the caller knows */
+  int32_t code;          /* work: a number that the caller defines */
   const char *name;      /* "forward", "all_reduce" */
-  const char *group;     /* of communication: "tensor"; NULL otherwise */
-  uint64_t number;       /* of a collective in its group, from 1; of a message, the same for its start and its wait */
-  double begin_s, end_s; /* on tri_clock_s; end_s is 0 while it goes on. tri_recorder_begin sets both */
+  const char *group;     /* communication: "tensor"; NULL otherwise */
+  uint64_t number;       /* collective: its number in the group, from 1; message: the same for its start and its wait */
+  double begin_s, end_s; /* on tri_clock_s; end_s is 0 while in progress. tri_recorder_begin sets both */
   int64_t step, bytes;   /* tri_recorder_begin sets the step */
   int32_t micro_batch, chunk, bucket;
-  int32_t peer, tag; /* of a message; peer is a rank of the group */
-  bool background;   /* other work goes on meanwhile */
+  int32_t peer, tag; /* message: peer is a rank of the group */
+  bool background;   /* overlaps with other work */
 } tri_record;
 
-/* A record of this kind and name; everything else is -1, NULL or false. */
+/* Makes a record of this kind and name; everything else is -1, NULL or false. */
 tri_record tri_record_make(tri_record_kind kind, const char *name);
 
 /* Begins a record now; returns a ticket for tri_recorder_end. Records may overlap. */
@@ -44,20 +44,20 @@ void tri_recorder_end(uint64_t ticket);
 /* Adds a record that began at begin_s, on tri_clock_s, and ends now. */
 void tri_recorder_note(const tri_record *record, double begin_s);
 
-/* Records from here on are of this step. */
+/* Sets the step of later records. */
 void tri_recorder_step(int64_t step);
 
 enum { TRI_RECORDER_NEWEST = 256 };
 
-/* The newest records in the order of their tickets; returns their number. From any thread. */
+/* Copies the newest records in the order of their tickets, and returns their number. For any thread. */
 int tri_recorder_look(tri_record out[TRI_RECORDER_NEWEST]);
-/* When something last began or ended, on tri_clock_s; 0 before the first. From any thread. */
+/* Returns the time of the last begin or end, on tri_clock_s; 0 before the first. For any thread. */
 double tri_recorder_last_s(void);
 
 /* Keeps all records that begin from now on, until tri_recorder_take. */
 void tri_recorder_keep(void);
 /* Stops keeping, and returns the records kept: *out is [*count], released with tri_free. Records that have not ended
- * are left out. TRI_OUT_OF_MEMORY if not all could be kept. */
+ * are left out. Fails with TRI_OUT_OF_MEMORY if some records could not be kept. */
 tri_status tri_recorder_take(tri_record **out, int64_t *count);
 
 #endif

@@ -1,5 +1,5 @@
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of texts whose value is written to files, which must not change. Hashes
- * that are not kept are XXH3. */
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of texts whose value is written to files, which must not change. Other
+ * hashes are XXH3. */
 #ifndef TRI_BASE_FNV1A_H
 #define TRI_BASE_FNV1A_H
 
@@ -14,7 +14,7 @@ static inline uint64_t tri_fnv1a(uint64_t hash, const char *text) {
   return hash;
 }
 
-/* Continues it with numbers, the lowest byte of each first, whatever order the machine has. */
+/* Continues it with numbers, lowest byte first on every machine. */
 static inline uint64_t tri_fnv1a_numbers(uint64_t hash, const int32_t *numbers, size_t count) {
   for (size_t i = 0; i < count; i++) {
     for (unsigned shift = 0; shift < 32; shift += 8) {

@@ -2,15 +2,15 @@
  *
  *   trireme lock
  *   host node7
- *   boot 3f0c...            of the kernel's start: a process number means nothing after another
- *   processes 4026531836    of the name space in which the number counts: containers have their own
- *   process 12345 8837451   and its start, in ticks since the boot: numbers come again
+ *   boot 3f0c...            id of the kernel's start: process numbers are only valid within it
+ *   processes 4026531836    name space of the process number: containers have their own
+ *   process 12345 8837451   process number and its start, in ticks since the boot: numbers are reused
  *   job slurm:123 0         a start of a job; none or a few
- *   mark 5d41402abc4b2a76   of this lock alone
+ *   mark 5d41402abc4b2a76   unique mark of this lock
  *
- * It is written under another name and linked to its own, so that it is there whole or not at all, also on NFS, and two
- * cannot make it. Taking over moves the dead one aside first and looks at what was moved: who moved a lock that is not
- * the one it had judged puts it back. */
+ * The file is written under a temporary name and linked to LOCK, so that it is complete or absent, also on NFS, and two
+ * processes cannot both create it. To take over a lock, the process renames it first and then reads it: if it is not
+ * the lock that was judged dead, it is linked back. */
 #include "base/folder_lock.h"
 
 #include "base/clock.h"
@@ -39,12 +39,13 @@
 
 #define LOCK_NAME "LOCK"
 
-static const double beat_s = 5, silence_s = 60; /* between touches; without one, after which an owner is dead */
-static const double left_s = 600; /* the same, where one look has to tell, and clocks of hosts may differ */
-static const double dying_s = 10; /* in which a process of this host may still be on its way out */
+static const double beat_s = 5,
+                    silence_s = 60; /* seconds between touches; seconds without a touch after which an owner is dead */
+static const double left_s = 600;   /* the same for a single look, since clocks of hosts may differ */
+static const double dying_s = 10;   /* seconds that a process of this host may take to exit */
 static const double look_here_s = 0.1, look_elsewhere_s = 1;
 
-enum { NOT_PLAIN = -1 }; /* beside the system's reasons */
+enum { NOT_PLAIN = -1 }; /* in addition to values of errno */
 enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = TRI_IDENTITY_WORD_BYTES, MARK_BYTES = TRI_UNIQUE_BYTES };
 
 typedef struct job_start {
@@ -52,7 +53,7 @@ typedef struct job_start {
   int64_t start;
 } job_start;
 
-/* What a lock says. */
+/* The content of a lock. */
 typedef struct owner {
   tri_process_identity id;
   char mark[MARK_BYTES];
@@ -63,7 +64,7 @@ typedef struct owner {
 struct tri_folder_lock {
   char folder[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   owner self;
-  int file; /* LOCK, to touch it */
+  int file; /* descriptor of LOCK, for touching it */
   pthread_t thread;
   pthread_mutex_t mutex;
   pthread_cond_t wake;
@@ -80,7 +81,7 @@ static void add_job(owner *self, const char *kind, const char *name, int64_t sta
   job->start = start;
 }
 
-/* The starts of jobs that this process belongs to. Only Slurm counts the starts of a job. */
+/* Finds the job starts to which this process belongs. Only Slurm counts the starts of a job. */
 static void find_jobs(owner *self) {
   static const char *const systems[][3] = {{"slurm", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"},
                                            {"pbs", "PBS_JOBID", ""},
@@ -117,7 +118,7 @@ static int print_owner(const owner *self, char text[TEXT_BYTES]) {
   return length;
 }
 
-/* What is not there stays empty: such an owner is judged by its touches alone. */
+/* Parses the text of a lock. Absent lines stay empty: such an owner is judged by its touches only. */
 static void parse_owner(const char *text, owner *out) {
   *out = (owner){.id.process = -1};
   for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
@@ -132,8 +133,8 @@ static void parse_owner(const char *text, owner *out) {
   }
 }
 
-/* The lock at `path` and when it was last touched; the system's reason where that fails. Opening it makes a network
- * file system ask its server. Others may write there: a link is not followed, and a pipe not waited for. */
+/* Reads the lock at `path` and the time of its last touch; returns the errno of a failure. Opening makes a network file
+ * system ask its server. Others may write to the folder, so links are not followed and pipes not awaited. */
 static int try_lock(const char *path, owner *out, struct timespec *touched) {
   char text[TEXT_BYTES];
   struct stat facts = {0};
@@ -167,12 +168,12 @@ static bool is_ours(const tri_folder_lock *lock) {
   return try_lock(lock->path, &now, &touched) == 0 && strcmp(now.mark, lock->self.mark) == 0;
 }
 
-/* ---- what a lock is worth ---------------------------------------------------------------------------------------- */
+/* ---- judging a lock ---------------------------------------------------------------------------------------- */
 
 typedef enum verdict {
   VERDICT_DEAD,
   VERDICT_ALIVE_HERE, /* a process of this host */
-  VERDICT_UNKNOWN,    /* elsewhere: its touches will tell */
+  VERDICT_UNKNOWN,    /* on another host: its touches will show */
 } verdict;
 
 static bool is_earlier_start(const owner *other, const owner *self) {
@@ -199,7 +200,7 @@ static verdict judge(const owner *other, const owner *self) {
   return VERDICT_UNKNOWN;
 }
 
-/* Seconds since the lock was touched, by the clock of its file system: that of a file made just now. */
+/* Computes the seconds since the lock was touched, by the clock of its file system: the time of a new file. */
 static tri_status silent_for(const tri_folder_lock *lock, struct timespec touched, double *out) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
@@ -237,7 +238,7 @@ static tri_status busy(const tri_folder_lock *lock, const owner *other) {
 
 /* ---- making and taking ------------------------------------------------------------------------------------------- */
 
-/* Links a file with our text to LOCK. Where the file system has no links, an exclusive creation does it. */
+/* Links a file with our text to LOCK. On a file system without links, LOCK is created exclusively. */
 static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   char temporary[TRI_PATH_BYTES], text[TEXT_BYTES];
   struct stat facts;
@@ -255,7 +256,7 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   }
   int result = link(temporary, lock->path);
   reason = errno;
-  /* NFS may have done it and lost the answer. */
+  /* NFS may have created the link and lost the reply. */
   *made = result == 0 || (stat(temporary, &facts) == 0 && facts.st_nlink == 2);
   if (!*made && (reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK)) {
     file = open(lock->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -269,7 +270,7 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", lock->path, tri_write_fault(reason));
 }
 
-/* Moves the lock of a dead owner away. Somebody else may have done so, and have made their own since: theirs is put
+/* Renames the lock of a dead owner. If another process has already done so and made its own lock, that one is linked
  * back. */
 static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   char aside[TRI_PATH_BYTES];
@@ -284,22 +285,22 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   }
   TRI_TRY(read_lock(aside, &moved, &touched, &there));
   if (there && strcmp(moved.mark, dead->mark) != 0 && link(aside, lock->path) != 0 && errno != EEXIST) {
-    (void)rename(aside, lock->path); /* no links here */
+    (void)rename(aside, lock->path); /* a file system without links */
     return TRI_OK;
   }
   unlink(aside);
   return TRI_OK;
 }
 
-/* What was seen of one owner's lock so far. */
+/* Observations of one owner's lock. */
 typedef struct watch {
   char mark[MARK_BYTES];
   struct timespec touched;
-  double since_s, pause_s; /* on tri_clock_s; until the next look */
+  double since_s, pause_s; /* begin on tri_clock_s; pause before the next look */
   bool begun, said;
 } watch;
 
-/* Whether the owner is alive, or dead; neither while that is not known yet. */
+/* Judges whether the owner is alive or dead; neither while that is unknown. */
 static tri_status look(const tri_folder_lock *lock, const owner *other, struct timespec touched, watch *seen,
                        bool *alive, bool *dead) {
   double silent = 0, now_s = tri_clock_s();
@@ -321,7 +322,7 @@ static tri_status look(const tri_folder_lock *lock, const owner *other, struct t
       seen->pause_s = look_elsewhere_s;
       TRI_TRY(silent_for(lock, touched, &silent));
       *alive = moved;
-      /* On some file systems the times come from the clocks of clients: one that is wrong must not look dead at once.
+      /* On some file systems times come from the clocks of clients: a wrong clock must not make an owner dead at once.
        */
       *dead = !moved && watched_s > 2 * beat_s && (silent > silence_s || watched_s > silence_s);
       break;
@@ -339,7 +340,7 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
     TRI_TRY(read_lock(lock->path, &other, &touched, &there));
     if (!there) TRI_TRY(make_lock(lock, &made));
     if (made) return TRI_OK;
-    if (!there) continue; /* somebody else was faster */
+    if (!there) continue; /* another process was faster */
     TRI_TRY(look(lock, &other, touched, &seen, &alive, &dead));
     if (alive) return busy(lock, &other);
     folder_lock_describe(&other, who, sizeof who);
@@ -362,7 +363,7 @@ static bool is_empty(const char *folder) {
   if (directory == NULL) return false;
   while (names <= 2 && readdir(directory) != NULL) names++;
   closedir(directory);
-  return names == 2; /* itself and the one above */
+  return names == 2; /* "." and ".." */
 }
 
 bool tri_folder_lock_is_left(const char *folder) {
@@ -375,7 +376,7 @@ bool tri_folder_lock_is_left(const char *folder) {
   if (tri_path_join(lock.path, folder, LOCK_NAME) != TRI_OK || find_self(&lock.self) != TRI_OK) return false;
   const int reason = try_lock(lock.path, &other, &touched);
   if (reason == ENOENT && is_empty(folder) && stat(folder, &facts) == 0) {
-    touched = facts.st_mtim; /* it may have been made just now */
+    touched = facts.st_mtim; /* the folder may be new */
   } else if (reason != 0 || other.mark[0] == '\0') {
     return false;
   }
@@ -405,7 +406,7 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
 
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&lock->lost); }
 
-/* A file system that does not answer for a while is not a loss; another's mark is. */
+/* Touches the lock. It is lost if it has another mark, but not if the file system does not reply for a while. */
 static void beat(tri_folder_lock *lock) {
   owner now = {.id.process = -1};
   struct timespec touched = {0};
@@ -431,7 +432,7 @@ static void *keep(void *argument) {
   return NULL;
 }
 
-/* What those have left who were killed while they took a lock here: older than any attempt lasts. */
+/* Removes files of processes that were killed while they took a lock: older than any attempt lasts. */
 static void clear_attempts(const tri_folder_lock *lock) {
   struct stat own, other;
   char path[TRI_PATH_BYTES];

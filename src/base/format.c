@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What is not known, as a rate without a time, is a dash. */
+/* Writes a dash for an unknown number, such as a rate without a time. */
 static bool is_unknown(double value, char *buffer, size_t buffer_bytes) {
   if (isfinite(value)) return false;
   snprintf(buffer, buffer_bytes, "-");
@@ -75,7 +75,7 @@ char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes) {
 }
 
 double tri_format_rounded(double value, int decimals) {
-  char text[400]; /* as printf rounds, which is what is printed; the largest double has 309 digits */
+  char text[400]; /* rounded by printf, like the printed number; the largest double has 309 digits */
   snprintf(text, sizeof text, "%.*f", decimals, value);
   return strtod(text, NULL) == 0 ? 0.0 : value;
 }

@@ -1,4 +1,4 @@
-/* Numbers as people read them. Each function writes into the caller's buffer and returns it. */
+/* Formats numbers for people. Each function writes into the caller's buffer and returns it. */
 #ifndef TRI_BASE_FORMAT_H
 #define TRI_BASE_FORMAT_H
 
@@ -8,7 +8,7 @@
 /* 1536 -> "1.50 KiB"; bytes below 1024 as "N bytes". */
 char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes);
 
-/* "1 step", "2 steps": what follows the noun of a number. */
+/* Plural "s" after a number: "1 step", "2 steps". */
 #define TRI_PLURAL(count) ((count) == 1 ? "" : "s")
 
 /* A rate of floating-point operations: "483.2 GFLOP/s". Returns buffer. */
@@ -23,7 +23,7 @@ char *tri_format_grouped(int64_t number, char *buffer, size_t buffer_bytes);
 /* 3725 -> "1h02m", 95 -> "1m35s", 4.2 -> "4.2s". */
 char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);
 
-/* The number as it is printed with `decimals` decimals: what rounds to 0 is 0, and never -0.0. */
+/* Returns the number for printing with `decimals` decimals: a number that rounds to 0 becomes 0, never -0.0. */
 double tri_format_rounded(double value, int decimals);
 
 #endif

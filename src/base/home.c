@@ -6,10 +6,10 @@
 
 #define GPT2 "gpt2:"
 
-/* Where the path begins in the text. */
+/* Returns the offset of the path in the text. */
 static size_t beginning(const char *text) { return strncmp(text, GPT2, strlen(GPT2)) == 0 ? strlen(GPT2) : 0; }
 
-/* "~/x" and "~ann/x"; "~x" is a file's name, such as editors leave. */
+/* Returns true for "~/x" and "~ann/x"; "~x" is the name of a file. */
 bool tri_home_begins(const char *path) {
   path += beginning(path);
   return path[0] == '~' && strchr(path, '/') != NULL;
@@ -36,7 +36,7 @@ const char *tri_home_path(const char *path, char out[TRI_PATH_BYTES], char fault
     return fault;
   }
   size_t ending = strlen(home);
-  bool doubled = home[ending - 1] == '/'; /* "/" is some users' home */
+  bool doubled = home[ending - 1] == '/'; /* "/" may be a home */
   if (snprintf(out, TRI_PATH_BYTES, "%.*s%s%s", (int)(at - path), path, home, at + 1 + doubled) < TRI_PATH_BYTES) {
     return NULL;
   }

@@ -13,13 +13,13 @@
 enum { MOST_PART = 96, MOST_REVISION = 256, MOST_DEPTH = 8 };
 
 typedef struct hub_name {
-  char organisation[MOST_PART + 1], name[MOST_PART + 1],
-      revision[MOST_REVISION + 1]; /* revision: "" if none is given */
+  char organisation[MOST_PART + 1], name[MOST_PART + 1], revision[MOST_REVISION + 1]; /* revision: "": not given */
 } hub_name;
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* The hub's own rule: letters, digits, `.`, `_` and `-`, at most 96, beginning and ending with a letter or digit. */
+/* Returns the length of a part of a name by the hub's rule: letters, digits, `.`, `_` and `-`, at most 96, beginning
+ * and ending with a letter or digit. */
 static size_t part_length(const char *text) {
   size_t length = 0;
   while (isalnum((unsigned char)text[length]) || (text[length] != '\0' && strchr("._-", text[length]) != NULL))
@@ -55,7 +55,7 @@ bool tri_hub_same_model(const char *a, const char *b) {
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
 
-/* False if none of the variables is set. */
+/* Finds the cache; returns false if none of the variables is set. */
 static bool find_cache(char out[TRI_PATH_BYTES]) {
   static const struct {
     const char *variable, *below;
@@ -80,7 +80,7 @@ static tri_status not_whole(const char *given, const char *what, const char *pat
                   (int)tri_hub_name_length(given), given);
 }
 
-/* The commit that a file of refs/ holds; "" if there is no such file. */
+/* Reads the commit of a file of refs/; "" if there is no such file. */
 static tri_status read_ref(const char *root, const char *revision, char commit[MOST_REVISION + 1]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -116,7 +116,7 @@ static tri_status find_commit(const char *given, const hub_name *name, const cha
   return not_whole(given, "the cache does not have the commit that is asked for", path);
 }
 
-/* A link of the snapshot at `path`: it has to lead to a blob of the model. */
+/* Checks that a link of a snapshot leads to a blob of the model. */
 static tri_status check_link(const char *given, const char *blobs, const char *path) {
   char target[TRI_PATH_BYTES];
   const size_t length = strlen(blobs);
@@ -147,7 +147,7 @@ static tri_status check_folder(const char *given, const char *blobs, const char 
   return status;
 }
 
-/* The snapshot's folder has to lie in the model's own: `root` is that without links. */
+/* Checks that the snapshot is inside the model's folder. `root`: that folder with links resolved. */
 static tri_status check_snapshot(const char *given, const char *root, const char *commit, const char *path) {
   char wanted[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
   const int length = snprintf(wanted, sizeof wanted, "%s/snapshots/%s", root, commit);
@@ -161,7 +161,7 @@ static tri_status check_snapshot(const char *given, const char *root, const char
       given, path, target, (int)tri_hub_name_length(given), given);
 }
 
-/* *found is false where the cache has nothing of the model. */
+/* Looks up the snapshot; *found: the cache has the model. */
 static tri_status look_up(const char *given, const hub_name *name, char path[TRI_PATH_BYTES],
                           char commit[MOST_REVISION + 1], bool *found) {
   char cache[TRI_PATH_BYTES], root[TRI_PATH_BYTES], blobs[TRI_PATH_BYTES];
@@ -203,7 +203,7 @@ tri_status tri_hub_pin(char *given, bool *pinned) {
 
 /* ---- advice ------------------------------------------------------------------------------------------------------ */
 
-/* The name in an address of the hub, or in a name with a `/` behind it, into `out`; "" if there is none. */
+/* Extracts the name from a URL of the hub, or from a name with a trailing `/`; "" if there is none. */
 static void name_within(const char *given, char out[TRI_PATH_BYTES]) {
   static const char *const before[] = {
       "https://huggingface.co/", "http://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/", "hf://"};
@@ -226,7 +226,7 @@ const char *tri_hub_advice(const char *given, char out[TRI_HUB_ADVICE_BYTES]) {
     snprintf(out, TRI_HUB_ADVICE_BYTES, "; a model on the Hugging Face hub is named %s", cache);
     return out;
   }
-  /* Where the first part is a folder here, a path is meant. */
+  /* If the first part is an existing folder, a path is meant. */
   if (!read_name(given, &name) || tri_path_exists(name.organisation) || !find_cache(cache)) return out;
   const bool has_revision = name.revision[0] != '\0';
   snprintf(

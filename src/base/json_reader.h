@@ -10,18 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* LOCAL. Parses the text of a JSON file, with Jansson's flags, behind a byte order mark if there is one. A syntax error
- * is TRI_BAD_FILE: the message says where, or what kind of file it is instead (file_kind.h). Release *out with
- * json_decref. */
+/* LOCAL. Parses the text of a JSON file, with Jansson's flags, after an optional byte order mark. Fails with
+ * TRI_BAD_FILE for a syntax error; the message has its place, or the kind of file that it is instead (file_kind.h).
+ * Release *out with json_decref. */
 tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out);
 
-/* LOCAL. The same for files of Python programs: of a key that occurs twice the last value counts, as in Python, with a
+/* LOCAL. The same for files of Python programs: the last value of a repeated key counts, as in Python, with a
  * warning. */
 tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
 
-/* LOCAL. Parses line number `line` of a file of JSON lines, with Jansson's flags. A syntax error is TRI_BAD_FILE: the
- * message says where, what kind of file it is instead (at the first line), and what to do about bytes that are not
- * UTF-8. */
+/* LOCAL. Parses line number `line` of a file of JSON lines, with Jansson's flags. Fails with TRI_BAD_FILE for a
+ * syntax error; the message has its place, the kind of file that it is instead (at the first line), and advice about
+ * bytes that are not UTF-8. */
 tri_status tri_json_parse_line(const char *path, int64_t line, const char *text, size_t bytes, size_t flags,
                                json_t **out);
 
@@ -29,21 +29,21 @@ tri_status tri_json_parse_line(const char *path, int64_t line, const char *text,
 tri_status tri_json_read_in(const char *folder, const char *name, size_t limit_bytes, json_t **out);
 
 typedef struct tri_json_reader {
-  const char *path; /* of the file, for messages */
+  const char *path; /* path of the file, for messages */
   const json_t *object;
 } tri_json_reader;
 
-/* The value of a key; NULL if it is missing or null. */
+/* Returns the value of a key; NULL if it is missing or null. */
 const json_t *tri_reader_get(const tri_json_reader *from, const char *key);
 
-/* An integer of at least 1. */
+/* Reads an integer of at least 1. */
 tri_status tri_reader_size(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
-/* The same, but null is 0; only a missing key has the fallback. */
+/* The same, but null is 0; only a missing key gives the fallback. */
 tri_status tri_reader_size_or_null(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
-/* An integer of at least 0. */
+/* Reads an integer of at least 0. */
 tri_status tri_reader_count(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
 tri_status tri_reader_number(const tri_json_reader *from, const char *key, double fallback, double *out);
-/* A number above 0. */
+/* Reads a number above 0. */
 tri_status tri_reader_positive(const tri_json_reader *from, const char *key, double fallback, double *out);
 
 tri_status tri_reader_bool(const tri_json_reader *from, const char *key, bool fallback, bool *out);

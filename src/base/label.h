@@ -1,10 +1,9 @@
-/* Labels that are not the number of a token. */
+/* Labels that are not the id of a token. */
 #ifndef TRI_BASE_LABEL_H
 #define TRI_BASE_LABEL_H
 
-/* No negative label counts in the loss. A row whose label is TRI_LABEL_NONE is a token nevertheless: it is routed to
- * experts, and counted with them. TRI_LABEL_PADDING is not such a label: sequences are padded with it, and no router
- * sees it. */
+/* Negative labels do not count in the loss. A row with the label TRI_LABEL_NONE is still a token: it is routed to
+ * experts and counted with them. A row with TRI_LABEL_PADDING is padding, which routers ignore. */
 enum { TRI_LABEL_NONE = -1, TRI_LABEL_PADDING = -2 };
 
 #endif

@@ -14,11 +14,11 @@ struct tri_lines {
   char *name;
   int file;
   size_t longest;
-  char *held;              /* [room]: read and not yet given are [begin, end) */
-  size_t room, begin, end; /* one byte of the room is for a NUL */
-  size_t looked;           /* of them have no newline */
-  bool ended;              /* the file has no more */
-  int64_t number, at;      /* lines given; place of `begin` in the file */
+  char *held;              /* [room]: bytes [begin, end) are read but not returned yet */
+  size_t room, begin, end; /* room includes a byte for a NUL */
+  size_t looked;           /* bytes of them that were searched and have no newline */
+  bool ended;              /* the end of the file was reached */
+  int64_t number, at;      /* lines returned; offset of `begin` in the file */
 };
 
 tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out) {
@@ -51,7 +51,7 @@ void tri_lines_close(tri_lines *lines) {
   tri_free(lines);
 }
 
-/* Room for another piece behind what is held. */
+/* Makes room for another piece. */
 static tri_status make_room(tri_lines *l) {
   if (l->begin > 0) {
     memmove(l->held, l->held + l->begin, l->end - l->begin);
@@ -64,7 +64,7 @@ static tri_status make_room(tri_lines *l) {
   return tri_realloc(l->name, l->room, 1, &l->held);
 }
 
-/* Reads a piece: as much as there is, so that a line that somebody types is given at once. */
+/* Reads a piece: all available bytes, so that a typed line is returned at once. */
 static tri_status read_piece(tri_lines *l) {
   TRI_TRY(make_room(l));
   ssize_t got = 0;
@@ -78,7 +78,7 @@ static tri_status read_piece(tri_lines *l) {
 
 static size_t held_bytes(const tri_lines *l) { return l->end - l->begin; }
 
-/* Reads until a newline is held, or the file ends, or the line is too long. *bytes: of the line. */
+/* Reads until a newline, the end of the file, or the limit of a line. *bytes: length of the line. */
 static tri_status find_end(tri_lines *l, size_t *bytes, bool *newline) {
   for (;;) {
     const char *begin = l->held + l->begin;
@@ -91,7 +91,7 @@ static tri_status find_end(tri_lines *l, size_t *bytes, bool *newline) {
   }
 }
 
-/* Passes over the rest of a line that is too long, but for its beginning, which stays in front. */
+/* Skips the rest of a line that is too long, and keeps its begin. */
 static tri_status skip_rest(tri_lines *l, bool *newline, int64_t *skipped) {
   const size_t kept = l->longest;
   size_t rest = 0;
@@ -131,7 +131,7 @@ static tri_status next_line(tri_lines *l, bool any, tri_line *line, bool *there)
   const int64_t first = l->at;
   l->at += (int64_t)bytes + skipped + newline;
   *line = (tri_line){l->held + l->begin, bytes, newline, too_long, l->number, first, l->at};
-  l->held[l->begin + bytes] = '\0'; /* in the newline's place, or behind all that was read */
+  l->held[l->begin + bytes] = '\0'; /* replaces the newline, or follows the last byte */
   l->begin += bytes + newline;
   return TRI_OK;
 }

@@ -12,15 +12,15 @@
 
 enum { LOG_IN_HANDLER_BYTES = 1 << 13 };
 
-/* State of the terminal, which is one to a process. */
+/* State of the terminal, one for the process. */
 static bool progress_open;
 static double progress_last_s = -1e9;
 static bool quiet, marked, parent_has_terminal;
-static const tri_log_sink *sink; /* NULL: standard error alone */
+static const tri_log_sink *sink; /* NULL: standard error only */
 
 void tri_log_set_sink(const tri_log_sink *to) { sink = to; }
 
-/* Whether the sink has taken it. */
+/* Sends a line to the sink; returns whether that succeeded. */
 static bool send(tri_log_kind kind, const char *text) { return marked && sink != NULL && sink->send(kind, text); }
 
 void tri_log_mark_lines(bool terminal) {
@@ -28,8 +28,8 @@ void tri_log_mark_lines(bool terminal) {
   parent_has_terminal = terminal;
 }
 
-/* Many processes share this standard error, and its reader takes lines: what is not written in one
- * go is mixed with what others write. */
+/* Writes a text with as few calls as possible: many processes share this standard error, and text that is written in
+ * several calls is mixed with theirs. */
 static void write_whole(const char *text, size_t length) {
   while (length > 0) {
     ssize_t done = write(STDERR_FILENO, text, length);
@@ -42,7 +42,7 @@ static void write_whole(const char *text, size_t length) {
   }
 }
 
-/* With a mark for a parent that passes lines on, to whom it is one line in any case. */
+/* Writes a line, with a mark for a parent that forwards lines. */
 static void write_line(char mark, const char *prefix, const char *text) {
   char line[TRI_MESSAGE_BYTES + 64];
   snprintf(line, sizeof line - 1, "%.*s%s%s", marked ? 1 : 0, &mark, prefix, text);

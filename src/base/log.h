@@ -6,13 +6,13 @@
 
 #include <stdbool.h>
 
-/* Where lines are sent instead of standard error: ranks under a supervisor (launch/supervisor.h) send them to it
+/* Destination of lines instead of standard error: ranks under a supervisor (launch/supervisor.h) send them to it
  * (base/parent.h). Both functions return false if they could not send; the line is then written to standard error with
- * a mark, by which the supervisor tells it from the launcher's output. `send` is called from signal handlers, too. */
+ * a mark that distinguishes it from the launcher's output. `send` is also called from signal handlers. */
 typedef enum tri_log_kind {
   TRI_LOG_LINE,
   TRI_LOG_PROGRESS, /* replaces the line before it */
-  TRI_LOG_NEWS,     /* for the supervisor alone (tri_log_to_parent) */
+  TRI_LOG_NEWS,     /* for the supervisor only (tri_log_to_parent) */
 } tri_log_kind;
 typedef struct tri_log_sink {
   bool (*send)(tri_log_kind kind, const char *text);
@@ -27,11 +27,11 @@ void tri_log_set_sink(const tri_log_sink *sink);
 #define TRI_LOG_PARENT_MARK '\x1d'
 #define TRI_LOG_NEW_LINE '\v' /* inside a marked line */
 
-/* Marks every line from now on; `terminal`: the parent's standard error is a terminal. */
+/* Marks every later line; `terminal`: the parent's standard error is a terminal. */
 void tri_log_mark_lines(bool terminal);
 
-/* A line that only the parent reads, from any rank: "rank 3 14342 pipeline 1" (its process id and its coordinates),
- * "step 12". */
+/* Sends a line that only the parent reads, from any rank: "rank 3 14342 pipeline 1" (its process id and its
+ * coordinates), "step 12". */
 void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
 
 /* Prints the message of a failure: "trireme: ..." and a newline. A rank sends it to its parent instead, and waits until
@@ -39,10 +39,10 @@ void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
  * failure. Returns whether the parent has it. */
 bool tri_log_failure(tri_status status, const char *message);
 
-/* From now on this process logs nothing: only the first rank of a job does. Messages of failures are still printed. */
+/* Switches logging of this process off: only the first rank of a job logs. Error messages are still printed. */
 void tri_log_set_quiet(void);
 
-/* One line with a newline added. */
+/* Logs one line, and adds a newline. */
 void tri_log(const char *format, ...) TRI_PRINTF(1, 2);
 
 /* As tri_log, beginning with "warning: ". */
@@ -51,8 +51,8 @@ void tri_warn(const char *format, ...) TRI_PRINTF(1, 2);
 /* As tri_log, for signal handlers, and from any rank, also a quiet one; at most 8 KiB. */
 void tri_log_in_handler(const char *text);
 
-/* A line that replaces the one before it on a terminal; otherwise it is printed at most once in ten seconds. The next
- * tri_log or tri_log_progress_end begins a new line. Call from one thread. */
+/* Logs a line that replaces the one before it on a terminal; otherwise it is printed at most once in ten seconds. The
+ * next tri_log or tri_log_progress_end begins a new line. Call from one thread. */
 void tri_log_progress(const char *format, ...) TRI_PRINTF(1, 2);
 void tri_log_progress_end(void);
 

@@ -43,7 +43,7 @@ static int64_t line_number(const char *text, const char *key) {
   return line_value(text, key, value, sizeof value) ? strtoll(value, NULL, 10) : 0;
 }
 
-/* How many numbers a list such as "0-3,8,10-11" names. */
+/* Counts the numbers of a list such as "0-3,8,10-11". */
 static int64_t count_list(const char *list) {
   int64_t count = 0;
   while (isdigit((unsigned char)*list)) {
@@ -65,7 +65,7 @@ static int64_t count_list_file(const char *root, const char *path) {
   return count;
 }
 
-/* Whether a list of words separated by blanks has this one. */
+/* Returns whether a list of words separated by blanks has this word. */
 static bool has_word(const char *words, const char *word) {
   size_t length = strlen(word);
   for (const char *at = strstr(words, word); at != NULL; at = strstr(at + 1, word)) {
@@ -115,8 +115,8 @@ static void read_cores(const char *root, tri_machine *m) {
 
 /* ---- control groups --------------------------------------------------------------------------------------------- */
 
-/* The path of this process in a hierarchy of /proc/self/cgroup, whose lines are "ID:CONTROLLERS:PATH"; version 2 has no
- * controllers there. */
+/* Finds the path of this process in a hierarchy of /proc/self/cgroup, whose lines are "ID:CONTROLLERS:PATH"; version 2
+ * has no controllers. */
 static bool group_path(const char *text, const char *controller, char *out, size_t out_bytes) {
   for (const char *line = text; *line != '\0';) {
     size_t length = strcspn(line, "\n");
@@ -144,7 +144,7 @@ static double read_two_numbers(const char *root, const char *folder, const char 
   char path[TRI_PATH_BYTES], *text = NULL;
   if (tri_path_join(path, folder, name) != TRI_OK || read_below(root, path, &text) != TRI_OK) return 0;
   char *end = NULL;
-  double first = strtod(text, &end); /* "max" reads as 0, which is our word for no limit */
+  double first = strtod(text, &end); /* "max" is parsed as 0, which means no limit */
   if (second != NULL) *second = strtod(end, NULL);
   tri_free(text);
   return first;
@@ -169,8 +169,8 @@ static double memory_v1(const char *root, const char *folder) {
   return read_two_numbers(root, folder, "memory.limit_in_bytes", NULL);
 }
 
-/* The least limit of the process's group and of all above it. In a container the path may be the host's, of which the
- * container sees only the root; every prefix is tried, so that one is met in any case. */
+/* Returns the least limit of the process's group and of all groups above it. In a container the path may be the host's,
+ * and the container may only see the root; every prefix is tried, so that one is found in any case. */
 static double least_limit(const char *root, const char *mount, const char *path, limit_reader read_limit) {
   char folder[TRI_PATH_BYTES];
   int length = snprintf(folder, sizeof folder, "%s%s", mount, path);
@@ -201,7 +201,7 @@ static void read_groups(const char *root, tri_machine *m) {
   if (group_path(text, "memory", path, sizeof path)) {
     memory = lesser_limit(memory, least_limit(root, "sys/fs/cgroup/memory", path, memory_v1));
   }
-  /* Version 1 says "no limit" with a number near 2^63. */
+  /* In version 1 a number near 2^63 means no limit. */
   if (memory > 0 && memory < 4e18) m->memory_limit_bytes = (int64_t)memory;
   tri_free(text);
 }
@@ -216,7 +216,7 @@ static tri_status read_memory(const char *root, tri_machine *m) {
   m->huge_page_bytes = line_number(text, "Hugepagesize") * 1024;
   tri_free(text);
 
-  /* "always [madvise] never": the chosen one stands in brackets. */
+  /* "always [madvise] never": the current value is in brackets. */
   if (read_below(root, "sys/kernel/mm/transparent_hugepage/enabled", &text) == TRI_OK) {
     const char *open = strchr(text, '[');
     if (open != NULL) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each block is preceded by a header of one cache line that remembers its size. The counters are statistics of the
+/* Each block is preceded by a header of one cache line with its size. The counters are statistics of the
  * process, like those of malloc itself, and the only mutable state of this file. */
 enum { HEADER_BYTES = 64 };
 

@@ -1,5 +1,5 @@
 /* Counted heap memory. Everything that grows with the model, the batch or a file goes through here or through an
- * arena, so that a run can say how many bytes it holds. Small fixed things (a parsed option, a file name) may too. */
+ * arena, so that a run can report its bytes. Small fixed objects (a parsed option, a file name) may as well. */
 #ifndef TRI_BASE_MEMORY_H
 #define TRI_BASE_MEMORY_H
 
@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Allocates count * size bytes, zeroed, aligned to 64 bytes; overflow and exhaustion are TRI_OUT_OF_MEMORY and `what`
- * names the use in the message. *out is set only on success; release it with tri_free. A count of 0 gives a valid
- * pointer. */
+/* Allocates count * size bytes, zeroed, aligned to 64 bytes; fails with TRI_OUT_OF_MEMORY on overflow and exhaustion;
+ * `what` names the use in the message. *out is set only on success; release it with tri_free. A count of 0 gives a
+ * valid pointer. */
 tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer);
 
 /* Grows or shrinks (bytes beyond the old size are not zeroed). *pointer may hold NULL. Unchanged on failure. */
@@ -23,10 +23,10 @@ tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room,
 /* Releases memory of tri_alloc or tri_realloc; NULL is ignored. */
 void tri_free(void *pointer);
 
-/* A copy of a string, released with tri_free. */
+/* Copies a string; release with tri_free. */
 tri_status tri_strdup(const char *text, char **out);
 
-/* Bytes allocated here and not released yet, and their maximum since the program began. */
+/* Return the bytes allocated here and not released yet; their maximum since the program started. */
 size_t tri_memory_bytes(void);
 size_t tri_memory_peak_bytes(void);
 

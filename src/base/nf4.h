@@ -1,5 +1,5 @@
-/* The numbers of 4 bits of QLoRA (Dettmers et al. 2023), NF4, as bitsandbytes has them: for host and kernels of GPUs,
- * with the same bits.
+/* The 4-bit numbers of QLoRA (Dettmers et al. 2023), NF4, with bitsandbytes' values: for host and GPU kernels, with the
+ * same bits.
  *
  * The codes 0 .. 15 are numbers in ascending order, -1 and 0 (code 7) and 1 among them: quantiles of the normal
  * distribution, to the digits that bitsandbytes publishes. */
@@ -10,15 +10,15 @@
 
 #include <stdint.h>
 
-/* In bits: the offset and all of the scales where a value is not finite. */
+/* Bits of the offset and of all scales if a value is not finite. */
 #define TRI_NF4_NOT_A_NUMBER 0x7fc00000u
 
 enum { TRI_NF4_CODES = 16, TRI_NF4_ZERO = 7, TRI_NF4_BLOCK_ELEMENTS = 64 };
 
-/* What a rank holds of a quantised matrix: rows of `width` elements, each contiguous in the whole. Row r begins there
- * at element first + r * pitch, and `extra` further for each `every` rows that end before it, where `phase` rows of the
- * first such are missing; every = 0: there is nothing extra. Of each row the blocks of the whole that it touches are
- * kept, at most `row_blocks`. */
+/* The part of a quantised matrix on a rank: rows of `width` elements, each contiguous in the whole matrix. Row r begins
+ * at element first + r * pitch of the whole, plus `extra` for each group of `every` rows that ends before it, where the
+ * first group lacks `phase` rows; every 0: no extra. For each row the blocks of the whole that it touches are kept, at
+ * most `row_blocks`. */
 typedef struct tri_nf4_cut {
   int64_t total; /* elements of the whole */
   int64_t rows, width, first, pitch;
@@ -26,8 +26,8 @@ typedef struct tri_nf4_cut {
   int64_t row_blocks;
 } tri_nf4_cut;
 
-/* A block that is kept of a cut: its number in the whole, and its elements of the cut: `count` of them from place
- * `from` of the block on, the first of which is element `local` of the cut. None: it repeats a block of its row. */
+/* A kept block of a cut: its number in the whole, and the elements that belong to the cut: `count` elements from index
+ * `from` of the block on, beginning with element `local` of the cut. count 0: it repeats a block of its row. */
 typedef struct tri_nf4_span {
   int64_t whole, from, count, local;
 } tri_nf4_span;
@@ -79,11 +79,11 @@ TRI_HOST_AND_GPU float tri_nf4_number(int32_t code) {
   return numbers[code];
 }
 
-/* Half way from a code (at most 14) to the next: what is above becomes the next, and what lies there itself does not.
- */
+/* Returns the middle between a code (at most 14) and the next. Numbers above it round to the next code; a number that
+ * equals it does not. */
 TRI_HOST_AND_GPU float tri_nf4_middle(int32_t code) { return (tri_nf4_number(code) + tri_nf4_number(code + 1)) * 0.5f; }
 
-/* What the elements of a block are multiplied by, of its largest magnitude: zeros stay zeros. */
+/* Returns the factor of a block's elements, from its largest magnitude; a block of zeros stays zero. */
 TRI_HOST_AND_GPU float tri_nf4_inverse(float largest) {
   return largest >= 1e-38f ? (float)(1.0 / (double)largest) : 1e38f;
 }

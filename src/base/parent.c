@@ -22,17 +22,17 @@
 #include <unistd.h>
 
 enum {
-  ROOM_WAIT_MS = 10000,  /* for room in a full socket */
-  HEARD_WAIT_MS = 15000, /* for the parent's word that it has ours */
-  LOST_EXIT = 9,         /* TRI_COMM's */
+  ROOM_WAIT_MS = 10000,  /* wait for room in a full socket */
+  HEARD_WAIT_MS = 15000, /* wait for the parent's acknowledgement */
+  LOST_EXIT = 9,         /* exit status of TRI_COMM */
   ALTERNATE_STACK_BYTES = 1 << 16
 };
 
-/* A process has one parent; a signal's handler can reach only what is global. */
+/* Global, because a process has one parent and signal handlers can only use globals. */
 static struct {
   atomic_int socket; /* -1: none */
   atomic_bool echoes;
-  bool heard; /* by the lock */
+  bool heard; /* guarded by the lock */
   pthread_mutex_t lock;
   pthread_cond_t news;
   int beat_ms;
@@ -41,7 +41,7 @@ static struct {
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
-/* MPI is not there yet, and may never be. */
+/* Reads a number from environment variables: MPI is not initialised yet, and may never be. */
 static int first_number_of(const char *const names[], int otherwise) {
   for (int i = 0; names[i] != NULL; i++) {
     const char *text = getenv(names[i]);
@@ -94,14 +94,15 @@ static bool send_packet(int to, tri_parent_kind kind, int number, const char *te
 bool tri_parent_send(tri_parent_kind kind, const char *text) {
   int to = atomic_load(&parent.socket);
   if (to < 0) return false;
-  return send_packet(to, kind, 0, text, 0) || kind == TRI_PARENT_PROGRESS; /* training does not wait for a line */
+  return send_packet(to, kind, 0, text, 0) ||
+         kind == TRI_PARENT_PROGRESS; /* training does not wait for progress lines */
 }
 
 void tri_parent_expect_echoes(void) { atomic_store(&parent.echoes, true); }
 
 /* ---- error message ----------------------------------------------------------------------------------------------- */
 
-/* "STATUS KIND" and the words, for a parent that looks into the folder when the job has ended. */
+/* Writes "STATUS KIND" and the error message to a file, for a parent that reads the folder after the job has ended. */
 static void leave_file(tri_parent_kind kind, int exit_status, const char *text) {
   char host[64] = "", part[sizeof parent.folder + 128], whole[sizeof parent.folder + 128];
   if (parent.folder[0] == '\0') return;
@@ -117,7 +118,7 @@ static void leave_file(tri_parent_kind kind, int exit_status, const char *text) 
 
 static struct timespec in_ms(int ms) {
   struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until); /* as parent.news counts */
+  clock_gettime(CLOCK_MONOTONIC, &until); /* clock of parent.news */
   int64_t ns = until.tv_nsec + (int64_t)ms * 1000000;
   until.tv_sec += ns / 1000000000;
   until.tv_nsec = ns % 1000000000;
@@ -149,17 +150,17 @@ void tri_parent_leave(int exit_status) {
 
 /* ---- a crash ----------------------------------------------------------------------------------------------------- */
 
-/* One packet without a lock, then the signal does what it does without a handler. */
+/* Sends one packet without a lock; then the signal has its default effect. */
 static void tell_crash(int number) {
   tri_parent_head head = {TRI_PARENT_CRASH, number};
   (void)!send(atomic_load(&parent.socket), &head, sizeof head, MSG_DONTWAIT | MSG_NOSIGNAL);
   raise(number);
 }
 
-/* A sanitizer has more to say of a crash. */
+/* With a sanitizer, its own report of a crash is more useful. */
 static const bool sanitized = TRI_ADDRESS_SANITIZER || TRI_THREAD_SANITIZER;
 
-/* On a stack of its own where the thread has one, since a stack that has overflowed has no room. */
+/* Installs the handlers on an alternate stack, if the thread has one, because an overflowed stack has no room. */
 void tri_parent_take_crashes(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
@@ -178,7 +179,7 @@ static void hear(int from) {
   char word;
   ssize_t got = recv(from, &word, 1, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) _exit(LOST_EXIT); /* the parent is gone, and no process waits for this job */
+  if (got <= 0) _exit(LOST_EXIT); /* the parent has ended, so no process waits for this job */
   if (word == TRI_PARENT_STOP) tri_stop_ask();
   if (word != TRI_PARENT_HEARD) return;
   pthread_mutex_lock(&parent.lock);
@@ -207,7 +208,7 @@ static void *listen_to_parent(void *unused) {
   return unused;
 }
 
-/* All signals are for others. Who waits for news does so by the monotonic clock. */
+/* Starts the listener with all signals blocked. Waits for news use the monotonic clock. */
 static bool start_listening(void) {
   pthread_t thread;
   pthread_condattr_t clock;
@@ -225,13 +226,13 @@ static bool start_listening(void) {
   return started;
 }
 
-/* The socket, or -1 with the reason in errno. */
+/* Connects to the parent; returns the socket, or -1 with the reason in errno. */
 static int reach(const char *name) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   size_t length = strlen(name);
   errno = ENAMETOOLONG;
   if (length + 1 > sizeof address.sun_path) return -1;
-  memcpy(address.sun_path + 1, name, length); /* an abstract name: no file, so none is left or too long */
+  memcpy(address.sun_path + 1, name, length); /* an abstract name: no file that could be left, or too long */
   int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (to < 0) return -1;
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

@@ -47,8 +47,8 @@ enum { TRI_PARENT_TEXT_BYTES = 1 << 16 }; /* longer texts are cut */
 #define TRI_PARENT_STOP 's'  /* asks the rank to stop */
 
 enum { TRI_MACHINE_BYTES = 96 };
-/* A word that identifies this boot of this machine and this network namespace. False if that cannot be found out; then
- * two machines may have the same word. */
+/* Makes a word that identifies this boot of this machine and this network namespace. Returns false if that is unknown;
+ * two machines may then have the same word. */
 bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 
 /* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to it and sends
@@ -56,9 +56,9 @@ bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
  * it is gone: prints that and ends the process. Called once, before anything is logged. */
 void tri_parent_join(void);
 
-/* LOCAL. Installs handlers for the signals of crashes, which tell the parent and then let the signal have its default
- * effect. Called again after MPI_Init: libraries below MPI (UCX) install their own, which print a backtrace and may
- * hang. Does nothing without a parent. */
+/* LOCAL. Installs handlers for the signals of crashes, which report to the parent and then let the signal have its
+ * default effect. Called again after MPI_Init: libraries below MPI (UCX) install their own, which print a backtrace and
+ * may hang. Does nothing without a parent. */
 void tri_parent_take_crashes(void);
 
 /* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS. False if the parent cannot be reached or its queue is full: then the
@@ -69,7 +69,7 @@ bool tri_parent_send(tri_parent_kind kind, const char *text);
  * the error file instead, and returns false. */
 bool tri_parent_words(int exit_status, const char *text);
 
-/* From now on a failure of this rank is probably due to another rank that ended: it is sent as TRI_PARENT_ECHO. */
+/* Marks later failures of this rank as secondary, because another rank has ended: they are sent as TRI_PARENT_ECHO. */
 void tri_parent_expect_echoes(void);
 
 /* Sends TRI_PARENT_LEAVE: this process now ends with this exit status. */

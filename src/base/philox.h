@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-/* What a stream of numbers is for; `stream` tells apart uses of the same purpose (a parameter, a layer, an epoch). */
+/* Purpose of a stream of numbers; `stream` distinguishes uses with the same purpose (a parameter, a layer, an epoch).
+ */
 typedef enum tri_random_purpose {
   TRI_RANDOM_INIT = 1,    /* stream: index in the parameter table;  index: global element     */
   TRI_RANDOM_DROPOUT = 2, /* stream: step and operation;            index: global element     */

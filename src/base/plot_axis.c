@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/* All of what has no extent, as where 1 is added to 1e30, lies in the middle. */
+/* If the axis has no extent (as for 1e30 and 1e30 + 1), all values are in the middle. */
 double tri_plot_place(const tri_plot_axis *a, double value) {
   if (!(a->high > a->low)) return a->start + a->size / 2;
   double share = a->logarithmic ? log(value / a->low) / log(a->high / a->low) : (value - a->low) / (a->high - a->low);

@@ -1,4 +1,4 @@
-/* An axis of a picture: the positions of values, and the values that have a tick. The caller draws it. */
+/* An axis of a plot: positions of values, and values with a tick. The caller draws it. */
 #ifndef TRI_BASE_PLOT_AXIS_H
 #define TRI_BASE_PLOT_AXIS_H
 
@@ -13,12 +13,12 @@ typedef struct tri_plot_axis {
 
 enum { TRI_PLOT_TICKS = 64 };
 
-/* The position of a value, in pixels; beyond the ends for values beyond them. */
+/* Returns the position of a value in pixels; beyond the ends for values beyond them. */
 double tri_plot_place(const tri_plot_axis *axis, double value);
 
-/* Values at which ticks stand, from low to high, about `wanted` of them at distances of 1, 2 or 5 times a power of ten;
- * on a logarithmic axis 1, 2, 3 and 5 times each power of ten, over more than three decades the powers alone, and where
- * those are fewer than two as on another. Returns how many; 0 if the ends are not a range. */
+/* Computes the values of ticks, from low to high: about `wanted` ticks at distances of 1, 2 or 5 times a power of ten;
+ * on a logarithmic axis 1, 2, 3 and 5 times each power of ten, over more than three decades only the powers, and with
+ * fewer than two of these like on a linear axis. Returns their number; 0 if the ends are not a range. */
 int tri_plot_ticks(const tri_plot_axis *axis, int wanted, double out[TRI_PLOT_TICKS]);
 
 #endif

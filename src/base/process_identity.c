@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first line of a file, without its end; "" if it cannot be read. */
+/* Reads the first line of a file, without its end; "" if it cannot be read. */
 static void read_line(const char *path, char *out, size_t out_bytes) {
   FILE *file = fopen(path, "re");
   out[0] = '\0';

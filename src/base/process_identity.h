@@ -1,4 +1,4 @@
-/* Which process this is, so that another one, maybe later or on another host, can find out whether it still runs. */
+/* Identity of a process, by which another process, maybe later or on another host, can test whether it still runs. */
 #ifndef TRI_BASE_PROCESS_IDENTITY_H
 #define TRI_BASE_PROCESS_IDENTITY_H
 
@@ -24,11 +24,11 @@ typedef enum tri_process_fate {
 /* Returns the identity of this process. */
 tri_process_identity tri_process_identity_self(void);
 
-/* Whether `boot`, `processes` and `start` are known. Without them process ids cannot be compared. */
+/* Returns whether `boot`, `processes` and `start` are known. Without them process ids cannot be compared. */
 bool tri_process_identity_is_known(const tri_process_identity *self);
 
-/* Looks up a process of this host, boot and name space. TRI_PROCESS_UNKNOWN if it exists and is hidden from this user.
- */
+/* Looks up a process of this host, boot and name space. Returns TRI_PROCESS_UNKNOWN if it exists and is hidden from
+ * this user. */
 tri_process_fate tri_process_find(int64_t process, uint64_t start);
 
 #endif

@@ -1,5 +1,5 @@
-/* Which names match does not depend on how greedy a part of a pattern is, so that POSIX's patterns do as well, but for
- * what they have no word for. */
+/* Whether a name matches does not depend on greediness, so POSIX patterns are sufficient, except for features that they
+ * lack. */
 #include "base/python_pattern.h"
 
 #include <ctype.h>
@@ -18,7 +18,8 @@ static bool append_posix_text(char *out, size_t *used, const char *text) {
   return true;
 }
 
-/* The next part of a pattern in POSIX's words; how many characters it took, or 0. */
+/* Translates the next part of a pattern to POSIX; returns the number of its characters, 0 if it cannot be translated.
+ */
 static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
   snprintf(out, 8, "%c", *at);
   if (*at == '\\' && at[1] == 'd') {
@@ -38,7 +39,8 @@ static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
   return at[2] == ':' ? 3 : 0;
 }
 
-/* Repeats of repeats grow: the memory of a pattern is bounded by few and short ones. */
+/* Returns whether a repeat is short. Nested repeats multiply, so only few and short ones are accepted to bound memory.
+ */
 static bool is_short_repeat(const char *brace, int *braces) {
   const size_t length = strcspn(brace, "}");
   for (size_t i = 1, digits = 0; i < length; i++) {
@@ -49,7 +51,7 @@ static bool is_short_repeat(const char *brace, int *braces) {
 }
 
 static bool translate(const char *before, const char *pattern, const char *behind, char out[PATTERN_BYTES]) {
-  bool in_brackets = false, repeatable = false; /* whether there is something that a * may repeat */
+  bool in_brackets = false, repeatable = false; /* repeatable: a * may follow */
   size_t used = 0;
   int braces = 0, open = 0;
   if (!append_posix_text(out, &used, before)) return false;
@@ -60,7 +62,7 @@ static bool translate(const char *before, const char *pattern, const char *behin
     if (taken == 1 && *at == '{' && !in_brackets && !is_short_repeat(at, &braces)) return false;
     if (taken == 1 && (*at == '[' || (*at == ']' && in_brackets))) in_brackets = *at == '[';
     if (!in_brackets && *at == '(') open++;
-    if (!in_brackets && taken == 1 && *at == ')' && --open < 0) return false; /* it would close the caller's */
+    if (!in_brackets && taken == 1 && *at == ')' && --open < 0) return false; /* would close the caller's group */
     const bool repeats = taken == 1 && !in_brackets && strchr("*+?}", *at) != NULL;
     if (repeats && !repeatable) return false;
     repeatable = in_brackets || !((taken == 1 && strchr("(|", *at) != NULL) || taken == 3);
@@ -71,17 +73,17 @@ static bool translate(const char *before, const char *pattern, const char *behin
   return append_posix_text(out, &used, behind);
 }
 
-/* The patterns that were asked for last: a model's names are compared with a few, one after the other, and compiling
- * one takes longer than all else. */
+/* A cache of compiled patterns: a model's names are compared with a few patterns in turn, and compiling takes longest.
+ */
 typedef struct kept_pattern {
-  char translated[PATTERN_BYTES]; /* "": none is kept here */
+  char translated[PATTERN_BYTES]; /* "": unused entry */
   regex_t compiled;
 } kept_pattern;
 enum { KEPT = 4 };
 static _Thread_local kept_pattern kept[KEPT];
 static _Thread_local int next_kept;
 
-/* NULL: it is not known. */
+/* Compiles a pattern, or finds it in the cache; NULL: not supported. */
 static const regex_t *compile(const char *before, const char *pattern, const char *behind) {
   char translated[PATTERN_BYTES];
   if (!translate(before, pattern, behind, translated)) return NULL;
@@ -97,13 +99,13 @@ static const regex_t *compile(const char *before, const char *pattern, const cha
   return &to->compiled;
 }
 
-/* `otherwise` where it is not known. */
+/* Returns whether a text matches; `otherwise` if the pattern is not supported. */
 static bool matches(const char *before, const char *pattern, const char *behind, const char *text, bool otherwise) {
   const regex_t *compiled = compile(before, pattern, behind);
   return compiled == NULL ? otherwise : regexec(compiled, text, 0, NULL, 0) == 0;
 }
 
-/* Letters, digits, _ and dots, each dot any character: nothing to compile. */
+/* Returns whether a pattern has only letters, digits, _ and dots, so that no compilation is needed. */
 static bool is_plain(const char *pattern) {
   for (const char *at = pattern; *at != '\0'; at++) {
     if (!isalnum((unsigned char)*at) && *at != '_' && *at != '.') return false;

@@ -1,11 +1,11 @@
-/* How long OpenMP's threads spin where they wait for the next loop. */
+/* The time for which OpenMP's threads spin while they wait for the next loop. */
 #ifndef TRI_BASE_SPIN_H
 #define TRI_BASE_SPIN_H
 
-/* Starts the program again with a short spin set, unless the environment has set something of the kind: the first thing
- * in main, with its arguments, before anything is opened or started that exec does not keep. Returns in the program
- * that was started, and where it could not be started again, which costs speed only. A library cannot do this for the
- * program that calls it (docs/installing.md says what to set). */
+/* Starts the program again with a short spin set, unless the environment already has such a setting. Must be the first
+ * call in main, with its arguments, before anything is opened or started that exec does not keep. Returns in the
+ * restarted program, or if it could not be restarted, which only costs speed. A library cannot do this for its program
+ * (see docs/installing.md for the variables). */
 void tri_spin_limit(char **arguments);
 
 #endif

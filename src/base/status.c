@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Like errno: the one place a failure leaves its message until the entry point prints it. */
+/* The message of the last failure, kept per thread like errno until the entry point prints it. */
 static _Thread_local char message[TRI_MESSAGE_BYTES];
 
-/* Bytes of a word, which is text without spaces; of a path; and how many are printed of a longer one. */
+/* Most bytes of a word (text without spaces) and of a path; bytes that are printed of a longer one. */
 enum { MOST_WORD_BYTES = 1000, MOST_PATH_BYTES = 4096, SHOWN_BYTES = 200 };
 
-/* The bytes of a long word that are printed. They do not end inside a UTF-8 character. */
+/* Returns the number of bytes of a long word to print, which does not end inside a UTF-8 character. */
 static size_t shown_bytes(const char *word) {
   size_t bytes = SHOWN_BYTES;
   while (bytes > SHOWN_BYTES - 4 && ((unsigned char)word[bytes] & 0xC0) == 0x80) bytes--;
   return bytes;
 }
 
-/* Cuts the long words of a message: a name that comes from a file may have a megabyte. */
+/* Truncates the long words of a message: a name from a file may have a megabyte. */
 static void shorten_words(char *text) {
   static const char closing[] = "`\"'.,:;)";
   char *to = text;
@@ -59,7 +59,7 @@ tri_status tri_fail(tri_status code, const char *format, ...) {
 }
 
 void tri_fail_at(const char *file, int line, const char *format, ...) {
-  char text[sizeof message - 256]; /* the arguments may point into the old message; the place has room behind it */
+  char text[sizeof message - 256]; /* the arguments may point into the old message; 256 bytes for the place */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);

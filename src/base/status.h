@@ -41,29 +41,31 @@ tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
 #define tri_fail_internal(...) ((void)tri_fail_at(__FILE__, __LINE__, __VA_ARGS__), TRI_INTERNAL)
 void tri_fail_at(const char *file, int line, const char *format, ...) TRI_PRINTF(3, 4);
 
-/* clang's analyzer looks at one file at a time and has to be told that a failure is never TRI_OK. */
+/* clang's analyzer reads one file at a time and cannot see that a failure is never TRI_OK. */
 #ifdef __clang_analyzer__
 #define tri_fail(code, ...) ((void)(tri_fail)(code, __VA_ARGS__), (code))
 #endif
 
-enum { TRI_MESSAGE_BYTES = 16384 }; /* longer ones are cut */
+enum { TRI_MESSAGE_BYTES = 16384 }; /* longer ones are truncated */
 
-/* The message of this thread's last tri_fail; "" if there was none. Owned by the library, valid until the next. */
+/* Returns the message of this thread's last tri_fail; "" if there was none. Owned by the library, valid until the next.
+ */
 const char *tri_status_message(void);
 
-/* A failure that is told later, in another thread or after a clean-up that can fail too. {0} holds none. It is large:
- * in what is allocated, or on a stack of the usual size, and not in each frame of a deep recursion. */
+/* A failure that is reported later, in another thread or after a clean-up that may fail as well. {0}: none. It is
+ * large: put it into allocated memory, or on a stack of the usual size, and not into each frame of a deep recursion. */
 typedef struct tri_saved_error {
   tri_status status;
   char message[TRI_MESSAGE_BYTES];
 } tri_saved_error;
 
-/* Keeps a failure with this thread's message, unless one is kept already: the first counts. TRI_OK is not a failure. */
+/* Saves a failure with this thread's message, unless one is saved already: the first counts. TRI_OK is not a failure.
+ */
 void tri_error_save(tri_saved_error *kept, tri_status status);
-/* What is kept, with its message for this thread; TRI_OK if nothing is. */
+/* Returns the saved failure, and sets this thread's message; TRI_OK if none is saved. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
-/* The exit status of the program for a code, and the first code that has it; TRI_COMM if none has. */
+/* Return the program's exit status for a code; the first code with an exit status, TRI_COMM if there is none. */
 int tri_status_exit(tri_status code);
 tri_status tri_status_of_exit(int exit_status);
 

@@ -10,19 +10,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Signals belong to the process, and so does what they ask for. */
+/* Global, because signals are sent to the process. */
 static atomic_bool deferred, asked, signalled;
 
-/* Whether SIGHUP was ignored as the program was started. By main libraries have taken it for themselves (UCX, below
- * MPICH, does as it is loaded), so this is asked before they are begun, and before a sanitizer is. */
-static unsigned long hangup[4]; /* as the kernel fills it: the handler comes first */
+/* The action of SIGHUP when the program was started. By main, libraries have installed their own handlers (UCX, below
+ * MPICH, does when it is loaded), so this is read before they, or a sanitizer, are initialised. */
+static unsigned long hangup[4]; /* the kernel's struct: the handler comes first */
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_look_at_hangup(void) {
   syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);
 }
 
-/* Who sends them: Slurm (--signal), Grid Engine (-notify), LSF (-wa) and launchers those of users; the kernel, once a
- * second, and LSF the one of a CPU limit; Flux the alarm, as a job's time is over. */
+/* Senders: Slurm (--signal), Grid Engine (-notify), LSF (-wa) and launchers send the user signals; the kernel, once a
+ * second, and LSF the signal of a CPU limit; Flux the alarm, when a job's time is over. */
 static const int requests[] = {SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM};
 enum { NUM_REQUESTS = sizeof requests / sizeof requests[0] };
 
@@ -33,7 +33,7 @@ bool tri_stop_is_request(int number) {
   return false;
 }
 
-/* SIGHUP, of a terminal that closes, unless somebody has said that it may (nohup). */
+/* Returns the signals, with SIGHUP (of a closing terminal) unless it is ignored (nohup). */
 sigset_t tri_stop_signals(void) {
   sigset_t set;
   struct sigaction action;
@@ -58,7 +58,7 @@ void tri_stop_release(void) {
 }
 
 static _Atomic(const char *) twice_message;
-static const char *interruption_message; /* set before the thread that reads it is started */
+static const char *interruption_message; /* set before its reader, a thread, is started */
 
 static void die_of(int number) {
   struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -68,7 +68,7 @@ static void die_of(int number) {
     sigaddset(&clock, SIGALRM);
     sigaction(SIGALRM, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &clock, NULL);
-    alarm(1); /* a reader that does not read holds up nothing: the system's way then */
+    alarm(1); /* a reader of standard error that does not read must not block: then the default effect */
     tri_log_failure(TRI_INTERRUPTED, atomic_load(&deferred) ? atomic_load(&twice_message) : interruption_message);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }
@@ -90,7 +90,7 @@ tri_status tri_stop_listen(const char *message) {
   interruption_message = message;
   pthread_t thread;
   sigset_t set = tri_stop_signals();
-  pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later begin with the mask of their parent */
+  pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads inherit the mask */
   TRI_TRY(tri_thread_start("the thread that waits for signals", wait_for_wishes, NULL, &thread));
   pthread_detach(thread);
   return TRI_OK;

@@ -13,20 +13,20 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* At the top of the file of a program that calls tri_stop_hold: finds out whether SIGHUP is ignored before libraries
- * are initialised, which may install a handler of their own. (For programs only: a shared library has no
+/* To be put at the top of the file of a program that calls tri_stop_hold: reads whether SIGHUP is ignored before
+ * libraries are initialised, which may install a handler of their own. (For programs only: a shared library has no
  * .preinit_array.) */
 #define TRI_STOP_LOOK_BEFORE_LIBRARIES                                                                                 \
   __attribute__((section(".preinit_array"), used)) static void (*const tri_stop_before_libraries)(void) =              \
       tri_stop_look_at_hangup
 void tri_stop_look_at_hangup(void);
 
-/* The set of all these signals, without SIGHUP if it is ignored; whether a signal is a request. */
+/* Returns the set of all these signals, without SIGHUP if it is ignored. */
 sigset_t tri_stop_signals(void);
 bool tri_stop_is_request(int number);
 
-/* Blocks these signals, also across exec: the first call in main, so that none is lost or ends the process before the
- * program is ready for it. tri_stop_release unblocks them; they then have their default effect. */
+/* Blocks these signals, also across exec. Must be the first call in main, so that no signal is lost or ends the process
+ * before the program is ready. tri_stop_release unblocks them; they then have their default effect. */
 void tri_stop_hold(void);
 void tri_stop_release(void);
 
@@ -35,12 +35,12 @@ void tri_stop_release(void);
  * the signal itself if `message` is NULL, as in a rank whose supervisor reports it. A request never ends it. */
 tri_status tri_stop_listen(const char *message);
 
-/* From now on the first signal only sets tri_stop_asked, and the second ends the process with this message. A request
- * sets it, too, and is not counted. NULL: the first signal ends the process again. */
+/* Makes the first signal only set tri_stop_asked, and the second one end the process with this message. A request also
+ * sets it, and is not counted. NULL: the first signal ends the process again. */
 void tri_stop_defer(const char *message);
-/* Whether a signal or tri_stop_ask has asked this process to stop. */
+/* Returns whether a signal or tri_stop_ask has asked this process to stop. */
 bool tri_stop_asked(void);
-/* Asks this process to stop, as a request does: for a parent's message. */
+/* Asks this process to stop, like a request; for a parent's message. */
 void tri_stop_ask(void);
 
 #endif

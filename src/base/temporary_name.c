@@ -20,7 +20,7 @@
 
 enum { HOST_BYTES = 33, SUFFIX_BYTES = 112 };
 
-/* Seconds since the last write of a file, after which no process writes it any more. */
+/* Seconds since the last write of a file, after which it is abandoned. */
 static const double left_s = 24 * 3600;
 
 typedef struct writer {
@@ -36,7 +36,7 @@ static writer find_self(void) {
   writer self = {.process = id.process, .start = id.start};
   snprintf(processes, sizeof processes, " %" PRIu64, id.processes);
   uint64_t place = tri_fnv1a(tri_fnv1a(tri_fnv1a(TRI_FNV1A_BEGIN, id.host), id.boot), processes);
-  if (tri_process_identity_is_known(&id)) self.place = (uint32_t)(place ^ place >> 32) | 1; /* 0: not known */
+  if (tri_process_identity_is_known(&id)) self.place = (uint32_t)(place ^ place >> 32) | 1; /* 0: unknown */
   for (size_t i = 0; i + 1 < sizeof self.host && id.host[i] != '\0'; i++) {
     self.host[i] = isalnum((unsigned char)id.host[i]) || id.host[i] == '.' ? id.host[i] : '_';
   }
@@ -48,7 +48,7 @@ static void print_suffix(const writer *w, char out[SUFFIX_BYTES]) {
            w->place);
 }
 
-/* Parses what follows the name of the file; only what print_suffix would print is taken. */
+/* Parses the suffix after the name of the file; only accepts the output of print_suffix. */
 static bool parse_suffix(const char *text, writer *out) {
   char again[SUFFIX_BYTES];
   *out = (writer){.process = 0};
@@ -60,8 +60,8 @@ static bool parse_suffix(const char *text, writer *out) {
   return out->process > 0 && strcmp(text, again) == 0;
 }
 
-/* Whether the writer of a file of this host has ended. After a restart of the host, or in another container of the same
- * name, process ids mean nothing, and only the age of the file tells. */
+/* Returns whether the writer of a file of this host has ended. After a restart of the host, or in another container of
+ * the same name, process ids are not comparable, and only the age of the file counts. */
 static bool has_ended(const writer *other, const writer *self, const char *path) {
   struct stat facts;
   if (strcmp(other->host, self->host) != 0 || lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) return false;
@@ -69,7 +69,7 @@ static bool has_ended(const writer *other, const writer *self, const char *path)
   return tri_process_find(other->process, other->start) == TRI_PROCESS_DEAD;
 }
 
-/* Whether a file has the name that earlier versions gave it, ".tmp.PID" behind the name of the target, and no process
+/* Returns whether a file has a temporary name of earlier versions, the target's name with ".tmp.PID", and no process
  * has that number. */
 static bool is_left_by_earlier_version(const char *suffix, const char *path) {
   struct stat facts;
@@ -81,7 +81,7 @@ static bool is_left_by_earlier_version(const char *suffix, const char *path) {
   return S_ISREG(facts.st_mode) && kill((pid_t)process, 0) != 0 && errno == ESRCH;
 }
 
-/* The bytes of the file's name that its temporary name keeps. */
+/* Returns the number of bytes of the file's name that its temporary name keeps. */
 static size_t kept_bytes(const char *last) {
   const size_t bytes = strlen(last), most = NAME_MAX - SUFFIX_BYTES;
   return bytes < most ? bytes : most;
@@ -105,7 +105,7 @@ static void clear(const char *path, const writer *self) {
     if (strncmp(entry->d_name, last, kept) != 0 || tri_path_join(left, folder, entry->d_name) != TRI_OK) continue;
     const bool ended =
         parse_suffix(suffix, &other) ? has_ended(&other, self, left) : is_left_by_earlier_version(suffix, left);
-    if (ended) (void)unlink(left); /* one that cannot be removed does no harm */
+    if (ended) (void)unlink(left); /* a file that cannot be removed does no harm */
   }
   closedir(directory);
 }

@@ -368,8 +368,8 @@ static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* `name` of a value, through the dots in it; none is the value itself. What is undefined on the way is `otherwise`,
- * unless `otherwise` is none. */
+/* Finds attribute `name` of a value; dots in it separate nested attributes, and none means the value itself. An
+ * undefined attribute becomes `otherwise`, if `otherwise` is not none. */
 static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, tri_chat_value name,
                                tri_chat_value otherwise, tri_chat_value *out) {
   *out = value;
