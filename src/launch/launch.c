@@ -19,8 +19,7 @@
 
 enum { NUMBER_BYTES = 32, MAX_COLLISIONS = 8 };
 
-/* ---- the command line ---------------------------------------------------------------------------------------------
- */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
 /* -n 8, -n8, --ranks 8 or --ranks=8: how many arguments it takes, or 0. */
 static int is_ranks_option(const char *argument) {

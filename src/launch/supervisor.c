@@ -73,8 +73,7 @@ double tri_supervisor_limit_s(double hang_timeout_s) {
   return hang_timeout_s > 0 ? hang_timeout_s + more_s : 0;
 }
 
-/* ---- signals -----------------------------------------------------------------------------------------------------
- */
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
 
 static sigset_t awaited(void) {
   sigset_t set = tri_stop_signals();
@@ -146,8 +145,7 @@ static void end_job(supervisor *a) {
   kill(a->launcher, SIGCONT);
 }
 
-/* ---- what comes from below ----------------------------------------------------------------------------------------
- */
+/* ---- what comes from below --------------------------------------------------------------------------------------- */
 
 static void take_news(supervisor *a, const char *line) {
   long long rank = -1, step;

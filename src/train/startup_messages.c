@@ -70,8 +70,7 @@ static void announce_epochs(const tri_training *t) {
   log_epochs(t, tri_sampler_epochs(train, 0, samples_of_run(t)), train->per_epoch, first);
 }
 
-/* ---- keys that change nothing --------------------------------------------------------------------------------------
- */
+/* ---- keys that change nothing ------------------------------------------------------------------------------------ */
 
 static bool is_used(const tri_run_config *config, const char *optimizer) {
   for (int g = 0; g < TRI_NUM_GROUPS; g++) {
