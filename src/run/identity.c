@@ -421,8 +421,8 @@ typedef struct changes {
   size_t text_length, keys_length;
   bool fits;          /* the weights have the run's shapes in spite of the differences */
   bool other_samples; /* a key of of_samples differs */
-  int64_t updates; /* updates of the model that was the reference of preferences; 0: it is still available, or there is
-                      none */
+  int64_t updates; /* updates of the model that was the reference of preferences; 0: it is still available, or the run
+                      has no reference */
   bool other_answers; /* a key of of_answers differs, and the reference is not available */
   bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
