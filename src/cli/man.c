@@ -57,7 +57,7 @@ typedef struct line {
   size_t indent;
 } line;
 
-/* Takes the next line off the text; false at its end. */
+/* Reads the next line of the text into *out, and moves *text past it; returns false at the end. */
 static bool next_line(const char **text, line *out) {
   if (**text == '\0') return false;
   size_t length = strcspn(*text, "\n");

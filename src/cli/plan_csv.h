@@ -1,4 +1,4 @@
-/* A table of all layouts that a search has simulated, for spreadsheets. */
+/* Writes all layouts that a search has simulated as a table for spreadsheets. */
 #ifndef TRI_CLI_PLAN_CSV_H
 #define TRI_CLI_PLAN_CSV_H
 

@@ -748,7 +748,7 @@ static tri_status check_file(const char *path) {
   return TRI_OK;
 }
 
-/* Refuses a study in the place of a run file. */
+/* Refuses a study in place of a run file. */
 static tri_status check_is_run(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "space") == NULL || tri_yaml_find(root, "data") != NULL) {
     return TRI_OK;

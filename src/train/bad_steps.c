@@ -80,7 +80,7 @@ static tri_status give_up(tri_training *t) {
                   steps, proven);
 }
 
-/* Whether the run has made only empty steps, as many as max_bad_steps or all of its steps. */
+/* Returns whether the run has made only empty steps, as many as max_bad_steps or all of its steps. */
 static bool has_learnt_nothing(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   const bool enough = progress->step >= t->config->optimizer.max_bad_steps || tri_training_is_over(t);

@@ -60,7 +60,7 @@ struct tri_rounds_method {
   int64_t (*last_step)(const tri_study *study, int64_t round);
   /* Removes folders that no member needs. */
   tri_status (*clear)(const tri_rounds *r, const tri_member *rows, int64_t count, const char *root);
-  /* Reports. */
+  /* Print reports. */
   void (*text)(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);
   json_t *(*json)(const tri_study *study, const tri_member *rows, int64_t count);
   void (*html)(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);

@@ -18,7 +18,7 @@ typedef struct tri_short_run {
  * --resume. Release *out with tri_free. */
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out);
-/* Appends an option and its value, and --set key=value. */
+/* Append an option and its value, and --set key=value. */
 void tri_short_run_add(tri_short_run *run, const char *option, const char *value);
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) TRI_PRINTF(3, 4);
 

@@ -680,7 +680,7 @@ static tri_status check_space(tri_study *study, const tri_yaml *root) {
   return status == TRI_OK ? TRI_OK : tri_objective_add_line(status, root);
 }
 
-/* Refuses a run file in the place of a study. */
+/* Refuses a run file in place of a study. */
 static tri_status check_is_study(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "data") == NULL || tri_yaml_find(root, "space") != NULL) {
     return TRI_OK;

@@ -114,7 +114,7 @@ static double measured_step_s(const comparison *c) {
 
 /* Formats a value; "-" for NaN (not measured, and so without an error either). */
 static const char *cell(const char *format, double value, char out[CELL_BYTES]) {
-  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* formats are this file's */
+  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* all formats are in this file */
   return out;
 }
 
