@@ -1,11 +1,11 @@
-/* What all of libtrireme's headers share: statuses and their messages, number types, and memory.
+/* Shared by all headers of libtrireme: statuses and their messages, number types, and memory.
  *
  * Every function that can fail returns a trireme_status. Its outputs are set only on success, and trireme_message()
- * says in words what went wrong, where, and what to do. Objects are opaque: NAME_create or NAME_open makes one and
- * NAME_destroy or NAME_close, which take NULL too, end it. Different objects may be used from different threads; one
- * object by one thread at a time unless its header says more. The library needs no MPI and starts no program. A few
- * functions write a line to standard error where a file is usable and odd. Numbers in texts have a point, whatever
- * locale the program has set. */
+ * returns the error message: what went wrong, where, and what to do. Objects are opaque: NAME_create or NAME_open
+ * creates one, and NAME_destroy or NAME_close, which accept NULL, destroys it. Different objects may be used from
+ * different threads; one object by one thread at a time unless its header says more. The library needs no MPI and
+ * starts no program. A few functions print a line to standard error if a file is usable but unusual. Numbers in texts
+ * have a decimal point in every locale of the program. */
 #ifndef TRIREME_BASE_H
 #define TRIREME_BASE_H
 
@@ -26,26 +26,26 @@ extern "C" {
 
 typedef enum trireme_status {
   TRIREME_OK = 0,
-  TRIREME_BAD_USAGE = 1,     /* an argument of the call                       */
-  TRIREME_BAD_CONFIG = 2,    /* a key or a value of a description             */
-  TRIREME_BAD_LAYOUT = 3,    /* an impossible layout                          */
-  TRIREME_BAD_FILE = 4,      /* missing, unreadable, truncated or hostile     */
-  TRIREME_IO_FAILED = 5,     /* the system refused a read or a write          */
-  TRIREME_OUT_OF_MEMORY = 6, /* here, or on the machine that was asked about  */
-  TRIREME_UNSUPPORTED = 7,   /* legal, but not in this library                */
-  TRIREME_INTERNAL = 8       /* the library's own mistake                     */
+  TRIREME_BAD_USAGE = 1,     /* an argument is not valid                       */
+  TRIREME_BAD_CONFIG = 2,    /* a key or a value in a description is not valid */
+  TRIREME_BAD_LAYOUT = 3,    /* a layout is not possible                       */
+  TRIREME_BAD_FILE = 4,      /* missing, unreadable, truncated or hostile      */
+  TRIREME_IO_FAILED = 5,     /* the system refused a read or a write           */
+  TRIREME_OUT_OF_MEMORY = 6, /* here, or on the machine of a question          */
+  TRIREME_UNSUPPORTED = 7,   /* legal, but not in this library                 */
+  TRIREME_INTERNAL = 8       /* an error in the library                        */
 } trireme_status;
 
-/* The words for the last failure in this thread; "" if there was none. Valid until the thread's next call. */
+/* Returns the message of the last failure in this thread; "" if there was none. Valid until the thread's next call. */
 TRIREME_API const char *trireme_message(void);
 
-/* "0.1.0", of the library that is running. */
+/* Returns the version of the library at run time, such as "0.1.0". */
 TRIREME_API const char *trireme_version(void);
 
-/* Releases what a function of the library gave away; NULL is ignored. */
+/* Frees memory that a function of the library has returned; NULL is ignored. */
 TRIREME_API void trireme_free(void *memory);
 
-/* How numbers are stored. */
+/* Types of stored numbers. */
 typedef enum trireme_type {
   TRIREME_FP32 = 0, /* float */
   TRIREME_BF16 = 1, /* the upper 16 bits of a float */

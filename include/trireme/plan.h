@@ -1,5 +1,5 @@
-/* How fast a model would train on a machine that need not be there, and whether it fits: `trireme plan` and `trireme
- * simulate`. */
+/* Predicts how fast a model would train on a machine, which need not be available, and whether it fits: `trireme plan`
+ * and `trireme simulate`. */
 #ifndef TRIREME_PLAN_H
 #define TRIREME_PLAN_H
 
@@ -9,26 +9,26 @@
 extern "C" {
 #endif
 
-/* What is to be trained, and where. */
+/* A question: the model to train, and the machine. */
 typedef struct trireme_question trireme_question;
 
 TRIREME_API trireme_status trireme_question_create(trireme_question **out);
 TRIREME_API void trireme_question_destroy(trireme_question *question);
 
-/* Keys are the options of trireme-plan(1) without their dashes, and values are what would follow them: "model",
- * "cluster", "devices" and "global-batch" must be set; "sequence", "precision", "system", "tokens", "optimizer",
- * "lengths", "packing", "expert-imbalance" may be, and for trireme_plan "layout"; "set" may be given several times.
- * Models, clusters and systems are names of presets or paths of files. The text is copied; a key that is set again has
- * its new value. */
+/* Sets a key of a question. Keys are the options of trireme-plan(1) without their dashes, with the same values:
+ * "model", "cluster", "devices" and "global-batch" must be set; "sequence", "precision", "system", "tokens",
+ * "optimizer", "lengths", "packing", "expert-imbalance" may be, and for trireme_plan "layout"; "set" may be given
+ * several times. Models, clusters and systems are names of presets or paths of files. The text is copied. A key that is
+ * set again gets its new value. */
 TRIREME_API trireme_status trireme_question_set(trireme_question *question, const char *key, const char *value);
 
-/* Predictions, the best first. */
+/* Predictions, sorted from the best. */
 typedef struct trireme_answers trireme_answers;
 
-/* The `top` fastest layouts that fit. TRIREME_OUT_OF_MEMORY: none does, and the message says by how much. */
+/* Finds the `top` fastest layouts that fit. TRIREME_OUT_OF_MEMORY if no layout fits; the message says by how much. */
 TRIREME_API trireme_status trireme_plan(const trireme_question *question, int64_t top, trireme_answers **out);
 
-/* The one answer for a layout, "tensor=4,pipeline=2", whether it fits or not. */
+/* Predicts a single layout, such as "tensor=4,pipeline=2", whether it fits or not. */
 TRIREME_API trireme_status trireme_simulate(const trireme_question *question, const char *layout,
                                             trireme_answers **out);
 
@@ -38,21 +38,21 @@ TRIREME_API int64_t trireme_answers_count(const trireme_answers *answers);
 typedef enum trireme_figure {
   TRIREME_STEP_SECONDS = 0,
   TRIREME_TOKENS_PER_SECOND = 1,
-  TRIREME_TFLOPS_PER_DEVICE = 2, /* of the model's products; in JSON `model_tflops_per_device` */
-  TRIREME_MFU = 3,               /* these as a share of the device's peak: `mfu`               */
-  TRIREME_BUBBLE = 4,            /* share of the step that ranks wait for one another          */
-  TRIREME_PEAK_BYTES = 5,        /* of the fullest device                                      */
-  TRIREME_FITS = 6,              /* 1 or 0                                                     */
-  /* With recomputed products: in JSON `hardware_tflops_per_device`, or `tflops_per_device` of old, and `hfu`. */
+  TRIREME_TFLOPS_PER_DEVICE = 2, /* products of the model; in JSON `model_tflops_per_device`  */
+  TRIREME_MFU = 3,               /* the same as a share of the device's peak: `mfu`           */
+  TRIREME_BUBBLE = 4,            /* share of the step in which ranks wait for other ranks     */
+  TRIREME_PEAK_BYTES = 5,        /* bytes on the fullest device                               */
+  TRIREME_FITS = 6,              /* 1 or 0                                                    */
+  /* Including recomputed products: in JSON `hardware_tflops_per_device` (formerly `tflops_per_device`), and `hfu`. */
   TRIREME_HARDWARE_TFLOPS_PER_DEVICE = 7,
   TRIREME_HFU = 8
 } trireme_figure;
 
-/* Of answer `index`, from 0; NaN if there is no such answer or figure. */
+/* Returns a figure of answer `index`, from 0; NaN if there is no such answer or figure. */
 TRIREME_API double trireme_answers_figure(const trireme_answers *answers, int64_t index, trireme_figure figure);
 
-/* Its layout, as trireme_simulate takes it, and all that `--json` prints of it. They live as long as the answers; NULL
- * if there is no such answer. */
+/* Return the layout of an answer, as trireme_simulate takes it, and the JSON text that `--json` prints for it. Both are
+ * valid until the answers are destroyed; NULL if there is no such answer. */
 TRIREME_API const char *trireme_answers_layout(const trireme_answers *answers, int64_t index);
 TRIREME_API const char *trireme_answers_json(const trireme_answers *answers, int64_t index);
 

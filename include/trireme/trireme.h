@@ -1,4 +1,5 @@
-/* All of libtrireme. docs/installing.md says how to build with it; examples/ has a program for each part. */
+/* All headers of libtrireme. docs/installing.md explains how to build with it; examples/ has a program for each part.
+ */
 #ifndef TRIREME_H
 #define TRIREME_H
 

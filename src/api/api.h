@@ -1,5 +1,5 @@
-/* What the files of libtrireme share: statuses and types on their way between the library's own words and those of its
- * public headers (include/trireme), which stay what they are when the others change. */
+/* Shared by the files of libtrireme: conversion of statuses and types between the library and its public headers
+ * (include/trireme), which stay the same when the library's own types change. */
 #ifndef TRI_API_API_H
 #define TRI_API_API_H
 
@@ -13,26 +13,26 @@
 
 trireme_status tri_api_status(tri_status status);
 
-/* False if it is not one. */
+/* Converts a public type; returns false if it is not valid. */
 bool tri_api_type(trireme_type type, tri_dtype *out);
 
-/* A NULL where something must be: TRIREME_BAD_USAGE, with the function's and the argument's name. */
+/* Fails because a required argument is NULL: TRIREME_BAD_USAGE, with the function's and the argument's name. */
 trireme_status tri_api_missing(const char *function, const char *argument);
 #define TRI_API_WANTS(ARGUMENT)                                                                                        \
   do {                                                                                                                 \
     if ((ARGUMENT) == NULL) return tri_api_missing(__func__, #ARGUMENT);                                               \
   } while (0)
 
-/* As TRI_TRY, from a function of the library's own in one that is public. */
+/* Like TRI_TRY, for an internal call in a public function. */
 #define TRI_API_TRY(call)                                                                                              \
   do {                                                                                                                 \
     tri_status tri_api_status_ = (call);                                                                               \
     if (tri_api_status_ != TRI_OK) return tri_api_status(tri_api_status_);                                             \
   } while (0)
 
-/* For the rest of a function that reads or writes numbers as text: the caller may have called setlocale, and in many a
- * language's locale strtod stops at the point of 0.5. The thread's own locale changes, and changes back on every
- * return; other threads keep theirs. */
+/* Sets the plain locale for the rest of a function that reads or writes numbers as text: the caller may have called
+ * setlocale, and with many locales strtod stops at the point of 0.5. Only the thread's own locale changes, and it is
+ * restored on every return. */
 locale_t tri_api_locale_enter(void);
 void tri_api_locale_leave(locale_t *before);
 #define TRI_API_PLAIN_NUMBERS                                                                                          \

@@ -1,13 +1,14 @@
+/* The public functions that read checkpoints. */
 #include "checkpoint/checkpoint.h"
 
 #include "api/api.h"
 
 #include "trireme/checkpoint.h"
 
-/* A tri_checkpoint by its public name. */
+/* Converts the public type to tri_checkpoint, which it is. */
 static const tri_checkpoint *own(const trireme_checkpoint *checkpoint) { return (const void *)checkpoint; }
 
-/* NULL if there is no such tensor. */
+/* Returns a tensor; NULL if it does not exist. */
 static const tri_safetensors_tensor *tensor_of(const trireme_checkpoint *checkpoint, int64_t index) {
   if (checkpoint == NULL || index < 0 || index >= tri_checkpoint_num_tensors(own(checkpoint))) return NULL;
   return tri_checkpoint_get_entry(own(checkpoint), index).tensor;

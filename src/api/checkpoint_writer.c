@@ -1,5 +1,5 @@
-/* A Hugging Face folder, written by one process: its files under a name beside the folder's, which it gets at the end.
- */
+/* Writes a Hugging Face folder from one process: files are written to a folder with another name next to it, which is
+ * renamed at the end. */
 #include "api/api.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -15,7 +15,7 @@
 struct trireme_checkpoint_writer {
   char folder[TRI_PATH_BYTES];
   char *config;
-  tri_safetensors_tensor *tensors; /* their names are copies */
+  tri_safetensors_tensor *tensors; /* names are copies */
   const void **data;
   int64_t count, room;
 };
@@ -121,7 +121,7 @@ trireme_status trireme_checkpoint_writer_commit(trireme_checkpoint_writer *write
   if (status == TRI_OK) status = write_files(writer, folder.temporary);
   if (status == TRI_OK) status = tri_named_folder_finish(&folder);
   if (status == TRI_OK) return TRIREME_OK;
-  tri_saved_error *failure = NULL; /* the words of the failure, whatever becomes of the clean-up */
+  tri_saved_error *failure = NULL; /* keeps the error message during the clean-up */
   if (tri_alloc("a message", 1, sizeof *failure, &failure) != TRI_OK) return TRIREME_OUT_OF_MEMORY;
   tri_error_save(failure, status);
   (void)tri_named_folder_drop(&folder);

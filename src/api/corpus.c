@@ -1,3 +1,4 @@
+/* The public functions that read and write corpora. */
 #include "data/corpus.h"
 
 #include "api/api.h"
@@ -5,7 +6,7 @@
 
 #include "trireme/corpus.h"
 
-/* A tri_corpus by its public name. */
+/* Converts the public type to tri_corpus, which it is. */
 static const tri_corpus *own(const trireme_corpus *corpus) { return (const void *)corpus; }
 
 trireme_status trireme_corpus_open(const char *prefix, trireme_corpus **out) {

@@ -1,3 +1,4 @@
+/* The public functions that predict and search layouts. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"
@@ -14,12 +15,12 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* The keys are options of a command, which reads them. */
+/* The keys are the options of a command, which parses them. */
 static const struct option rows[] = {TRI_PLAN_OPTION_ROWS, TRI_PLAN_OPTION_FIXED_ROW};
 enum { NUM_ROWS = sizeof rows / sizeof rows[0], MOST_SETTINGS = NUM_ROWS + TRI_PLAN_SETS };
 
 typedef struct setting {
-  int option; /* what getopt_long would return for it */
+  int option; /* return value of getopt_long for the option */
   char *value;
 } setting;
 
@@ -42,7 +43,7 @@ void trireme_question_destroy(trireme_question *question) {
   tri_free(question);
 }
 
-/* The row of a key, or NULL. Answers are never printed, so there is no `json`. */
+/* Returns the row of a key, or NULL. There is no `json`, because answers are not printed. */
 static const struct option *find_row(const char *key) {
   for (int i = 0; i < NUM_ROWS; i++) {
     if (strcmp(rows[i].name, key) == 0 && rows[i].has_arg != no_argument) return &rows[i];
@@ -76,7 +77,7 @@ trireme_status trireme_question_set(trireme_question *question, const char *key,
   return TRIREME_OK;
 }
 
-/* What a command would have read. Release the options' own and then them. */
+/* Parses the settings like a command. Release the contents of *out with tri_plan_options_release. */
 static tri_status read_question(const trireme_question *question, tri_plan_options *out) {
   *out = tri_plan_options_default();
   for (int i = 0; i < question->count; i++) {
@@ -153,7 +154,7 @@ double trireme_answers_figure(const trireme_answers *answers, int64_t index, tri
     case TRIREME_HFU: return p->hfu;
     case TRIREME_FITS: return p->fits ? 1 : 0;
   }
-  return NAN; /* a number that a caller made up */
+  return NAN; /* not a value of the enum */
 }
 
 const char *trireme_answers_layout(const trireme_answers *answers, int64_t index) {
@@ -196,9 +197,9 @@ static tri_status simulate(const tri_plan_options *options, const char *text, tr
   return take_answer(options, &layout, &prediction, &(*out)->answers[0]);
 }
 
-enum { MOST_ANSWERS = 1000 }; /* as of the command */
+enum { MOST_ANSWERS = 1000 }; /* limit of the command, too */
 
-/* With a layout, or the best. */
+/* Computes the answer for a layout, or the best layouts if `layout` is NULL. */
 static trireme_status ask(const trireme_question *question, const char *layout, int64_t top, trireme_answers **out) {
   TRI_API_PLAIN_NUMBERS;
   tri_plan_options *options = NULL;

@@ -1,3 +1,4 @@
+/* The public functions of tokenizers. */
 #include "tokenizer/tokenizer.h"
 
 #include "api/api.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* With the scratch memory of the one thread that uses it. */
+/* A tokenizer with the scratch memory for its one thread. */
 struct trireme_tokenizer {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;

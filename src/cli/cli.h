@@ -13,9 +13,10 @@ typedef struct tri_command {
   const char *summary;          /* one line */
   const char *help;             /* what --help prints, ends with an example */
   const struct option *options; /* its options for getopt_long, without --help; NULL: none */
-  const char *paths;            /* names of options whose values are paths (paths.h), "out tokenizer"; NULL: none */
-  bool holds_signals;           /* it starts with signals blocked (base/stop.h), and handles them itself */
-  /* arguments[0] is the subcommand's name. Writes results to standard output, everything else by base/log.h. */
+  const char *paths;  /* names of options whose values are paths (paths.h), such as "out tokenizer"; NULL: none */
+  bool holds_signals; /* the command starts with signals blocked (base/stop.h), and handles them itself */
+  /* Runs the command; arguments[0] is its name. Writes results to standard output, and all other output with
+   * base/log.h. */
   tri_status (*run)(int count, char **arguments);
 } tri_command;
 

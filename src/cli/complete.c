@@ -1,5 +1,5 @@
-/* The shells' own scripts (scripts/completion) hold no names: they ask here, and here commands, their options, files'
- * keys and presets are looked up where they are. */
+/* Prints the words that can complete a command line. The shells' scripts (scripts/completion) contain no names: they
+ * call this, which looks up commands, their options, the keys of files and presets in the program's own tables. */
 #include "cli/complete.h"
 
 #include "cli/topics.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What has been typed of the word, and what goes before each that is printed. */
+/* Beginning of the word as typed, and the text to print before each candidate. */
 typedef struct wanted {
   const char *begun, *before;
 } wanted;
@@ -35,7 +35,7 @@ static void offer_words(const wanted *w, const tri_config_word *words) {
 
 /* ---- KEY=VALUE --------------------------------------------------------------------------------------------------- */
 
-/* "tensor=" of a table's keys; the words of one behind its `=`. */
+/* Offers "tensor=" for each key of a table, or the words of a key if the typed word contains its `=`. */
 static void offer_key(void *context, const tri_config_described *described) {
   static const tri_config_word answers[] = {{"true", 1}, {"false", 0}, {NULL, 0}};
   const wanted *w = context;
@@ -54,7 +54,7 @@ static void offer_key(void *context, const tri_config_described *described) {
   }
 }
 
-/* The last of such words of a layout, with commas between them. */
+/* Offers the last word of a layout, whose words are separated by commas. */
 static void offer_layout(const wanted *w) {
   char before[TRI_PATH_BYTES];
   const char *comma = strrchr(w->begun, ',');
@@ -75,7 +75,7 @@ static void offer_list(const wanted *w, const char *const *words) {
   for (; *words != NULL; words++) offer(w, *words, NULL);
 }
 
-/* Options whose values are words, presets or keys. */
+/* Offers the values of an option that takes words, presets or keys. */
 static bool offer_named(const char *command, const char *option, const wanted *w) {
   static const struct {
     const char *option, *words[8];
@@ -125,7 +125,7 @@ static void offer_value(const char *command, const char *option, const wanted *w
   offer_files();
 }
 
-/* What a command's help says of an option, as far as it stands in its first line. */
+/* Copies an option's description from the command's help, as far as it is on the option's first line. */
 static void describe(const tri_command *command, const char *option, char *out, size_t bytes) {
   size_t length = strlen(option);
   out[0] = '\0';
@@ -149,7 +149,7 @@ static void offer_options(const tri_command *command, const wanted *w) {
   offer(w, "--help", "what the command does");
 }
 
-/* The option that a word is, if it wants a value; NULL if not. */
+/* Returns the name of the option that a word is if the option takes a value; else NULL. */
 static const char *takes_value(const tri_command *command, const char *word) {
   for (const struct option *row = command->options; row != NULL && row->name != NULL; row++) {
     bool letter = row->val == 'n' && strcmp(word, "-n") == 0;
@@ -173,7 +173,7 @@ static void offer_names(const tri_commands *commands, const wanted *w, bool topi
   for (int i = 0; topics && (topic = tri_topic_at(i)) != NULL; i++) offer(w, topic->name, topic->summary);
 }
 
-/* "--option=value", begun. */
+/* Offers values for a word "--option=value" that is incomplete. */
 static void offer_joined(const tri_command *command, const char *word) {
   char option[64], before[80];
   size_t length = strcspn(word, "=");

@@ -12,16 +12,16 @@ typedef struct tri_commands {
   int count;
 } tri_commands;
 
-/* NULL: no command has that name. */
+/* Returns the command with that name; NULL if there is none. */
 const tri_command *tri_command_find(const tri_commands *commands, const char *name);
-/* For an unknown name: TRI_BAD_USAGE, with the nearest known one. */
+/* Returns TRI_BAD_USAGE for an unknown name; the message suggests the nearest known one. */
 tri_status tri_command_unknown(const tri_commands *commands, const char *name);
 
 void tri_help_usage(const tri_commands *commands, FILE *to);
 
 #define TRI_HELP_SUMMARY "what a command does, which keys a file has"
 extern const char tri_help_text[];
-/* arguments[0] is `help`. */
+/* Runs `trireme help`; arguments[0] is `help`. */
 tri_status tri_help_run(const tri_commands *commands, int count, char **arguments);
 
 #endif

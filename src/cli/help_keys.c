@@ -9,7 +9,7 @@
 
 enum { NARROWEST = 40, WIDEST = 120, USUAL = 80, INDENT = 4 };
 
-/* Columns of the terminal that `to` is, else $COLUMNS, else 80; within what can be read. */
+/* Returns the columns of the terminal that `to` is, else $COLUMNS, else 80, limited to a readable width. */
 static int width_of(FILE *to) {
   struct winsize size = {0};
   const char *columns = getenv("COLUMNS");
@@ -19,7 +19,7 @@ static int width_of(FILE *to) {
   return width < NARROWEST ? NARROWEST : width > WIDEST ? WIDEST : width;
 }
 
-/* Words of a text in lines of at most `width` columns, each indented. */
+/* Prints a text in indented lines of at most `width` columns. */
 static void fold(const char *text, int width, FILE *to) {
   int column = 0;
   for (size_t length; *text != '\0'; text += length + strspn(text + length, " ")) {
@@ -32,10 +32,10 @@ static void fold(const char *text, int width, FILE *to) {
   fputc('\n', to);
 }
 
-/* What is asked for, and where it is printed. */
+/* The requested key, and where to print it. */
 typedef struct search {
   const char *word; /* NULL: every key */
-  bool by_last;     /* by the last part of a name; else by all of it, or by its section */
+  bool by_last;     /* the word is the last part of a name; else a whole name or a section */
   const tri_topic *topic;
   FILE *to;
   int width, found;
@@ -71,10 +71,11 @@ int tri_help_keys(const char *word, FILE *to) {
   return s.found;
 }
 
-/* The name that is nearest to a word so far: whole names if the word has a section, else their last parts. */
+/* The name nearest to a word so far. A word with a section is compared with whole names, any other with their last
+ * parts. */
 typedef struct guess {
   const char *word;
-  char best[128], name[128]; /* as it is compared, and the whole name; "": none yet */
+  char best[128], name[128]; /* the compared part, and the whole name; "": none yet */
 } guess;
 
 static void compare_key(void *context, const tri_config_described *key) {

@@ -1,4 +1,4 @@
-/* What a model or a checkpoint is made of. */
+/* `trireme inspect`: shows the parts of a model, a checkpoint or a corpus, and compares two checkpoints. */
 #include "base/file.h"
 #include "base/file_kind.h"
 #include "base/format.h"
@@ -117,7 +117,7 @@ static tri_status inspect_model(const char *name, bool json, bool all) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-/* The lines of the run file's `layout:`, as it was resolved. */
+/* Prints the lines of the run file's `layout:` as they were resolved. */
 static void print_layout(const char *run_config) {
   const char *at = run_config == NULL ? NULL : strstr(run_config, "\nlayout:");
   if (at == NULL) return;
@@ -130,7 +130,7 @@ static void print_layout(const char *run_config) {
   }
 }
 
-/* Of a matrix in 4 bits the type of its codes, not that of what they stand for. */
+/* Returns the name of a tensor's type; for a matrix in 4 bits that of its codes. */
 static const char *type_name(const tri_safetensors_tensor *tensor) {
   if (tensor->four_bits != NULL) return tri_four_bits_kind(tensor->four_bits);
   return tri_safetensors_type_name(tensor->type);
@@ -205,13 +205,14 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
     if (verify) printf("every size and checksum agrees\n");
     if (could) tri_log("the tensors were not read; --verify compares them with their checksums");
   }
-  /* Behind what is there, which shows what is wrong. */
+  /* Checked after printing, because the printed tensors show what is wrong. */
   if (status == TRI_OK && peft != NULL) status = tri_peft_check_tensors(checkpoint, &peft->adapter);
   tri_free(peft);
   return status;
 }
 
-/* Without --verify tensors are not read, so neither are their checksums compared: of all else they are. */
+/* Prints a checkpoint. Without --verify tensors are not read, so their checksums are not compared; all other checksums
+ * are. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -242,7 +243,7 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Equal means equal as numbers; two NaNs are equal. *largest is NAN if only one is NaN. */
+/* Compares two tensors as numbers; two NaNs are equal. *largest: largest difference, NAN if only one value is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;
@@ -338,8 +339,8 @@ static bool exists_with(const char *prefix, const char *ending) {
   return length > 0 && (size_t)length < sizeof path && tri_path_exists(path);
 }
 
-/* Whether a corpus is named: by the prefix of its .bin and .idx, one of which may be missing, or by either file, whose
- * ending is then taken off. */
+/* Returns whether `name` is a corpus: the prefix of its .bin and .idx (one of the two files may be missing), or the
+ * path of either file; then the ending is removed from `name`. */
 static bool names_corpus(char *name) {
   if (exists_with(name, ".idx") || exists_with(name, ".bin")) return true;
   const size_t length = strlen(name);

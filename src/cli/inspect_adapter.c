@@ -14,7 +14,7 @@ static void print_words(const char *before, const tri_trainable_words *words) {
   for (int64_t i = 0; i < words->count; i++) printf("%s%s", i == 0 ? before : ", ", words->words[i].text);
 }
 
-/* What a beginning changes of the base. */
+/* Prints how an initialization changes the base. */
 static void print_init(tri_adapter_init init) {
   switch (init) {
     case TRI_ADAPTER_KAIMING:
@@ -57,7 +57,7 @@ static json_t *words_json(const tri_trainable_words *words) {
   return list;
 }
 
-/* In their order: the first that matches counts. */
+/* Returns the patterns in their order, because the first that matches applies. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {

@@ -1,4 +1,4 @@
-/* What `inspect` says of an adapter. */
+/* Output of `inspect` for an adapter. */
 #ifndef TRI_CLI_INSPECT_ADAPTER_H
 #define TRI_CLI_INSPECT_ADAPTER_H
 
@@ -6,10 +6,10 @@
 
 #include <jansson.h>
 
-/* Two lines, of the factors and of the base. */
+/* Prints two lines, one about the factors and one about the base. */
 void tri_inspect_print_adapter(const tri_peft *peft);
 
-/* The same for programs; NULL: out of memory. */
+/* Returns the same facts as a new JSON object; NULL: out of memory. */
 json_t *tri_inspect_adapter_json(const tri_peft *peft);
 
 #endif

@@ -1,3 +1,4 @@
+/* The program: finds the command, runs it, and turns its status into an exit status and a message. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -45,15 +46,15 @@ static const tri_commands all = {commands, sizeof commands / sizeof commands[0]}
 
 static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
 
-/* OpenMP takes OMP_NUM_THREADS at its word: 100000 threads end the program where the first loop asks for them, before
- * `threads` of a run file is read. More than the machine has cores are of no use to anybody. What is not a number of
- * threads OpenMP leaves aside with a line of its own. Processes that this one starts get what it takes. */
+/* Limits OMP_NUM_THREADS to the number of cores. OpenMP does not check it: with 100000 threads the program ends at its
+ * first loop, before `threads` of a run file is read. OpenMP ignores a value that is not a number of threads, and
+ * prints a line about it. Child processes inherit the value set here. */
 static void limit_threads(void) {
   const char *asked = getenv("OMP_NUM_THREADS");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   char *end = NULL, most[24];
   if (asked == NULL || cores < 1) return;
-  const long long threads = strtoll(asked, &end, 10); /* or a list: one for each level of loops in loops */
+  const long long threads = strtoll(asked, &end, 10); /* may be a list with one number for each level of nested loops */
   end += strspn(end, " \t");
   const bool is_number = end != asked && (*end == '\0' || *end == ',') && threads >= 1;
   if (is_number && threads <= cores) return;
@@ -71,23 +72,25 @@ static void limit_threads(void) {
   omp_set_num_threads((int)cores);
 }
 
-/* For tests: whatever a command that went well allocated through tri_alloc, it has released. */
+/* For tests: fails if a command that succeeded has not released all memory that it allocated with tri_alloc. */
 static tri_status check_memory(void) {
   if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
   return tri_fail_internal("%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
-/* What is opened later must not get the number of a standard file that was closed, and its lines. Standard output is
- * opened so that it cannot be written to: results that go nowhere are a failure, which is said at the end. */
+/* Opens standard files that are closed, so that a file that is opened later does not get their number and with it their
+ * output. Standard output is opened so that writes fail, because results that are lost are a failure, which is reported
+ * at the end. */
 static void open_standard_files(void) {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++) {
     if (fcntl(number, F_GETFD) >= 0) continue;
-    const int file = open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_RDWR); /* the lowest that is free */
+    const int file = open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_RDWR); /* gets the lowest free number */
     if (file < 0) return;
   }
 }
 
-/* A long text is written as it comes: where that failed, nothing is left to flush, and the stream remembers it. */
+/* Flushes standard output. A long text may have failed to be written earlier, with nothing left to flush; the stream
+ * remembers that. */
 static tri_status finish_output(void) {
   const bool failed = ferror(stdout) != 0;
   if (fflush(stdout) != 0)
@@ -132,19 +135,20 @@ static tri_status run_any(int count, char **arguments) {
   return main_run(command, count, arguments);
 }
 
-/* Seconds in which a launcher ends the other ranks when one has failed. */
+/* seconds in which a launcher ends the other ranks after one has failed */
 static const double launcher_s = 3;
 
-/* All ranks that a user's own launcher starts find the same wrong key or missing file. The first rank prints it and
- * ends, and the launcher ends the others; one that is still there after a while prints its message, since the fault may
- * be on its node alone. */
+/* Lets the first rank print an error that all ranks of a user's own launcher find, such as a wrong key. The launcher
+ * ends the others after the first exit. A rank that is still running after launcher_s prints its own message, since the
+ * fault may be on its node alone. */
 static void let_first_rank_print(tri_status status, bool launched) {
   if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);
 }
 
 int main(int count, char **arguments) {
   tri_stop_hold();
-  signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then fails, and is told as any other (base/write_fault.h) */
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then returns an error, which is reported like others
+                               (base/write_fault.h) */
   open_standard_files();
   limit_threads();
   tri_spin_limit(arguments);
@@ -154,7 +158,7 @@ int main(int count, char **arguments) {
     tri_parent_join();
   }
   tri_status status = run_any(count, arguments);
-  /* An empty message: another rank of the job has said it, or this one has. */
+  /* An empty message: it was already printed by another rank of the job or by this one. */
   if (status != TRI_OK && tri_status_message()[0] != '\0') {
     let_first_rank_print(status, launched != NULL);
     tri_log_failure(status, tri_status_message());

@@ -1,6 +1,6 @@
-/* A command's help has a form of its own: lines of usage, paragraphs, options (two blanks, the option, two blanks or
- * more, what it does, and further lines that begin further right), and examples. Its page is the same in other letters,
- * so that there is nothing to keep up. */
+/* Turns a command's help into a manual page. The help has a fixed form: lines of usage, paragraphs, options (two
+ * blanks, the option, two or more blanks, its description, and continuation lines that are indented further), and
+ * examples. The page is the same text in roff, so that only the help is maintained. */
 #include "cli/man.h"
 
 #include "cli/build.h"
@@ -11,7 +11,7 @@
 
 /* ---- letters ----------------------------------------------------------------------------------------------------- */
 
-/* A stretch of text with what roff would take for its own made harmless. */
+/* Writes text, and escapes the characters that are special in roff. */
 static void put_text(const char *text, size_t bytes, FILE *to) {
   for (size_t i = 0; i < bytes; i++) {
     switch (text[i]) {
@@ -27,7 +27,7 @@ static void put_text(const char *text, size_t bytes, FILE *to) {
   }
 }
 
-/* A whole line, whatever it begins with. */
+/* Writes a whole line, which may begin with a character that starts a roff request. */
 static void put_line(const char *text, size_t bytes, FILE *to) {
   if (bytes > 0 && text[0] == '.') fputs("\\&", to);
   put_text(text, bytes, to);
@@ -52,12 +52,12 @@ static void put_head(const char *name, int section, const char *summary, FILE *t
 /* ---- lines of a help --------------------------------------------------------------------------------------------- */
 
 typedef struct line {
-  const char *text; /* behind its blanks */
-  size_t bytes;     /* of it, without blanks at its end */
+  const char *text; /* text after the leading blanks */
+  size_t bytes;     /* length of the text without trailing blanks */
   size_t indent;
 } line;
 
-/* Takes the next line off the text; false at its end. */
+/* Reads the next line of the text into *out, and moves *text past it; returns false at the end. */
 static bool next_line(const char **text, line *out) {
   if (**text == '\0') return false;
   size_t length = strcspn(*text, "\n");
@@ -72,7 +72,7 @@ static bool begins(const line *l, const char *with) {
   return l->bytes >= strlen(with) && strncmp(l->text, with, strlen(with)) == 0;
 }
 
-/* Where two blanks or more are in a line: the bytes before them, or else the bytes of the whole line. */
+/* Returns the number of bytes before the first two blanks in a line, or the length of the line if it has none. */
 static size_t first_column(const line *l) {
   for (size_t i = 0; i + 1 < l->bytes; i++) {
     if (l->text[i] == ' ' && l->text[i + 1] == ' ') return i;
@@ -80,15 +80,15 @@ static size_t first_column(const line *l) {
   return l->bytes;
 }
 
-/* Whether a line of an option's text is an item of a list in it: "FILE.json    a tokenizer", "slerp: along the circle".
- */
+/* Returns whether a line of an option's text is an item of a list: "FILE.json    a tokenizer", "slerp: along the
+ * circle". */
 static bool is_item(const line *l) {
   size_t word = 0;
   while (word < l->bytes && (isalnum((unsigned char)l->text[word]) || l->text[word] == '_')) word++;
   return first_column(l) < l->bytes || (word > 2 && word < l->bytes && l->text[word] == ':');
 }
 
-/* One line of running text; what stands in two columns is a line by itself. */
+/* Writes one line of running text; an item of a list gets a line of its own. */
 static void put_running(const line *l, FILE *to) {
   if (is_item(l)) fputs(".br\n", to);
   put_line(l->text, l->bytes, to);
@@ -102,7 +102,8 @@ static void put_option(const line *l, FILE *to) {
   if (rest < l->bytes) put_line(l->text + rest, l->bytes - rest, to);
 }
 
-/* Lines that stay as they are, up to an empty one: "usage: " or "example: " is gone, and as many blanks below it. */
+/* Writes lines without filling, up to an empty line. "usage: " or "example: " (`cut` bytes) is removed, and that many
+ * blanks from the following lines. */
 static void put_verbatim(line *l, const char **text, size_t cut, FILE *to) {
   bool more = true;
   fputs(".nf\n", to);
@@ -112,13 +113,13 @@ static void put_verbatim(line *l, const char **text, size_t cut, FILE *to) {
     put_line(l->text, l->bytes, to);
     more = next_line(text, l);
     size_t kept = more && l->indent > cut ? l->indent - cut : 0;
-    l->text -= kept; /* blanks that belong to it */
+    l->text -= kept; /* keeps the remaining indentation */
     l->bytes += l->bytes > 0 ? kept : 0;
   }
   fputs(".fi\n", to);
 }
 
-/* Paragraphs and options. */
+/* Writes paragraphs and options. */
 static void put_body(const char *text, FILE *to) {
   bool described = false, in_options = false, new_paragraph = false;
   line l;
@@ -163,7 +164,7 @@ void tri_man_command(const tri_command *command, FILE *to) {
   fputs(".SH SEE ALSO\n.BR trireme (1)\n", to);
 }
 
-/* What an exit status of the program means. */
+/* Returns the meaning of an exit status. */
 static const char *meaning(tri_status status) {
   switch (status) {
     case TRI_OK: return "all went well";
@@ -189,7 +190,7 @@ static void put_exit_statuses(FILE *to) {
   fputs(".SH EXIT STATUS\n", to);
   for (int exit_status = 0; exit_status <= 255; exit_status++) {
     tri_status status = tri_status_of_exit(exit_status);
-    if (tri_status_exit(status) != exit_status) continue; /* there is none */
+    if (tri_status_exit(status) != exit_status) continue; /* no status has this number */
     fprintf(to, ".TP\n.B %d\n", exit_status);
     put_line(meaning(status), strlen(meaning(status)), to);
   }
@@ -257,7 +258,7 @@ static void put_key(void *context, const tri_config_described *described) {
   put_line(described->key->help, strlen(described->key->help), to);
 }
 
-/* Keys, without those below a section that has a page of its own. */
+/* Writes the keys of a topic, without those below a section that has its own page. */
 typedef struct keys_to {
   const tri_topic *topic;
   FILE *file;

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Each prints a whole page in the format of man(7). */
+/* Print a whole page in the format of man(7). */
 void tri_man_program(const tri_command *const *commands, int num_commands, FILE *to); /* trireme(1) */
 void tri_man_command(const tri_command *command, FILE *to);                           /* trireme-NAME(1) */
 void tri_man_topic(const tri_topic *topic, FILE *to);                                 /* trireme-NAME(5) */

@@ -9,10 +9,11 @@
 typedef struct walk {
   const tri_command *command;
   char **words;
-  char *room; /* for the texts that are new */
+  char *room; /* memory for the words that change */
 } walk;
 
-/* The option that a word (without dashes, up to `length`) names, also by a beginning that only one has; or NULL. */
+/* Finds the option that a word names, `length` bytes without dashes, also by an unambiguous prefix; NULL if there is
+ * none. */
 static const struct option *find_option(const tri_command *command, const char *word, size_t length) {
   const struct option *found = NULL;
   int begin_so = 0;
@@ -35,7 +36,7 @@ static bool takes_path(const tri_command *command, const struct option *option) 
   return false;
 }
 
-/* Puts the home folder into words[i], whose path begins at `at`. */
+/* Replaces `~` with the home folder in words[i], whose path begins at `at`. */
 static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (!tri_home_begins(at)) return TRI_OK;
@@ -52,14 +53,14 @@ static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   return TRI_OK;
 }
 
-/* A word that begins with a dash; *i moves to the last that it takes. */
+/* Handles a word that begins with a dash; moves *i to the last word that the option uses. */
 static tri_status look_at_option(walk *w, int count, int *i) {
   const char *word = w->words[*i];
   bool is_long = word[1] == '-';
   size_t length = is_long ? strcspn(word + 2, "=") : 0;
   const struct option *option = is_long ? find_option(w->command, word + 2, length) : NULL;
   for (const struct option *o = w->command->options; !is_long && o != NULL && o->name != NULL; o++) {
-    if (o->val == word[1]) option = o; /* a letter: "-n 4", "-n4" */
+    if (o->val == word[1]) option = o; /* an option with a letter: "-n 4", "-n4" */
   }
   if (option == NULL || option->has_arg == no_argument) return TRI_OK;
   const char *value =

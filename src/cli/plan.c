@@ -1,3 +1,4 @@
+/* `trireme plan`: searches the fastest layouts of a model on a cluster, and prints them. */
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/plan_csv.h"
@@ -19,8 +20,8 @@ typedef struct arguments {
   tri_plan_options plan;
   int64_t top;
   bool pareto, exhaustive;
-  const char *keys; /* of clusters or systems: printed instead of a plan */
-  const char *csv;  /* a table of all that was simulated; or NULL */
+  const char *keys; /* "clusters" or "systems": keys to print instead of a plan; NULL: not given */
+  const char *csv;  /* path of a table of all simulated layouts; NULL: not given */
 } arguments;
 
 static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
@@ -69,7 +70,7 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
   return tri_print_json(list);
 }
 
-/* The fastest; `context` is the search for another number. */
+/* Finds the fastest layout on another number of devices; `context` is the search to repeat. */
 static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
   tri_search_result result = {0};
   tri_search_request request = *(const tri_search_request *)context;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static void put_value(const json_t *value, FILE *to) {
-  if (json_is_array(value)) { /* "[3,4,4,3]", as --layout takes it */
+  if (json_is_array(value)) { /* a list such as "[3,4,4,3]", as --layout accepts it */
     char *text = json_dumps(value, JSON_COMPACT);
     fprintf(to, "\"%s\",", text == NULL ? "" : text);
     free(text);
@@ -25,7 +25,7 @@ static void put_value(const json_t *value, FILE *to) {
   }
 }
 
-/* No value but a list has a comma in it, and none a quote. */
+/* Writes a line. Only lists contain commas, and no value contains quotes. */
 static void put_layout(void *context, const tri_layout *layout, const tri_prediction *p) {
   tri_plan_csv *csv = context;
   FILE *to = csv->to;

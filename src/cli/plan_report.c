@@ -27,7 +27,7 @@ static void print_table(const tri_simulation_request *request, const tri_search_
 
 /* ---- alternatives ------------------------------------------------------------------------------------------------ */
 
-/* A layout's "zero=1" of `zero`. */
+/* Prints a key and its value in a layout, such as "zero=1". */
 static void print_key(const tri_layout *layout, const tri_config_key *key) {
   char text[TRI_LAYOUT_TEXT_BYTES], word[TRI_LAYOUT_WORD_BYTES];
   const char *at = tri_layout_text_of_all(layout, text, sizeof text);
@@ -67,7 +67,8 @@ static void print_alternatives(const tri_search_result *result) {
   printf("\n");
 }
 
-/* The nearest batch within a tenth that more powers of two divide, 0 if there is none: 1024 for 1000. */
+/* Returns the nearest batch within a tenth that more powers of two divide, such as 1024 for 1000; 0 if there is none.
+ */
 static int64_t rounder_batch(int64_t batch) {
   for (int64_t unit = INT64_C(1) << 24; unit > 1 && batch % unit != 0; unit /= 2) {
     const int64_t near = (batch + unit / 2) / unit * unit, apart = near > batch ? near - batch : batch - near;
@@ -76,7 +77,8 @@ static int64_t rounder_batch(int64_t batch) {
   return 0;
 }
 
-/* A batch that few numbers of ranks divide leaves the search little choice. */
+/* Searches again with a rounder batch, and suggests it if it is faster. A batch that few numbers of ranks divide leaves
+ * the search little choice. */
 static tri_status print_rounder_batch(const tri_plan_options *options, const tri_answer *best) {
   const double worth_saying = 0.03;
   tri_search_request request = tri_plan_options_search(options);
@@ -85,7 +87,7 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
   request.global_batch = rounder_batch(options->global_batch);
   if (request.global_batch == 0) return TRI_OK;
   const tri_status status = tri_search(&request, &result);
-  if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* then it is not better */
+  if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* the rounder batch is not better */
   TRI_TRY(status);
   const double faster = result.answers[0].prediction.tokens_per_s / best->prediction.tokens_per_s - 1;
   if (faster > worth_saying) {
@@ -98,7 +100,7 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
 
 /* ---- memory and the search --------------------------------------------------------------------------------------- */
 
-/* Idle memory beside layers that are run again looks like a mistake. */
+/* Reports idle memory if all layers are recomputed, which often is a mistake. */
 static void print_idle(const tri_simulation_request *request, const char *fixed, const tri_answer *best) {
   const double room = tri_system_room(request->system, request->cluster), idle = room - best->prediction.memory.peak;
   char bytes[32], all[32];

@@ -1,3 +1,4 @@
+/* `trireme simulate`: predicts one layout's speed and memory, or compares the prediction with a run's measurements. */
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -56,7 +57,7 @@ static tri_status simulate_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* FILE.svg or FILE.json by the name's ending. */
+/* Writes the timeline to FILE.svg or FILE.json, by the name's ending. */
 static tri_status simulate_draw(const tri_simulation_request *request, const tri_prediction *prediction,
                                 const char *path) {
   tri_timeline *timeline = NULL;
@@ -73,7 +74,7 @@ static tri_status simulate_draw(const tri_simulation_request *request, const tri
   return status;
 }
 
-/* The memory of a rank of every stage. */
+/* Adds the memory of one rank of each stage. */
 static tri_status add_stages(const tri_simulation_request *request, json_t *document) {
   json_t *list = json_array();
   for (int64_t s = 0; s < request->layout->pipeline; s++) {
@@ -127,7 +128,7 @@ static tri_status simulate(const arguments *given) {
   return tri_print_json(document);
 }
 
-/* As many replicas as the devices make. */
+/* Simulates the layout on `devices` devices; the number of replicas follows from it. */
 static tri_status simulate_on(void *context, int64_t devices, tri_answer *out) {
   const arguments *given = context;
   const tri_plan_options *o = &given->plan;

@@ -1,5 +1,5 @@
-/* Files that users write, each with the table of its keys: the topics of `trireme help` and of the manual's section 5.
- */
+/* Kinds of files that users write, each with the table of its keys: the topics of `trireme help` and of section 5 of
+ * the manual. */
 #ifndef TRI_CLI_TOPICS_H
 #define TRI_CLI_TOPICS_H
 
@@ -10,16 +10,16 @@ typedef struct tri_topic {
   const char *summary; /* one line */
   const char *about;   /* paragraphs, with an empty line between them */
   const char *example;
-  const char *elsewhere; /* a section whose keys are described in their own topic; or NULL */
+  const char *elsewhere; /* section whose keys are described in a topic of their own; NULL: none */
   const tri_config_table *(*table)(void);
 } tri_topic;
 
-/* The topics of a build that only plans; and those that a build which runs models has in addition. */
+/* Topics of every build, and further topics of a build that runs models. */
 extern const tri_topic tri_topics[], tri_topics_of_running[];
 
-/* Topic `index` of both lists; NULL after the last. */
+/* Returns topic `index` of both lists; NULL after the last. */
 const tri_topic *tri_topic_at(int index);
-/* NULL: no topic has that name. */
+/* Returns the topic with that name; NULL if there is none. */
 const tri_topic *tri_topic_find(const char *name);
 
 #endif

@@ -1,3 +1,4 @@
+/* `trireme validate`: compares the simulator's predictions with published measurements. */
 #include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
@@ -19,7 +20,7 @@ enum { OPTION_FIT = 256, OPTION_JSON, OPTION_SET, OPTION_OUT };
 
 typedef struct arguments {
   const char *file, *fit, *out;
-  const char *sets[TRI_PUBLISHED_SETS]; /* as given: each a name, or several with commas between */
+  const char *sets[TRI_PUBLISHED_SETS]; /* as given: each is a name, or several names separated by commas */
   int num_sets;
   bool json;
 } arguments;
@@ -56,7 +57,7 @@ static tri_status validate_parse(int count, char **given, arguments *out) {
 
 /* ---- which sets -------------------------------------------------------------------------------------------------- */
 
-/* Whether a word stands in a list with commas between. */
+/* Returns whether a word is in a list that is separated by commas. */
 static bool is_listed(const char *list, const char *word) {
   size_t length = strlen(word);
   for (const char *at = list;;) {
@@ -74,7 +75,7 @@ static bool is_wanted(const arguments *given, const tri_published_set *set) {
   return given->num_sets == 0;
 }
 
-/* Every name that was given is one of a set. */
+/* Checks that every given name is a set's. */
 static tri_status check_wanted(const arguments *given, const char *path, const tri_published *published) {
   for (int i = 0; i < given->num_sets; i++) {
     for (const char *at = given->sets[i];;) {
@@ -97,7 +98,7 @@ static tri_status check_wanted(const arguments *given, const char *path, const t
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
-/* "matmul,memory" as bits. */
+/* Reads a list of constants such as "matmul,memory" as bits. */
 static tri_status constants_of(const char *text, unsigned *out) {
   *out = 0;
   while (*text != '\0') {
@@ -148,7 +149,7 @@ static int compare_errors(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* A set of hundreds is not read row by row: the furthest off on both sides stand for it. */
+/* Limits of the printed rows: of a set with more rows, only the largest errors in both directions are printed. */
 enum { MOST_ROWS_PRINTED = 100, FURTHEST_PRINTED = 5 };
 
 static tri_status print_rows(const tri_published_set *set, FILE *to) {
@@ -208,7 +209,7 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
   fprintf(to, " Of those that ran %ld are said not to.\n", (long)summary->fit_said_not_to);
 }
 
-/* Errors of the rows that show an effect, over the sets that are wanted. */
+/* Errors of the rows that show an effect, over the requested sets. */
 typedef struct effect_errors {
   int64_t rows;
   double bias, mean, worst;
@@ -226,7 +227,7 @@ static void add_effect(const tri_published_set *set, const tri_published_effect 
   }
 }
 
-/* Of one set, or of all that are wanted (set is NULL). */
+/* Computes the errors of one set, or of all requested sets if `set` is NULL. */
 static effect_errors errors_of(const arguments *given, const tri_published *published, const tri_published_set *set,
                                const tri_published_effect *effect) {
   effect_errors sum = {0};
@@ -252,7 +253,7 @@ static void print_effects(const arguments *given, const tri_published *published
   }
 }
 
-/* Fewer rows say nothing about an effect. */
+/* An effect is reported for a set only if it shows in at least this many rows. */
 enum { FEWEST_FOR_EFFECTS = 20 };
 
 static tri_status print_set(const arguments *given, const tri_published *published, const tri_published_set *set,
@@ -300,7 +301,7 @@ static tri_status print_summary(const arguments *given, const tri_published *pub
   return TRI_OK;
 }
 
-/* Over all that were predicted; a set on its own is too few rows. */
+/* Prints the interval of errors over all predicted rows; a single set has too few. */
 static tri_status print_interval(const tri_published *published, FILE *to) {
   double *errors = NULL;
   int64_t count = 0, room = 0;
@@ -322,7 +323,7 @@ static tri_status print_interval(const tri_published *published, FILE *to) {
 
 /* ---- the same as JSON -------------------------------------------------------------------------------------------- */
 
-/* Null where nothing was published. */
+/* Returns a number; null if nothing was published. */
 static json_t *known(double value, bool is_known) { return is_known ? json_real(value) : json_null(); }
 
 static json_t *row_json(const tri_published_row *row) {

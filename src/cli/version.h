@@ -4,10 +4,10 @@
 
 #include <stdio.h>
 
-/* The first line is "trireme VERSION". */
+/* Prints the versions; the first line is "trireme VERSION". */
 void tri_version_print(FILE *to);
 
-/* Prints its last lines: the libraries that a build which only plans does not have. */
+/* Prints the last lines: the libraries that only a build which runs models has. */
 void tri_version_print_libraries(FILE *to);
 
 #endif

@@ -20,12 +20,12 @@ static const tri_config_key *find_key(const tri_config_table *table, const char 
   return NULL;
 }
 
-/* "model" and "num_layers" to "model.num_layers". */
+/* Joins "model" and "num_layers" to "model.num_layers". */
 static void join(char out[MAX_PATH], const char *path, const char *name) {
   snprintf(out, MAX_PATH, "%s%s%s", path, path[0] == '\0' ? "" : ".", name);
 }
 
-/* "`lr` under `optimizer:`", "`seed`". */
+/* Formats the subject of a message: "`lr` under `optimizer:`", or "`seed`". */
 static char *subject_of(char buffer[SUBJECT_BYTES], const char *path, const char *name) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   tri_yaml_excerpt(name, excerpt);
@@ -40,7 +40,7 @@ static char *subject_of(char buffer[SUBJECT_BYTES], const char *path, const char
 /* Full names of all keys at and below a table, for suggestions. */
 typedef struct key_list {
   char paths[MAX_KEYS][MAX_PATH];
-  const char *names[MAX_KEYS]; /* the last part */
+  const char *names[MAX_KEYS]; /* last part of each path */
   size_t count;
 } key_list;
 
@@ -63,7 +63,7 @@ static void list_keys(const tri_config_table *table, char *buffer, size_t bytes)
   }
 }
 
-/* "is not a key of": where a key was looked for. */
+/* Formats the place in which a key was looked for, after "is not a key of". */
 static void place_name(char buffer[SUBJECT_BYTES], const tri_config_table *table, const char *path) {
   if (path[0] == '\0') {
     snprintf(buffer, SUBJECT_BYTES, "a %s", table->noun);
@@ -72,7 +72,7 @@ static void place_name(char buffer[SUBJECT_BYTES], const tri_config_table *table
   }
 }
 
-/* Below the section at `path`, or, where `own`, right in it. */
+/* Returns whether key i is below the section at `path`, or directly in it if `own`. */
 static bool is_in(const key_list *list, size_t i, const char *path, bool own) {
   size_t length = strlen(path);
   const char *inner = list->paths[i] + (length == 0 ? 0 : length + 1);
@@ -86,12 +86,12 @@ static bool is_known(const key_list *list, size_t i, const char *name) {
   return tri_is_name_alias(name, list->paths[i]) || tri_is_name_alias(name, list->names[i]);
 }
 
-/* As another program calls just that key of that section. */
+/* Returns whether another program uses the name for exactly this key of this section. */
 static bool is_known_there(const key_list *list, size_t i, const char *name) {
   return list->paths[i] != list->names[i] && tri_is_name_alias(name, list->paths[i]);
 }
 
-/* Whether the name is the word with a plural s: `link` of `links`. */
+/* Returns whether the key is the name with a plural s: `links` for `link`. */
 static bool is_plural(const key_list *list, size_t i, const char *name) {
   const size_t length = strlen(name);
   return length >= 3 && strncmp(list->names[i], name, length) == 0 && strcmp(list->names[i] + length, "s") == 0;
@@ -101,7 +101,7 @@ static bool has_word(const key_list *list, size_t i, const char *name) {
   return strlen(name) >= 3 && strstr(list->names[i], name) != NULL;
 }
 
-/* The nearest in spelling among those of a section, or NULL. */
+/* Returns the key of a section that is nearest in spelling; NULL if none is near. */
 static const char *nearest_in(const key_list *list, const char *path, bool own, const char *name) {
   const char *paths[MAX_KEYS], *names[MAX_KEYS] = {NULL};
   size_t count = 0;
@@ -117,9 +117,10 @@ static const char *nearest_in(const key_list *list, const char *path, bool own, 
   return NULL;
 }
 
-/* The full name of the key that was probably meant by one that was looked for at `path`, or NULL. One of just that
- * name, one with a plural s, or one that another program calls so, is the best guess; then one whose name has the word
- * in it (`layers`: `model.num_layers`); then the nearest in spelling; each first in and below the section. */
+/* Returns the full name of the key that was probably meant by an unknown name at `path`, or NULL. The order of guesses:
+ * a key with exactly that name, with a plural s, or that another program calls by this name; a key whose name contains
+ * the word (`layers`: `model.num_layers`); the nearest in spelling. Each guess is first tried in and below the section.
+ */
 static const char *suggest(const key_list *list, const char *path, const char *name) {
   enum { SECTION, BELOW, ANYWHERE };
   static const struct {
@@ -148,7 +149,7 @@ bool tri_config_meant(const tri_config_table *table, const char *word, char *out
   for (char *at = name; *at != '\0'; at++) {
     if (*at == '-') *at = '_';
   }
-  for (int pass = 0; pass < 3; pass++) { /* its whole name, its name, another's */
+  for (int pass = 0; pass < 3; pass++) { /* its full name, its name, its name in another program */
     for (size_t i = 0; i < all.count; i++) {
       bool meant =
           pass == 0 ? strcmp(all.paths[i], name) == 0 : (pass == 1 ? is_named(&all, i, name) : is_known(&all, i, name));
@@ -195,7 +196,7 @@ static tri_status missing_key(const tri_config_key *key, const char *path, const
                   key->name, under, key->name, key->example);
 }
 
-/* What stands for an absent key, from its row. */
+/* Reads the default of an absent key. */
 static tri_status read_fallback(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *section, void *at) {
   tri_yaml *node = NULL;
   if (tri_config_is_numbers(key)) {
@@ -206,12 +207,12 @@ static tri_status read_fallback(const tri_config_key *key, tri_yaml_tree *tree, 
   return tri_config_value_read(key, node, key->name, at);
 }
 
-/* A section that is a file of its own is not below anything in that file. */
+/* Returns the path of a section within its source. A section that is a file of its own begins at "". */
 static const char *path_in_source(const tri_yaml *section, const char *path) {
   return section->root && section->line != 0 ? "" : path;
 }
 
-/* All names before any value: a key that seems to be missing may only be misspelt. */
+/* Checks all names before any value is read, because a key that seems to be missing may only be misspelt. */
 static tri_status check_names(const tri_config_table *root, const tri_config_table *table, const tri_yaml *section,
                               const char *path) {
   char inner[MAX_PATH];
@@ -234,7 +235,7 @@ static tri_status check_names(const tri_config_table *root, const tri_config_tab
   return TRI_OK;
 }
 
-/* The name in the place of a section, which may be a path: with the home folder in the place of `~`. */
+/* Replaces `~` by the home folder in a name in place of a section, which may be a path. */
 static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *name, tri_yaml **node) {
   char whole[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES], subject[SUBJECT_BYTES];
   if (!tri_home_begins((*node)->text)) return TRI_OK;
@@ -243,7 +244,8 @@ static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *nam
   return tri_yaml_make(tree, *node, whole, node);
 }
 
-/* The mapping of a section: the node itself, what its name expands to (put in the node's place), or an empty one. */
+/* Finds the mapping of a section: the node itself, the expansion of its name (which replaces the node), or an empty
+ * mapping. */
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
@@ -270,7 +272,7 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
 static tri_status read_section(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *section, const char *path,
                                char *values);
 
-/* A text stands for an entry with that key alone. */
+/* Reads a text in place of an entry as the value of the entry's key `plain`; other keys get their defaults. */
 static tri_status read_plain_entry(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *item,
                                    const char *subject, char *values) {
   for (size_t i = 0; i < key->table->num_keys; i++) {
@@ -300,7 +302,7 @@ static tri_status read_entry(const tri_config_key *key, tri_yaml_tree *tree, tri
   return tri_config_value_wrong(key, item, subject);
 }
 
-/* "q_proj, v_proj" in the place of a list: an entry of each part. */
+/* Reads a text such as "q_proj, v_proj" in place of a list; each part becomes an entry. */
 static tri_status read_parts(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *node, const char *path,
                              char *values) {
   char part[MAX_PATH];
@@ -317,7 +319,7 @@ static tri_status read_parts(const tri_config_key *key, tri_yaml_tree *tree, con
   return TRI_OK;
 }
 
-/* {a: 1, b: 2}, an entry of each pair. */
+/* Reads a mapping such as {a: 1, b: 2}; each pair becomes an entry. */
 static tri_status read_keyed(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *node, const char *path,
                              char *values) {
   char subject[SUBJECT_BYTES], inner[MAX_PATH];
@@ -397,14 +399,13 @@ static const char *kind_name(tri_yaml_kind kind) {
   return "?";
 }
 
-/* The keys that a file has to have and has not, in the order in which they are read: the first, and in words the rest.
- */
+/* Required keys that a file lacks, in the order in which they are read: the first one, and the others as text. */
 typedef struct missing_keys {
   int64_t count;
   char first[MAX_PATH], others[600];
 } missing_keys;
 
-/* `section` is NULL if the file does not have it. */
+/* Lists the missing keys of a section; `section` is NULL if the file does not have it. */
 static void list_missing(const tri_config_table *table, const tri_yaml *section, const char *path, missing_keys *all) {
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
@@ -425,7 +426,7 @@ static void list_missing(const tri_config_table *table, const tri_yaml *section,
   }
 }
 
-/* A file is asked for all its missing keys at once: a reading that ended at the first of them names the others, too. */
+/* Adds all other missing keys to the message about the first one, so that the user sees all at once. */
 static tri_status name_others(const tri_config_table *table, const tri_yaml *root, tri_status status) {
   missing_keys all = {0};
   char said[TRI_MESSAGE_BYTES], begins[MAX_PATH + 32];
@@ -495,8 +496,8 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
   return tri_yaml_fail(label, subject, "; the keys are %s", names);
 }
 
-/* The node of an option's value. Only sections, pairs and lists may be written in YAML: a path such as `*` or `a: b`
- * should not need quotes within the shell's. */
+/* Makes the node of an option's value. Only sections, pairs and lists are parsed as YAML, so that a path such as `*` or
+ * `a: b` needs no quotes in addition to the shell's. */
 static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *label, const char *text,
                                tri_yaml **out) {
   bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_LIST || tri_config_is_numbers(key);
@@ -506,7 +507,7 @@ static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, c
   return tri_yaml_make(tree, label, text, out);
 }
 
-/* Follows "model.num_layers" from the root and sets the value; makes the sections on the way that are not there. */
+/* Follows a path such as "model.num_layers" from the root and sets the value; creates missing sections on the way. */
 static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, char *path,
                            const char *text, const tri_yaml *label) {
   char walked[MAX_PATH] = "";
@@ -526,7 +527,7 @@ static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, t
     if (key->type != TRI_CONFIG_SECTION) {
       return tri_yaml_fail(label, subject_of(subject, walked, key->name), " has no keys below it");
     }
-    /* An empty `model:` is filled by the option just as an absent one. */
+    /* An option fills an empty `model:` like an absent one. */
     tri_yaml *old = tri_yaml_find(section, key->name);
     if (old == NULL || tri_yaml_is_null(old)) {
       tri_yaml *empty = NULL;
@@ -558,7 +559,7 @@ tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tr
     return tri_fail(TRI_BAD_USAGE,
                     "%.200s: there is no `=`; write --set key=value, for example --set optimizer.lr=1e-4", text);
   }
-  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read says so */
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports it */
   tri_yaml *label = NULL;
   TRI_TRY(tri_yaml_make(tree, &(tri_yaml){.source = ""}, text, &label));
   label->source = label->text;
@@ -582,7 +583,7 @@ const tri_yaml *tri_config_node(const tri_yaml *root, const char *path) {
 
 tri_status tri_config_blame(const tri_yaml *root, tri_status status) {
   char path[MAX_PATH] = "";
-  const char *message = tri_status_message(); /* tri_fail takes its own message, too */
+  const char *message = tri_status_message(); /* tri_fail may be given its own message */
   if (status == TRI_OK) return TRI_OK;
   if (message[0] == '`') snprintf(path, sizeof path, "%.*s", (int)strcspn(message + 1, "`"), message + 1);
   const tri_yaml *node = tri_config_node(root, path);

@@ -1,17 +1,17 @@
-/* Configuration files as tables: a key is a row that says its name, its type, where it lives in a struct, its default,
- * its legal values and one line of help. From the table alone come reading, checking, `--set`, printing and the help
- * text, so that a new key is a new row and nothing else.
+/* Configuration files as tables. A key is a row of a table: its name, its type, its offset in a struct, its default,
+ * its legal values and one line of help. Reading, checking, `--set`, printing and the help text all use only the table,
+ * so that a new key is just a new row.
  *
- * Why not libcyaml, which also fills structs by a schema? Three things that a run file needs are beyond it: a key that
- * holds either a name or a mapping (`model: gpt2-124m` or `model: {family: ...}`), values laid over the file from the
- * command line before the checks, and an error that names the nearest legal key. So this reader stands directly on
- * libyaml's events (yaml.h).
+ * Why not libcyaml, which also fills structs by a schema? It lacks three things that a run file needs: a key that is
+ * either a name or a mapping (`model: gpt2-124m` or `model: {family: ...}`), values from the command line that are
+ * applied to the file before the checks, and an error message that names the nearest legal key. So this reader uses
+ * libyaml's events directly (yaml.h).
  *
- * A configuration is read in two moves. First the text becomes a tree of nodes that know their file and line, and
- * `--set` options are laid over that tree: each node in it then remembers whether a file or an option put it there.
- * Then the table walks the tree and fills the struct; whatever is wrong is reported where it came from. Because the
- * options change the tree and not the struct, `--set model=llama-3-8b --set model.num_layers=4` works in the order in
- * which it is written, and a value from an option passes the same checks as one from a file. */
+ * A configuration is read in two steps. First the text becomes a tree of nodes that know their file and line, and
+ * `--set` options are applied to that tree; each node remembers whether it comes from a file or an option. Then the
+ * table is walked and the struct is filled from the tree; errors are reported with their place. Because the options
+ * change the tree and not the struct, `--set model=llama-3-8b --set model.num_layers=4` works in the order in which it
+ * is written, and a value from an option passes the same checks as one from a file. */
 #ifndef TRI_CONFIG_CONFIG_H
 #define TRI_CONFIG_CONFIG_H
 
@@ -25,7 +25,7 @@
 
 typedef enum tri_config_type {
   TRI_CONFIG_INT,     /* int64_t                                      */
-  TRI_CONFIG_AUTO,    /* int64_t; the word `auto` stands for 0        */
+  TRI_CONFIG_AUTO,    /* int64_t; the word `auto` is 0 */
   TRI_CONFIG_SEED,    /* uint64_t                                     */
   TRI_CONFIG_DOUBLE,  /* double                                       */
   TRI_CONFIG_PAIR,    /* double[2], written [a, b]                    */
@@ -36,10 +36,10 @@ typedef enum tri_config_type {
   TRI_CONFIG_PATH,   /* char[bytes]; `~/` is replaced by the home folder (home.h); also for values that may be a name */
   TRI_CONFIG_CHOICE, /* an enum, written as one of `words`           */
   TRI_CONFIG_SECTION, /* the keys of another table                    */
-  TRI_CONFIG_LIST,    /* an array of structs: a list of such sections */
+  TRI_CONFIG_LIST,    /* an array of structs, written as a list of sections */
 } tri_config_type;
 
-enum { TRI_CONFIG_MOST_COUNTS = 256 }; /* numbers of a TRI_CONFIG_COUNTS */
+enum { TRI_CONFIG_MOST_COUNTS = 256 }; /* maximum length of a TRI_CONFIG_COUNTS */
 
 typedef struct tri_config_word {
   const char *name; /* NULL ends the list */
@@ -47,7 +47,7 @@ typedef struct tri_config_word {
 } tri_config_word;
 
 /* Defines the words of an enum from LIST, which has X("word", VALUE) for each value: the array NAME, for a row's
- * `words`; NAME_word(value); and NAME_find(word, &value), which is false if there is no such word. A value without a
+ * `words`; NAME_word(value); and NAME_find(word, &value), which returns false for an unknown word. A value without a
  * word does not compile, since the switch names all values (-Wswitch-enum). */
 #define TRI_CONFIG_WORDS(NAME, TYPE, LIST)                                                                             \
   static const tri_config_word NAME[] = {LIST(TRI_CONFIG_WORD_ROW_){NULL, 0}};                                         \
@@ -80,38 +80,40 @@ typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
   bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
-  bool commas;      /* LIST with `plain`: a text in the place of the list is several entries if it has commas */
-  bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, is a key not given; it is not printed */
-  size_t offset;    /* of the value in the struct */
+  bool commas;      /* LIST with `plain`: a text in place of the list is split at commas */
+  bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not
+                       printed */
+  size_t offset;    /* offset of the value in the struct */
   const char *help; /* one line */
 
   /* Exactly one of these three is set. */
   const char *fallback; /* the default, as written in a file                                                      */
-  const char *derived;  /* what the default depends on, in words; an absent key leaves the struct unchanged       */
-  const char *example;  /* no default: the key must be given; the message for a missing key shows this example    */
+  const char
+      *derived; /* the default depends on other values, as these words say; an absent key leaves the struct unchanged */
+  const char *example; /* no default: the key must be given; the message for a missing key shows this example    */
 
   tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS, COUNTS     */
-  size_t bytes;           /* STRING, PATH: room, with the closing NUL; LIST: of one struct; NUMBERS: of the array */
-  size_t count;           /* LIST: offset of the list's length, an int64_t; `range` is that of the length         */
+  size_t bytes;           /* STRING, PATH: size with the NUL; LIST: size of one struct; NUMBERS: size of the array */
+  size_t count;           /* LIST: offset of the list's length, an int64_t; `range` limits the length */
   const tri_config_word *words; /* CHOICE */
   const tri_config_table
-      *table; /* SECTION, LIST: its rows, with offsets in the section or entry; absent sections have their defaults */
+      *table; /* SECTION, LIST: rows, with offsets in the section or entry; absent sections have their defaults */
 
-  /* LIST: a text in the place of the list or of an entry is the value of this key of an entry whose other keys have
-   * their defaults; NULL: a text is not valid there. A list that can be written so is printed so. */
+  /* LIST: key of an entry. A text in place of the list or of an entry is the value of this key, and the entry's other
+   * keys have their defaults. NULL: a text is not valid there. A list that can be written so is printed so. */
   const char *plain;
 
-  /* LIST: written as a mapping, not as a list: each of its keys is the value of this key of an entry, and the value
-   * there that of `plain`; the table has these two keys alone. NULL: a list. */
+  /* LIST: key of an entry. The list is written as a mapping, whose keys are the values of this key and whose values are
+   * those of `plain`; the table has only these two keys. NULL: written as a list. */
   const char *keyed;
 
-  /* SECTION: makes the mapping that a name in the place of a mapping stands for; NULL: a name is not valid there. */
+  /* SECTION: makes the mapping for a name in place of a mapping; NULL: a name is not valid there. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
   const void *more; /* data for the owner of the table; config.c does not read it */
 
-  size_t follows; /* offset in the struct of a double: where that is not 0, the value follows from it, and is printed as
-                     a comment; 0: none */
+  size_t follows; /* offset of a double in the struct; if it is not 0, this value follows from it, and is printed as a
+                     comment; 0: none */
 } tri_config_key;
 
 struct tri_config_table {
@@ -128,11 +130,11 @@ struct tri_config_table {
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
 /* Finds the full name ("optimizer.lr") of the key that a word on a command line means: its name, with or without its
- * section, or its name in another program (name_aliases.h); `-` counts as `_`. False if no key is meant. */
+ * section, or its name in another program (name_aliases.h); `-` counts as `_`. Returns false if no key is meant. */
 bool tri_config_meant(const tri_config_table *table, const char *word, char *out, size_t out_bytes);
 
-/* Fills *values from the tree: unknown keys, wrong types, values out of range and missing keys are TRI_BAD_CONFIG.
- * Names in the place of sections are expanded in the tree. */
+/* Fills *values from the tree. TRI_BAD_CONFIG for unknown keys, wrong types, values out of range and missing keys.
+ * Names in place of sections are expanded in the tree. */
 tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values);
 
 /* Makes the same checks of ranges, words and printability for a struct that was not read from a file. The message
@@ -151,14 +153,14 @@ void tri_config_differences(const tri_config_table *table, const void *left, con
 /* Calls `visit` for each key with its full name. */
 void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
 
-/* A value as in a file, in one line; "" for sections and lists. Returns buffer. */
+/* Formats a value as in a file, in one line; "" for sections and lists. Returns buffer. */
 char *tri_config_value_text(const tri_config_key *key, const void *at, char *buffer, size_t bytes);
 
 /* Description of a key, for help and pages. */
 typedef struct tri_config_described {
   const char *name;     /* full name, with its sections */
   const char *type;     /* "integer", "windows|documents" */
-  const char *standard; /* the default, or what it depends on; "(required)": no default; "(none)": empty; or "" */
+  const char *standard; /* the default, or what it depends on; "(required)": no default; "(none)": empty; "" */
   const tri_config_key *key;
 } tri_config_described;
 /* Calls `visit` for each key; sections and lists come before their own keys. */
@@ -168,16 +170,16 @@ void tri_config_describe(const tri_config_table *table,
 /* Prints one line for each key: full name, type, default and help. */
 void tri_config_help(const tri_config_table *table, FILE *to);
 
-/* Adds file and line to this thread's failure: those of the key, a path below root, that its message begins with in
+/* Adds file and line to this thread's error message. They are those of the key at its beginning, a path below root in
  * backquotes ("`layout.tensor` 3 ..."). For checks of a struct that was read from a file, which do not know the file.
  * Returns status. */
 tri_status tri_config_blame(const tri_yaml *root, tri_status status);
 
-/* The node of the path "layout.tensor", or the nearest node above it if the path is not in the tree. */
+/* Returns the node of a path such as "layout.tensor", or the nearest node above it if the path is not in the tree. */
 const tri_yaml *tri_config_node(const tri_yaml *root, const char *path);
 
-/* The shortest decimal number that reads back as the same double, with a point in it so that every YAML reader reads a
- * number. Returns buffer. */
+/* Formats the shortest decimal number that reads back as the same double, with a point in it so that every YAML reader
+ * reads a number. Returns buffer. */
 char *tri_config_format_double(double value, char buffer[32]);
 
 #endif

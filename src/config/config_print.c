@@ -1,4 +1,4 @@
-/* Tables to text: a whole configuration as YAML, and the list of keys for people. */
+/* Prints tables: a whole configuration as YAML, and the list of keys for users. */
 #include "base/count_list.h"
 #include "base/memory.h"
 #include "config/config.h"
@@ -21,7 +21,7 @@ char *tri_config_format_double(double value, char buffer[32]) {
     snprintf(buffer, 32, "%.*g", digits, value);
     if (strtod(buffer, NULL) == value) break;
   }
-  /* YAML 1.1 readers take 1e-05 for a word and 1.0e-05 for a number. */
+  /* YAML 1.1 readers read 1e-05 as a word and 1.0e-05 as a number. */
   if (!isfinite(value) || strchr(buffer, '.') != NULL) return buffer;
   char exponent[32] = "";
   char *e = strchr(buffer, 'e');
@@ -36,7 +36,7 @@ char *tri_config_format_double(double value, char buffer[32]) {
 
 /* ---- values as YAML -------------------------------------------------------------------------------------------- */
 
-/* Whether a text may stand without quotes: it begins and goes on as paths and names do. */
+/* Returns whether a text needs no quotes, because it looks like a path or a name. */
 static bool is_plain(const char *text) {
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+";
@@ -139,10 +139,10 @@ static const tri_config_key *find_of(const tri_config_key *list, const char *nam
   return key;
 }
 
-/* The key that alone stands for an entry of a list. */
+/* Returns the key whose value alone can be written in place of an entry of a list. */
 static const tri_config_key *find_plain(const tri_config_key *list) { return find_of(list, list->plain); }
 
-/* An entry of a mapping. */
+/* Prints an entry of a list that is written as a mapping. */
 static void print_pair(const tri_config_key *list, const char *entry, int indent, FILE *to) {
   char name[LINE_BYTES], value[LINE_BYTES];
   const tri_config_key *of_name = find_of(list, list->keyed), *of_value = find_plain(list);
@@ -161,7 +161,7 @@ static void print_in_line(const tri_config_table *table, const char *values, int
   fprintf(to, "}\n");
 }
 
-/* A whole number or double of 0, whose key is not given. */
+/* Returns whether a whole number or double is 0 and its key is optional, and so not given. */
 static bool is_absent(const tri_config_key *key, const char *at) {
   static const char zero[sizeof(double)];
   return key->optional && memcmp(at, zero, sizeof zero) == 0;
@@ -173,7 +173,7 @@ static bool follows_another(const tri_config_key *key, const char *values) {
   return other != 0;
 }
 
-/* An entry of a list begins with a dash in the place of its first key's last two blanks. */
+/* Prints a section. In an entry of a list (`dash`) a dash replaces the last two blanks before the first key. */
 static void print_section(const tri_config_table *table, const char *values, int indent, bool dash, FILE *to) {
   char value[LINE_BYTES];
   for (size_t i = 0; i < table->num_keys; i++) {
@@ -231,7 +231,7 @@ enum { NAME_BYTES = 256, TYPE_BYTES = 512 };
 
 static void full_name(const char *prefix, const char *key, char out[NAME_BYTES]) {
   int length = snprintf(out, NAME_BYTES, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", key);
-  if (length >= NAME_BYTES) out[0] = '\0'; /* no table is nested so deep */
+  if (length >= NAME_BYTES) out[0] = '\0'; /* no table is nested so deeply */
 }
 
 typedef struct comparison {

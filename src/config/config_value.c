@@ -15,7 +15,7 @@
 
 enum { MAX_WORDS = 32 };
 
-/* ---- saying what is legal -------------------------------------------------------------------------------------- */
+/* ---- descriptions of legal values -------------------------------------------------------------------------------- */
 
 static size_t list_words(const tri_config_word *words, const char *names[MAX_WORDS]) {
   size_t count = 0;
@@ -60,14 +60,14 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
   return buffer;
 }
 
-/* A bound of a range: whole numbers in full, others as short as they can be. */
+/* Formats a bound of a range: whole numbers in full, others as short as possible. */
 static char *format_bound(double bound, char buffer[32]) {
   snprintf(buffer, 32, bound == floor(bound) && fabs(bound) <= TRI_CONFIG_MOST ? "%.0f" : "%g", bound);
   return buffer;
 }
 
-/* "at least 1", "between 0 and 3", "at least 0 and below 1". A high end at TRI_CONFIG_MOST or beyond is not worth a
- * word, unless it is what the value broke. */
+/* Formats a range: "at least 1", "between 0 and 3", "at least 0 and below 1". A high end of TRI_CONFIG_MOST or more is
+ * left out, unless the value exceeds it. */
 static char *format_range(const tri_config_range *range, bool too_high, char buffer[96]) {
   char low[32];
   char high[32];
@@ -102,7 +102,7 @@ static const char *number_fault(const tri_config_key *key, double value, const c
   return buffer;
 }
 
-/* `written`: as the user wrote it; NULL: not written. */
+/* Returns the fault of an integer, or NULL. `written`: the user's text; NULL: not from a file. */
 static const char *int_fault(const tri_config_key *key, int64_t value, const char *written, char *buffer) {
   char shown[32];
   if (key->type == TRI_CONFIG_AUTO && value == 0) return NULL;
@@ -130,14 +130,15 @@ static const char *string_fault(const tri_config_key *key, const char *text, cha
   return buffer;
 }
 
-/* A list's numbers, `most` at most; `written`: the first of the nodes that they were read from, or NULL. */
+/* Returns the fault of a list's numbers, at most `most`, or NULL. `written`: the first node that they were read from,
+ * or NULL. */
 static const char *numbers_fault(const tri_config_key *key, const void *at, size_t most, const tri_yaml *written,
                                  char *buffer) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   for (size_t i = 0; i < most; i++) {
     double number = 0;
     memcpy(&number, (const char *)at + i * sizeof number, sizeof number);
-    if (key->type == TRI_CONFIG_NUMBERS && number == 0 && written == NULL) return NULL; /* there are no more */
+    if (key->type == TRI_CONFIG_NUMBERS && number == 0 && written == NULL) return NULL; /* a 0 ends the array */
     const char *wrong =
         double_fault(key, number, written == NULL ? NULL : tri_yaml_excerpt(written->text, excerpt), buffer);
     if (wrong != NULL) return wrong;
@@ -227,8 +228,8 @@ static bool scan_seed(const char *text, uint64_t *out) {
   return errno == 0;
 }
 
-/* strtod without its hexadecimal numbers, infinities and leading blanks. One too large becomes infinite, which is
- * outside of every range. */
+/* Parses a double like strtod, but without hexadecimal numbers, infinities and leading blanks. A number that is too
+ * large becomes infinite, which is outside of every range. */
 static bool scan_double(const char *text, double *out) {
   if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0') return false;
   char *end = NULL;
@@ -250,7 +251,7 @@ bool tri_config_find_word(const tri_config_word *words, const char *name, int *o
   return false;
 }
 
-/* Up to `most` numbers; those behind the last are 0. */
+/* Parses up to `most` numbers; the rest of the array is 0. */
 static bool scan_numbers(const tri_yaml *node, size_t most, double *out, size_t *count) {
   *count = 0;
   memset(out, 0, most * sizeof *out);
@@ -283,7 +284,7 @@ static bool scan_list(const tri_config_key *key, const tri_yaml *node, double *o
   return scan_numbers(node, 2, out, &count) && count == 2;
 }
 
-/* A name that fits is copied; one that does not fills its room to the last byte, which string_fault then reports. */
+/* Copies a text that fits. A text that is too long fills the buffer without a NUL, which string_fault then reports. */
 static void copy_string(const tri_config_key *key, const char *text, char *out) {
   size_t bytes = strlen(text) + 1;
   memset(out, 0, key->bytes);
@@ -315,7 +316,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
   return false;
 }
 
-/* `auto: 0` would pass the check of what is in memory, where 0 is `auto`. */
+/* Returns whether 0 was written for an `auto` key; `auto: 0` would pass the check of the value in memory, in which 0
+ * means `auto`. */
 static bool is_zero_for_auto(const tri_config_key *key, const tri_yaml *node, const void *at) {
   int64_t value = 0;
   if (key->type != TRI_CONFIG_AUTO || strcmp(node->text, "auto") == 0) return false;
@@ -332,7 +334,7 @@ static tri_status check_length(const tri_config_key *key, const tri_yaml *node, 
   return tri_yaml_fail(node, subject, " may have at most %zu numbers, not %zu", most, count);
 }
 
-/* *at, where it is a path, with the home folder in the place of `~`. */
+/* Replaces `~` by the home folder in *at if it is a path. */
 static tri_status go_home(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (key->type != TRI_CONFIG_PATH || !tri_home_begins(node->text)) return TRI_OK;

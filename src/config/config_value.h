@@ -8,26 +8,26 @@
  * `optimizer:`". Not for sections. */
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at);
 
-/* Says what is wrong with the value at *at, which was read from `node` (NULL: not from a file), as the rest of a
- * sentence ("must be at least 1, not 0"), or returns NULL if nothing is. Not for sections. */
+/* Describes what is wrong with the value at *at, which was read from `node` (NULL: not from a file), as the rest of a
+ * sentence ("must be at least 1, not 0"); returns NULL if it is right. Not for sections. */
 enum { TRI_CONFIG_FAULT_BYTES = 512 };
 const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
                                    char buffer[TRI_CONFIG_FAULT_BYTES]);
 
-/* Whether the key's value is written as numbers in brackets. */
+/* Returns whether the key's value is written as numbers in brackets. */
 static inline bool tri_config_is_numbers(const tri_config_key *key) {
   return key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_NUMBERS || key->type == TRI_CONFIG_COUNTS;
 }
 
-/* Whether the key's value is a text. */
+/* Returns whether the key's value is a text. */
 static inline bool tri_config_is_text(const tri_config_key *key) {
   return key->type == TRI_CONFIG_STRING || key->type == TRI_CONFIG_PATH;
 }
 
-/* What values are valid, in words: "a number", "`true` or `false`", "one of gpt2, llama". Returns buffer. */
+/* Describes the valid values: "a number", "`true` or `false`", "one of gpt2, llama". Returns buffer. */
 char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FAULT_BYTES]);
 
-/* Fails with TRI_BAD_CONFIG, since the node is of the wrong kind: "must be ..., not ...". */
+/* Fails with TRI_BAD_CONFIG because the node is of the wrong kind: "must be ..., not ...". */
 tri_status tri_config_value_wrong(const tri_config_key *key, const tri_yaml *node, const char *subject);
 
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 
 typedef struct other_name_row {
-  const char *name;   /* ours, with its section where the name alone says too little */
-  const char *others; /* with spaces between */
+  const char *name;   /* our name, with its section if the name alone is ambiguous */
+  const char *others; /* separated by spaces */
 } other_name_row;
 
 static const other_name_row rows[] = {
@@ -38,7 +38,7 @@ static const other_name_row rows[] = {
     {"balance_rate", "router_aux_loss_coef moe_aux_loss_coeff"},
     {"family", "architecture architectures arch"},
 
-    /* Of data. */
+    /* Keys of data. */
     {"data.train", "data_path train_path train_data train_data_path train_file train_files dataset dataset_path"},
     {"data.validation", "val valid val_data valid_data eval_data validation_data validation_path eval_dataset"},
     {"sequence", "seq_length seq_len sequence_length max_length max_seq_length max_seq_len block_size context_length"},
@@ -48,7 +48,7 @@ static const other_name_row rows[] = {
     {"max_samples", "max_train_samples"},
     {"data.preferences", "preference_data preference_path preference_dataset"},
 
-    /* Of layouts. */
+    /* Keys of layouts. */
     {"tensor", "tp tp_size tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size"},
     {"pipeline",
      "pp pp_size pipeline_parallel pipeline_parallel_size pipeline_parallel_degree "
@@ -75,7 +75,7 @@ static const other_name_row rows[] = {
      "local_batch_size train_micro_batch_size_per_gpu"},
     {"bucket_bytes", "bucket_cap_mb reduce_bucket_size ddp_bucket_size"},
 
-    /* Of optimizers. */
+    /* Keys of optimizers. */
     {"global_batch",
      "global_batch_size batch_size train_batch_size total_batch_size gradient_accumulation_steps grad_accum"},
     {"steps",
@@ -95,7 +95,7 @@ static const other_name_row rows[] = {
     {"weight_decay", "wd"},
     {"clip", "grad_clip clip_grad clip_grad_norm max_grad_norm max_norm gradient_clipping gradient_clip_val"},
 
-    /* Of runs. */
+    /* Keys of runs. */
     {"evaluation.every", "eval_interval eval_steps eval_every val_every interval steps"},
     {"evaluation.sequences", "eval_samples eval_sequences val_samples max_eval_samples"},
     {"batches", "eval_iters eval_batches val_max_steps iters"},
@@ -125,7 +125,7 @@ static const other_name_row rows[] = {
     {"adapter.targets", "target_modules lora_target_modules lora_target target_linear"},
     {"adapter.quantise", "quantize quantization load_in_4bit bits"},
 
-    /* Of studies and clusters. */
+    /* Keys of studies and clusters. */
     {"space", "parameters search_space params"},
     {"space.name", "key parameter param"},
     {"space.low", "min minimum lower from"},

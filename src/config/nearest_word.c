@@ -8,21 +8,21 @@
 
 static char plain(char letter) { return letter == '_' ? '-' : (char)tolower((unsigned char)letter); }
 
-/* Longer words are not similar to any other; no file has a longer name. */
+/* Longer words are not similar to any other; no name in a file is longer. */
 enum { MOST_LETTERS = 255 };
 enum { SHORT_NAME = 5 };
 
 static bool is_long(const char *word) { return strnlen(word, MOST_LETTERS + 1) > MOST_LETTERS; }
 
-/* Returns the cost of a changed letter. In a short name a digit in the place of another makes a different name (v100
- * and h800). */
+/* Returns the cost of a changed letter. In a short name, changing a digit to another makes a different name (v100 and
+ * h800), and costs more. */
 static size_t change_cost(char letter, char other, bool is_short) {
   if (letter == other) return 0;
   return is_short && isdigit((unsigned char)letter) && isdigit((unsigned char)other) ? 2 : 1;
 }
 
-/* Changes, insertions, removals and exchanges of neighbours that make one of the other (optimal string alignment);
- * MOST_LETTERS if one of them is long. */
+/* Returns the number of changes, insertions, removals and exchanges of neighbours that turn one word into the other
+ * (optimal string alignment); MOST_LETTERS if a word is longer than that. */
 static size_t edit_distance(const char *a, const char *b) {
   size_t rows[3][MOST_LETTERS + 1];
   size_t *before = rows[0], *above = rows[1], *row = rows[2];
@@ -57,7 +57,7 @@ const char *tri_known_word(const char *word, const char *const *candidates, size
   return NULL;
 }
 
-/* The most letters that may be wrong in a name of that length: with more it is another name. */
+/* Returns the maximum number of wrong letters in a name of that length; with more it counts as a different name. */
 static size_t most_edits(size_t length) { return length < 3 ? 0 : (length + 2) / 3; }
 
 const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count) {
@@ -70,7 +70,8 @@ const char *tri_nearest_word(const char *word, const char *const *candidates, si
   for (size_t i = 0; i < count; i++) {
     const char *candidate = candidates[i] + strspn(candidates[i], "-");
     size_t distance = edit_distance(word, candidate);
-    /* `layers` should find `num_layers`: one inside the other is near enough, and what differs by less is nearer. */
+    /* `layers` should find `num_layers`: a word inside another counts as near enough, but a word with fewer differences
+     * is nearer. */
     bool inside = strstr(candidate, word) != NULL || (strlen(candidate) >= 3 && strstr(word, candidate) != NULL);
     if (length >= 3 && inside && distance > most_edits(length)) distance = most_edits(length);
     if (distance < best_distance) {

@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-/* The candidate that an unknown word probably means: the one that another program calls by this word (name_aliases.h),
- * else the nearest in spelling; NULL if no candidate is near enough, or if
- * the word has more than 255 bytes. */
+/* Returns the candidate that an unknown word probably means: the one that another program calls by this word
+ * (name_aliases.h), otherwise the nearest in spelling; NULL if no candidate is near enough, or if the word has more
+ * than 255 bytes. */
 const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count);
-/* Only the candidate that another program calls by this word; NULL if there is no such candidate. */
+/* Returns the candidate that another program calls by this word; NULL if there is none. */
 const char *tri_known_word(const char *word, const char *const *candidates, size_t count);
 
 #endif

@@ -11,7 +11,7 @@
 
 typedef enum beside { CHOSEN, PROGRAM, OBJECT, BUILT } beside;
 
-/* Where to look, in this order: below the folder of what. */
+/* Places of presets, in order: a folder, and a path below it. */
 static const struct {
   beside of;
   const char *below;
@@ -29,16 +29,16 @@ static void cut_name(char path[TRI_PATH_BYTES]) {
   if (slash != NULL) *slash = '\0';
 }
 
-/* The folder of the program's own file, or "" if the system does not say. */
+/* Returns the folder of the program's file; "" if the system does not report it. */
 static void program_directory(char out[TRI_PATH_BYTES]) {
   ssize_t length = readlink("/proc/self/exe", out, TRI_PATH_BYTES - 1);
   out[length > 0 ? length : 0] = '\0';
   cut_name(out);
 }
 
-/* The folder of the file that this code was loaded from, where that is a library; else the program's, or "". */
+/* Returns the folder of the library that this code was loaded from, otherwise of the program; "" if it is not known. */
 static void object_directory(char out[TRI_PATH_BYTES]) {
-  static const char here = 0; /* an address of this file's */
+  static const char here = 0; /* its address is in this object */
   Dl_info facts;
   out[0] = '\0';
   if (dladdr(&here, &facts) == 0 || facts.dli_fname == NULL || strchr(facts.dli_fname, '/') == NULL) return;
@@ -49,7 +49,7 @@ static void object_directory(char out[TRI_PATH_BYTES]) {
   cut_name(out);
 }
 
-/* Writes "PLACE/FOLDER" of the index-th place to look at; false if there is no such place. */
+/* Writes "PLACE/FOLDER" of place `index`; returns false if that place does not exist. */
 static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
   char base[TRI_PATH_BYTES] = "";
   const char *chosen = NULL;
@@ -75,7 +75,7 @@ bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BY
   return false;
 }
 
-/* Puts a name where it belongs in the sorted list unless it is there. */
+/* Inserts a name into the sorted list, unless it is in the list. Returns the number of names. */
 static size_t insert_name(char names[][TRI_PRESET_NAME_BYTES], size_t count, const char *name) {
   size_t at = 0;
   while (at < count && strcmp(names[at], name) < 0) at++;

@@ -1,9 +1,9 @@
-/* Presets: configuration files that come with the program and are called by name (configs/models/gpt2-124m.yaml is
+/* Presets: configuration files that come with the program and are referred to by name (configs/models/gpt2-124m.yaml is
  * `gpt2-124m` in the folder "models").
  *
- * The places are, in this order: $TRIREME_CONFIGS; share/trireme/configs beside the folder of the program and of the
- * library, or beside the folder above it, where an installation has them even if it is moved; ../configs and
- * ../../configs relative to the program (a build folder inside the source); and the folder that the build was given.
+ * The places are, in this order: $TRIREME_CONFIGS; share/trireme/configs next to the folder of the program and of the
+ * library, or next to the folder above it, which also finds an installation that was moved; ../configs and
+ * ../../configs relative to the program (a build folder inside the source); and the folder that was set at build time.
  * The first place that has the file is used, so that a site can override presets with its own. */
 #ifndef TRI_CONFIG_PRESET_H
 #define TRI_CONFIG_PRESET_H
@@ -13,18 +13,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Finds the file of a preset; false if no preset has that name. */
+/* Finds the file of a preset; returns false if no preset has that name. */
 bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BYTES]);
 
-/* The names of all presets of a folder, sorted, each once. Returns their number, at most TRI_PRESET_MOST. */
+/* Lists the names of all presets of a folder, sorted, each once. Returns their number, at most TRI_PRESET_MOST. */
 enum { TRI_PRESET_MOST = 128, TRI_PRESET_NAME_BYTES = 64 };
 size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES]);
 
-/* Whether the text is a file's path and not the name of a preset: it has a slash, or ends in .yaml or .yml. */
+/* Returns whether the text is a path and not the name of a preset: it has a slash, or ends in .yaml or .yml. */
 bool tri_preset_is_path(const char *text);
 
-/* For a message about an unknown name. Writes all presets of the folder to `all` ("gpt2-124m, gpt2-1.5b, ..."; "" if
- * there are none), and the one that was probably meant, or "", to `nearest`. */
+/* Writes suggestions for an unknown name: all presets of the folder to `all` ("gpt2-124m, gpt2-1.5b, ..."; "" if there
+ * are none), and the one that was probably meant, or "", to `nearest`. */
 enum { TRI_PRESET_ALL_BYTES = 1000 };
 void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],
                         char nearest[TRI_PRESET_NAME_BYTES]);

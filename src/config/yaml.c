@@ -1,10 +1,10 @@
-/* From libyaml's events to a tree.
+/* Builds a tree from libyaml's events.
  *
- * The builder keeps a stack of the open mappings and lists. A node is handed to the one on top as it begins: a list
- * takes it as its next element; a mapping takes it in turn as a key (a scalar, remembered until its value comes) and as
- * a value. What must hold: the stack is never deeper than TRI_YAML_MAX_DEPTH, every node belongs to the tree the moment
- * it exists, and no event outlives the loop's turn that fetched it. libyaml is told that the text is UTF-8, and we
- * check that ourselves before, because it reports a bad byte without its line. */
+ * The builder keeps a stack of the open mappings and lists. A node is added to the topmost one when it begins: a list
+ * takes it as its next element; a mapping takes nodes alternately as a key (a scalar, stored until its value comes) and
+ * as a value. The invariants: the stack is never deeper than TRI_YAML_MAX_DEPTH, every node belongs to the tree as soon
+ * as it exists, and no event outlives the iteration that fetched it. libyaml is configured for UTF-8, and the text is
+ * checked before, because libyaml reports an invalid byte without its line. */
 #include "config/yaml.h"
 
 #include "config/nearest_word.h"
@@ -42,7 +42,7 @@ typedef struct builder {
   int depth;
   struct {
     tri_yaml *node;
-    const char *key; /* read, and its value not yet */
+    const char *key; /* key whose value has not come yet */
     int key_line;
   } stack[TRI_YAML_MAX_DEPTH];
 } builder;
@@ -166,7 +166,7 @@ bool tri_yaml_is_null(const tri_yaml *node) {
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
-/* The length of the UTF-8 sequence that begins at text[0] and its code point; 0 if it is not one. */
+/* Returns the length of the UTF-8 sequence that begins at text[0], and its code point; 0 if it is not valid. */
 static size_t utf8_length(const char *text, size_t bytes, uint32_t *code) {
   static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
   unsigned char lead = (unsigned char)text[0];
@@ -230,13 +230,13 @@ tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *
   return tri_fail(TRI_BAD_CONFIG, "%s at line %d of %s%s", subject, node->line, node->source, rest);
 }
 
-/* "what" is a clause; it gets the place in front. */
+/* Fails with the clause `what` after the place. */
 static tri_status fail_at(const builder *b, size_t line, const char *what) {
   if (b->is_option) return tri_fail(TRI_BAD_CONFIG, "%.200s: %s", b->source, what);
   return tri_fail(TRI_BAD_CONFIG, "line %zu of %s: %s", line, b->source, what);
 }
 
-/* Whether the line is indented with a tab, the fault behind most of libyaml's "cannot start any token". */
+/* Returns whether the line is indented with a tab, the usual cause of libyaml's "cannot start any token". */
 static bool indented_by_tab(const builder *b, size_t line) {
   const char *text = b->text;
   const char *end = b->text + b->bytes;
@@ -268,7 +268,7 @@ static tri_status fail_syntax(const builder *b, const yaml_parser_t *parser) {
   return fail_at(b, line, what);
 }
 
-/* YAML 1.1, section 5.1. */
+/* Returns whether YAML 1.1 (section 5.1) allows a character. */
 static bool is_yaml_character(uint32_t code) {
   bool blank = code == '\t' || code == '\n' || code == '\r' || code == 0x85;
   return blank || (code >= 0x20 && code < 0x7F) || (code >= 0xA0 && code != 0xFEFF && code != 0xFFFE && code != 0xFFFF);
@@ -298,7 +298,7 @@ static tri_status fail_repeated(const builder *b, const tri_yaml *first, int lin
                   b->source, first->line);
 }
 
-/* Hands a node to the innermost open mapping or list. */
+/* Adds a node to the innermost open mapping or list. */
 static tri_status place(builder *b, tri_yaml *node) {
   if (b->depth == 0) {
     node->root = true;
@@ -357,7 +357,7 @@ static tri_status take_scalar(builder *b, const yaml_event_t *event, size_t line
 
 static tri_status take_event(builder *b, const yaml_event_t *event) {
   size_t line = event->start_mark.line + 1;
-  switch ((int)event->type) { /* libyaml's own: it may get more of them */
+  switch ((int)event->type) { /* libyaml's enum, which may grow */
     case YAML_DOCUMENT_START_EVENT:
       if (b->root == NULL) return TRI_OK;
       return fail_at(b, line, "a second document (`---`) begins; only one is read");
@@ -389,7 +389,7 @@ static tri_status build(builder *b, yaml_parser_t *parser) {
 
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out) {
-  /* libyaml would count a byte order mark as a column and take the first key for an indented one. */
+  /* libyaml would count a byte order mark as a column and treat the first key as indented. */
   if (tri_text_begin(source, "YAML in UTF-8", &text, &bytes) != TRI_OK) return TRI_BAD_CONFIG;
   builder b = {.tree = tree, .is_option = is_option, .text = text, .bytes = bytes};
   TRI_TRY(copy_text(tree, source, strlen(source), &b.source));
@@ -409,7 +409,7 @@ tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_optio
 
 enum { MOST_FILES = 512 };
 
-/* The file in the same folder whose name is nearest to that of a file that is missing, into `out`; "" without one. */
+/* Finds the file in the same folder whose name is nearest to that of a missing file; `out` is "" if none is near. */
 static void find_nearest_file(const char *path, char out[TRI_PATH_BYTES]) {
   char folder[TRI_PATH_BYTES];
   char *names[MOST_FILES];

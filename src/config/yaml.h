@@ -1,8 +1,8 @@
-/* YAML text as a small tree of nodes that know their file and line. config.h turns such a tree into structs.
+/* YAML text as a tree of nodes that know their file and line. config.h converts such a tree to structs.
  *
  * Only a part of YAML is supported: one document of mappings, lists and scalars. Anchors, aliases, tags and several
- * documents are errors that are named, since in a run file they are usually mistakes. A tree holds at
- * most TRI_YAML_MAX_NODES nodes, TRI_YAML_MAX_DEPTH deep, from at most TRI_YAML_MAX_BYTES of text per source. */
+ * documents are refused by name, since in a run file they are usually mistakes. A tree has at most TRI_YAML_MAX_NODES
+ * nodes, TRI_YAML_MAX_DEPTH deep, from at most TRI_YAML_MAX_BYTES of text per source. */
 #ifndef TRI_CONFIG_YAML_H
 #define TRI_CONFIG_YAML_H
 
@@ -21,10 +21,10 @@ struct tri_yaml {
   tri_yaml_kind kind;
   bool quoted;        /* a scalar in quotes: text even if it looks like a number */
   bool root;          /* the outermost node of its source                        */
-  const char *text;   /* of a scalar                                             */
-  const char *key;    /* of an entry of a mapping; NULL elsewhere                */
+  const char *text;   /* text of a scalar */
+  const char *key;    /* key of an entry of a mapping; NULL elsewhere */
   const char *source; /* the file, or the text on the command line               */
-  int line;           /* of the key in a mapping, else of the value; 0: the source is a command-line option */
+  int line;           /* line of the key in a mapping, otherwise of the value; 0: the source is a command-line option */
   tri_yaml *first, *last, *next; /* children in order; the next sibling */
 };
 
@@ -34,34 +34,38 @@ typedef struct tri_yaml_tree tri_yaml_tree;
 tri_status tri_yaml_create(tri_yaml_tree **out);
 void tri_yaml_destroy(tri_yaml_tree *tree);
 
-/* Reads one document from a text, or from a file. TRI_BAD_CONFIG, with the line, for bad syntax and for a text without
- * any content. `source` is copied. is_option: the text comes from the command line and has no line numbers. */
+/* Parses a document in a text (tri_yaml_parse) or a file (tri_yaml_read). TRI_BAD_CONFIG, with the line, for bad syntax
+ * and for a text without any content. `source` is copied. is_option: the text comes from the command line and has no
+ * line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
-/* TRI_BAD_FILE if there is no such file and the folder has one of a similar name, which is named. */
+/* Returns TRI_BAD_FILE if the file does not exist and its folder has one with a similar name, which the message names.
+ */
 tri_status tri_yaml_look_for(const char *path);
 
-/* For the end of a message about a file or folder that is missing: "; did you mean PATH?", the nearest name in the same
- * folder; "" without one. `ending` is part of the file's name and not of what is said (".idx"). Returns out. */
+/* Writes the end of a message about a missing file or folder: "; did you mean PATH?" with the nearest name in the same
+ * folder; "" if none is near. `ending` is part of the file's name and not of the message (".idx"). Returns out. */
 enum { TRI_NEAREST_FILE_BYTES = TRI_PATH_BYTES + 32 };
 const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]);
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
-/* Makes a scalar with a copy of `text`, or an empty mapping if that is NULL. It has the source and line of `like`. */
+/* Makes a scalar with a copy of `text`, or an empty mapping if that is NULL. The node gets the source and line of
+ * `like`. */
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
 
 tri_yaml *tri_yaml_find(const tri_yaml *mapping, const char *key);
 
-/* Sets mapping[key] to a node that is not in a mapping yet, and replaces the node that was there. `key` is copied. */
+/* Sets mapping[key] to a node that is not in a mapping, and replaces an existing node. `key` is copied. */
 tri_status tri_yaml_put(tri_yaml_tree *tree, tri_yaml *mapping, const char *key, tri_yaml *value);
 
-/* Takes mapping[key] out, if it is there. */
+/* Removes mapping[key] if it exists. */
 void tri_yaml_remove(tri_yaml *mapping, const char *key);
 
-/* An empty value (`key:`), `~` or `null`. */
+/* Returns whether a node is an empty value (`key:`), `~` or `null`. */
 bool tri_yaml_is_null(const tri_yaml *node);
 
-/* Valid UTF-8 of printable characters on one line: what can be written in double quotes and read back the same. */
+/* Returns whether a text is valid UTF-8 of printable characters on one line, which can be written in double quotes and
+ * read back the same. */
 bool tri_yaml_is_printable(const char *text);
 
 /* Records a failure as "SUBJECT at line 7 of FILE REST", or for a node of an option as "OPTION: SUBJECT REST"
@@ -69,7 +73,7 @@ bool tri_yaml_is_printable(const char *text);
  * with. Returns TRI_BAD_CONFIG. */
 tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *format, ...) TRI_PRINTF(3, 4);
 
-/* A scalar's text for a message: shortened, on one line, valid UTF-8. Returns buffer. */
+/* Shortens a scalar's text for a message, on one line and as valid UTF-8. Returns buffer. */
 enum { TRI_YAML_EXCERPT_BYTES = 72 };
 char *tri_yaml_excerpt(const char *text, char buffer[TRI_YAML_EXCERPT_BYTES]);
 

@@ -77,7 +77,7 @@ static void strip(char *text) {
   while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
 }
 
-/* ASCII's, as the harness has them. */
+/* Removes the characters for which `what` is true. Only ASCII is removed, as in lm-evaluation-harness. */
 static void drop(char *text, int (*what)(int)) {
   char *to = text;
   for (const char *at = text; *at != '\0'; at++) {
@@ -87,7 +87,7 @@ static void drop(char *text, int (*what)(int)) {
   *to = '\0';
 }
 
-/* What is compared: a small letter may take more bytes than the large one. */
+/* Returns the form of a text that is compared. A lowercase letter may have more bytes than its uppercase letter. */
 static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *text, char **out) {
   const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text->text, *end = at + text->bytes;
   char *to = NULL;
@@ -98,7 +98,7 @@ static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *t
     const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
     if (length > 0 && rule->ignore_case) {
       to += utf8proc_encode_char(utf8proc_tolower(code), (utf8proc_uint8_t *)to);
-    } else { /* as it is, and whatever is not a letter */
+    } else { /* copied unchanged, as are bytes that are not a letter */
       memcpy(to, at, length > 0 ? (size_t)length : 1);
       to += length > 0 ? length : 1;
     }
@@ -135,7 +135,7 @@ int tri_answer_stops(const tri_answer_rule *rule) {
   return count;
 }
 
-/* A NUL that a token spells is left out: texts end with one. */
+/* Copies a generated text. NUL characters are left out, because texts end with one. */
 tri_status tri_answer_text(const char *text, size_t bytes, tri_judge_text *out) {
   TRI_TRY(tri_alloc("an answer", bytes + 1, 1, &out->text));
   for (size_t i = 0; i < bytes; i++) {

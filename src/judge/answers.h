@@ -1,5 +1,5 @@
-/* Questions that a model answers in its own words, judged by whether these are the right ones, letter by letter:
- * lm-evaluation-harness's exact_match. */
+/* Questions that a model answers in its own words. An answer is right if it equals one of the given ones, letter by
+ * letter: lm-evaluation-harness's exact_match. */
 #ifndef TRI_JUDGE_ANSWERS_H
 #define TRI_JUDGE_ANSWERS_H
 
@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 typedef struct tri_asked {
-  int64_t line; /* of the file, from 1 */
+  int64_t line; /* line in the file, from 1 */
   tri_judge_text prompt;
-  tri_judge_text *answers; /* [num_answers]: any of them is right */
+  tri_judge_text *answers; /* [num_answers]; each of them is right */
   int64_t num_answers;
 } tri_asked;
 
@@ -21,27 +21,28 @@ typedef struct tri_asked_list {
   int64_t count, capacity;
 } tri_asked_list;
 
-/* LOCAL. Reads a file of JSON lines, {"prompt": TEXT, "answer": TEXT or [TEXT, ...]}; *out is released by
- * tri_asked_release in any case. TRI_BAD_FILE names line and key of what is missing or cannot be. */
+/* LOCAL. Reads a file of JSON lines, {"prompt": TEXT, "answer": TEXT or [TEXT, ...]}. Release *out with
+ * tri_asked_release, also after a failure. TRI_BAD_FILE names the line and the key that is missing or not valid. */
 tri_status tri_asked_read(const char *path, tri_asked_list *out);
 void tri_asked_release(tri_asked_list *asked);
 
-/* How an answer is made, and compared. */
+/* Rule for generating and comparing answers. */
 enum { TRI_ANSWER_STOPS = 8 };
 typedef struct tri_answer_rule {
-  int64_t tokens;                      /* at most */
-  const char *until[TRI_ANSWER_STOPS]; /* the answer ends before the first of these; NULL: none more */
-  bool strip;                          /* spaces around an answer do not count */
+  int64_t tokens;                      /* maximum tokens of an answer */
+  const char *until[TRI_ANSWER_STOPS]; /* the answer ends before the first of these; NULL ends the list */
+  bool strip;                          /* spaces around an answer are ignored */
   bool ignore_case, ignore_punctuation, ignore_numbers;
 } tri_answer_rule;
 
-/* Whether the text is one of the answers as the rule compares them. */
+/* Sets *out to whether the text equals one of the answers under the rule. */
 tri_status tri_answer_matches(const tri_answer_rule *rule, const tri_asked *asked, const tri_judge_text *text,
                               bool *out);
 
-/* How many texts end an answer. */
+/* Returns the number of texts that end an answer. */
 int tri_answer_stops(const tri_answer_rule *rule);
-/* What a model wrote, to be compared; *out is {0} before, and released by tri_judge_text_release in any case. */
+/* Copies a generated text for comparison. *out is {0} on entry; release it with tri_judge_text_release, also after a
+ * failure. */
 tri_status tri_answer_text(const char *text, size_t bytes, tri_judge_text *out);
 
 #endif

@@ -17,7 +17,7 @@ const char *tri_choice_measure_name(tri_choice_measure measure) {
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* A choice follows its question behind a space, or a chat template's text at once. */
+/* Encodes a choice after its question: with a space between them, or directly after a chat template's text. */
 static tri_status encode_choice(tri_pair_encoder *encoder, const tri_question *q, int64_t choice, tri_token_list *out,
                                 int64_t *count) {
   const tri_judge_text *given = &q->choices[choice];
@@ -32,12 +32,13 @@ static tri_status encode_choice(tri_pair_encoder *encoder, const tri_question *q
   return status;
 }
 
-/* Tokens move when the list grows, so a text's place is noted, and made a pointer at the end. */
+/* State while the set is built. Tokens move when the list grows, so offsets are recorded, and converted to pointers at
+ * the end. */
 typedef struct building {
   const char *path;
   int64_t positions;
-  int64_t *begins; /* [num_texts] */
-  int64_t scored;  /* tokens */
+  int64_t *begins; /* [num_texts]: offset of each text */
+  int64_t scored;  /* number of scored tokens */
 } building;
 
 static tri_status add_text(building *b, const tri_question *q, int64_t choice, tri_pair_encoder *encoder,
@@ -125,7 +126,7 @@ static double length_of(const tri_judge_text *choice, tri_choice_measure measure
   return 1;
 }
 
-/* The first of the likeliest. */
+/* Returns the first choice with the highest score. */
 static int64_t choose_likeliest(const tri_question *q, const double *log_likelihoods, tri_choice_measure measure) {
   int64_t best = 0;
   double most = -INFINITY;
@@ -145,7 +146,7 @@ static double probability_of_right(const tri_question *q, const double *log_like
   return exp(log_likelihoods[q->answer] - most) / sum;
 }
 
-/* A mean, and the standard error of it. */
+/* Sums for a mean and its standard error. */
 typedef struct mean {
   double sum, squares;
 } mean;

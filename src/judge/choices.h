@@ -1,5 +1,5 @@
-/* Questions with given choices, judged by which choice a model finds likeliest: lm-evaluation-harness's acc and
- * acc_norm. */
+/* Questions with given choices. A model's choice is the one with the highest likelihood: lm-evaluation-harness's acc
+ * and acc_norm. */
 #ifndef TRI_JUDGE_CHOICES_H
 #define TRI_JUDGE_CHOICES_H
 
@@ -7,53 +7,54 @@
 #include "judge/pairs.h"
 #include "judge/questions.h"
 
-/* How likelihoods are compared: as they are, or divided by the choice's length. */
+/* Measures by which choices are compared: the likelihood, or the likelihood divided by the choice's length. */
 #define TRI_CHOICE_MEASURES(X)                                                                                         \
-  X(ACC, acc)             /* whole */                                                                                  \
-  X(ACC_NORM, acc_norm)   /* a character */                                                                            \
-  X(ACC_BYTES, acc_bytes) /* a byte of UTF-8 */
+  X(ACC, acc)             /* not divided */                                                                            \
+  X(ACC_NORM, acc_norm)   /* divided by characters */                                                                  \
+  X(ACC_BYTES, acc_bytes) /* divided by bytes of UTF-8 */
 #define TRI_CHOICE_MEASURE_VALUE(VALUE, name) TRI_CHOICE_##VALUE,
 typedef enum tri_choice_measure { TRI_CHOICE_MEASURES(TRI_CHOICE_MEASURE_VALUE) } tri_choice_measure;
 enum { TRI_NUM_CHOICE_MEASURES = TRI_CHOICE_ACC_BYTES + 1 };
 const char *tri_choice_measure_name(tri_choice_measure measure);
 
-/* All choices of all questions as tokens, one after the other. */
+/* Tokens of all choices of all questions. */
 typedef struct tri_choice_set {
   const tri_questions *questions;
   tri_token_list tokens;
-  tri_scored_text *texts; /* [num_texts]: a question's choices follow each other; `out` points into scores */
+  tri_scored_text *texts; /* [num_texts]: a question's choices are adjacent; `out` points into scores */
   int64_t num_texts;
-  double *scores;          /* of each token of each choice */
-  int64_t longest;         /* tokens of a text that are read: what a sequence must hold */
-  int64_t shortened;       /* texts whose beginning is left out, since they are longer than the model's positions, */
-  int64_t first_shortened; /* and the line of the first */
+  double *scores;  /* log-likelihood of each token of each choice */
+  int64_t longest; /* maximum number of tokens of a text to read: the length of a sequence */
+  int64_t
+      shortened; /* number of texts whose beginning is left out, because they are longer than the model's positions */
+  int64_t first_shortened; /* line of the first shortened text */
 } tri_choice_set;
 
-/* LOCAL. Encodes the questions of a file that was read (`path` is for messages) for a model of that many positions: of
- * what is longer the beginning is left out. A choice that is longer by itself, or has no token of its own, is
- * TRI_BAD_FILE. The questions outlive the set; release with tri_choice_set_release in any case. */
+/* LOCAL. Encodes the questions of a file that was read (`path` is for messages) for a model with that many positions;
+ * the beginning of longer texts is left out. TRI_BAD_FILE if a choice is too long by itself or has no token of its own.
+ * The questions outlive the set. Release with tri_choice_set_release, also after a failure. */
 tri_status tri_choice_set_create(const char *path, const tri_questions *questions, tri_pair_encoder *encoder,
                                  int64_t positions, tri_choice_set *out);
 void tri_choice_set_release(tri_choice_set *set);
 
-/* What came of one question. */
+/* Result of one question. */
 typedef struct tri_judged_question {
-  const double *log_likelihoods; /* [num_choices], of each choice's tokens together; the judgement's */
+  const double *log_likelihoods; /* [num_choices]: sum over the tokens of each choice; owned by the judgement */
   int64_t chosen[TRI_NUM_CHOICE_MEASURES];
-  double probability; /* of the right choice among them: the softmax of log_likelihoods */
+  double probability; /* probability of the right choice: softmax of log_likelihoods */
 } tri_judged_question;
 
 typedef struct tri_judgement {
   tri_judged_question *questions; /* [count] */
   int64_t count;
   double accuracy[TRI_NUM_CHOICE_MEASURES];
-  double error[TRI_NUM_CHOICE_MEASURES]; /* standard errors of these means; NaN of a single question */
-  double probability, probability_error; /* the mean of the right choices' */
-  double *log_likelihoods;               /* of all choices */
+  double error[TRI_NUM_CHOICE_MEASURES]; /* standard errors of accuracy; NaN for a single question */
+  double probability, probability_error; /* mean probability of the right choices, and its standard error */
+  double *log_likelihoods;               /* log-likelihoods of all choices */
 } tri_judgement;
 
-/* LOCAL. Scores all choices and compares them. A likelihood that is not a number is TRI_DIVERGED. Release with
- * tri_judgement_release in any case. */
+/* LOCAL. Scores all choices and compares them. TRI_DIVERGED if a likelihood is not finite. Release with
+ * tri_judgement_release, also after a failure. */
 tri_status tri_choices_judge(tri_scorer *scorer, const tri_choice_set *set, void (*progress)(int64_t done, int64_t all),
                              tri_judgement *out);
 void tri_judgement_release(tri_judgement *judgement);

@@ -25,7 +25,7 @@ tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out) {
   return tri_strdup(json_string_value(string), &out->text);
 }
 
-/* All of a file: questions are few beside what a model was trained on. */
+/* Reads a whole file. Questions are small compared with a training corpus. */
 static tri_status read_all(const char *path, char **out, size_t *bytes) {
   tri_text_stream *stream = NULL;
   char *text = NULL;
@@ -73,7 +73,7 @@ static tri_status take_line(const char *path, int64_t line, const char *text, si
   return name_line(path, line, status);
 }
 
-/* Elements of an array, as a file of JSON lines has lines. */
+/* Passes the elements of a JSON array to `take`, like the lines of a file of JSON lines. */
 static tri_status take_array(const char *path, const char *text, size_t bytes, tri_judge_take take, void *context,
                              int64_t *taken) {
   tri_json_array array = {.path = path};

@@ -8,9 +8,9 @@
 struct tri_pair_encoder {
   const tri_tokenizer *tokenizer;
   tri_encoder *encoder;
-  const int32_t *beginning; /* what every text begins with: the tokenizer's */
+  const int32_t *beginning; /* tokens that the tokenizer puts at the beginning of every text */
   int num_beginning;
-  bool rendered;          /* contexts are those of a chat template */
+  bool rendered;          /* contexts are rendered by a chat template */
   tri_token_list context; /* scratch */
 };
 
@@ -49,14 +49,14 @@ static tri_status encode(tri_pair_encoder *encoder, const char *text, size_t byt
                            : tri_encoder_encode_text(encoder->encoder, text, bytes, 1, out);
 }
 
-/* What Python's rstrip takes for a space. */
+/* Returns whether Python's rstrip removes a character. */
 static bool is_space(uint32_t code) {
   if ((code >= 9 && code <= 13) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0) return true;
   return code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
          code == 0x205F || code == 0x3000;
 }
 
-/* Bytes of the text without the spaces that it ends in. */
+/* Returns the number of bytes without the spaces at the end of the text. */
 static size_t without_spaces(const tri_judge_text *text) {
   size_t end = 0;
   for (size_t at = 0, length; at < text->bytes; at += length) {
@@ -84,7 +84,7 @@ static tri_status add_id(tri_token_list *out, int32_t id) {
   return TRI_OK;
 }
 
-/* The token that stands for a context that has none. */
+/* Finds the token that replaces an empty context. */
 static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
   *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
                                     : tri_tokenizer_end_of_text(encoder->tokenizer);
@@ -93,7 +93,8 @@ static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
                   "the context is empty, and the tokenizer has no token that texts begin with: give a text");
 }
 
-/* Behind the beginning of a text, or without one behind that token, which is not there twice either. */
+/* Encodes a continuation without a context, after the tokens of a text's beginning. If the tokenizer has none, it
+ * follows the token of find_start, which is not repeated if the text itself begins with it. */
 static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
                                int64_t *count) {
   int32_t start = -1;

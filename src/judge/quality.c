@@ -24,7 +24,7 @@ static int compare_values(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* Ranks from 1 on, less their mean. */
+/* Computes ranks, from 1 on, minus their mean. Equal values share the mean of their ranks. */
 static tri_status ranks_of(const double *values, int64_t count, double *ranks) {
   ranked *order = NULL;
   TRI_TRY(tri_alloc("ranks", (size_t)count, sizeof *order, &order));
@@ -133,7 +133,8 @@ static const look looks[TRI_NUM_QUALITIES] = {LOOK("#1f5fa8"), LOOK("#c8501e"), 
 
 static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
   bool any = false;
-  if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES) return; /* as wide as acc's, and upon it */
+  if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES)
+    return; /* these bands are as wide as acc's, and would cover it */
   for (int64_t i = 0; i < q->count; i++) any = any || isfinite(q->points[i].error[quality]);
   if (!any) return;
   tri_chart_line line = tri_chart_line_begin(c, looks[quality].band);
@@ -173,7 +174,7 @@ tri_status tri_quality_draw(const tri_quality *q, const char *title, const char 
   tri_chart_draw_axes(&chart);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_band(&chart, q, quality);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_line(&chart, q, quality);
-  tri_chart_draw_legend(&chart, true, TRI_NUM_QUALITIES, 24); /* at the bottom, which rising curves leave free */
+  tri_chart_draw_legend(&chart, true, TRI_NUM_QUALITIES, 24); /* at the bottom, where rising curves leave space */
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
     char text[64];
     snprintf(text, sizeof text, "%s, now %.4f", tri_quality_name(quality), q->points[q->count - 1].value[quality]);

@@ -1,6 +1,6 @@
-/* A line is of the first form below that has all its keys. ARC, MMLU, PIQA, BoolQ and HellaSwag are taken as their data
- * sets have them, with the prompts that lm-evaluation-harness makes of them, so that figures can be compared; any other
- * question is taken as it stands. */
+/* Reads questions. A line has the first form below whose keys it has. ARC, MMLU, PIQA, BoolQ and HellaSwag are read in
+ * the format of their data sets, with the prompts of lm-evaluation-harness, so that results can be compared. Any other
+ * question is used unchanged. */
 #include "judge/questions.h"
 
 #include "base/json_kind.h"
@@ -43,7 +43,7 @@ static tri_status string_of(const json_t *object, const char *key, const char **
   return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(value));
 }
 
-/* Texts one behind the other; NULL ends them. */
+/* Concatenates the texts; NULL ends them. */
 static tri_status set_text(tri_judge_text *out, const char *const *parts) {
   size_t bytes = 0;
   for (int64_t i = 0; parts[i] != NULL; i++) bytes += strlen(parts[i]);
@@ -67,7 +67,7 @@ static tri_status add_choice(tri_question *q, const char *key, const char *text)
   return TRI_OK;
 }
 
-/* An array of strings. */
+/* Sets the choices from an array of strings. */
 static tri_status set_choices(tri_question *q, const char *key, const json_t *array) {
   const size_t count = json_array_size(array);
   if (!json_is_array(array)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not an array", key, tri_json_kind(array));
@@ -92,7 +92,7 @@ static tri_status set_two_choices(tri_question *q, const char *first, const char
   return add_choice(q, "sol2", second);
 }
 
-/* ---- which is right ---------------------------------------------------------------------------------------------- */
+/* ---- the right choice -------------------------------------------------------------------------------------------- */
 
 static tri_status check_answer(tri_question *q, const char *key, int64_t answer) {
   q->answer = answer;
@@ -109,7 +109,7 @@ static int64_t choice_with_text(const tri_question *q, const char *text) {
   return -1;
 }
 
-/* A letter, or a number in digits; -1 for neither. */
+/* Returns the number that a letter or digits stand for; -1 for other texts. */
 static int64_t number_of(const char *text) {
   char *end = NULL;
   if (text[0] >= 'A' && text[0] <= 'Z' && text[1] == '\0') return text[0] - 'A';
@@ -119,7 +119,7 @@ static int64_t number_of(const char *text) {
   return *end == '\0' ? number : -1;
 }
 
-/* A text may be the right choice itself, its letter or its number. */
+/* Sets the right choice from a text: the choice itself, its letter or its number. */
 static tri_status answer_by_text(tri_question *q, const char *key, const char *text) {
   const int64_t by_text = choice_with_text(q, text), number = number_of(text);
   if (by_text >= 0 && number >= 0 && number < q->num_choices && by_text != number) {
@@ -143,7 +143,7 @@ static tri_status set_answer(tri_question *q, const char *key, const json_t *val
                   tri_json_kind(value));
 }
 
-/* By whichever of the keys, each in its own words; they must mean one choice. */
+/* Sets the right choice from the keys for it; if several are given, they must name the same choice. */
 static tri_status find_answer(tri_question *q, const json_t *object) {
   const char *found = NULL;
   for (int64_t i = 0; i < COUNT_OF(answer_keys); i++) {
@@ -164,7 +164,7 @@ static tri_status find_answer(tri_question *q, const json_t *object) {
 
 /* ---- HellaSwag's own spelling ------------------------------------------------------------------------------------ */
 
-/* In place: " [title]" is ". ", what is in brackets goes, and of two spaces one. */
+/* The edits of HellaSwag, in place: " [title]" becomes ". ", text in brackets is removed, and two spaces become one. */
 static void replace(char *text, const char *what, const char *with) {
   char *to = text;
   for (const char *at = text; *at != '\0';) {
@@ -208,7 +208,7 @@ static void clean(tri_judge_text *text) {
   text->bytes = strlen(text->text);
 }
 
-/* As Python's capitalize: the first letter large, all others small. */
+/* Converts like Python's capitalize: the first letter to title case, all others to lower case. */
 static tri_status capitalise(const char *text, char **out) {
   const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text;
   char *to = NULL;
@@ -268,7 +268,7 @@ tri_status tri_question_join(tri_question *q) {
   return status;
 }
 
-/* The choices become the lines "A. TEXT" of the prompt, and their letters what is scored. */
+/* Reads a question of MMLU. The choices become lines "A. TEXT" of the prompt, and their letters are scored. */
 static tri_status read_mmlu(const json_t *object, tri_question *q) {
   enum { LETTERS = 26 };
   const char *question = NULL, *subject = NULL;
@@ -351,7 +351,7 @@ static tri_status read_plain(const json_t *object, tri_question *q) {
   return find_answer(q, object);
 }
 
-/* What `choices` are in a form. */
+/* Required type of `choices` in a form. */
 typedef enum choices_kind { CHOICES_ANY, CHOICES_NONE, CHOICES_OBJECT, CHOICES_ARRAY } choices_kind;
 
 typedef struct form {

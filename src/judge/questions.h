@@ -1,17 +1,17 @@
-/* Questions with given choices, in the forms that people have them in. docs/judging.md shows each. */
+/* Questions with given choices, in the formats of common data sets. docs/judging.md shows each. */
 #ifndef TRI_JUDGE_QUESTIONS_H
 #define TRI_JUDGE_QUESTIONS_H
 
 #include "judge/lines.h"
 
 typedef struct tri_question {
-  int64_t line;               /* of the file, from 1 */
+  int64_t line;               /* line in the file, from 1 */
   const char *form;           /* name of the form that the line has; static */
-  tri_judge_text description; /* what the form says before the question, or empty */
+  tri_judge_text description; /* text of the form before the question; may be empty */
   tri_judge_text context;
   tri_judge_text *choices; /* [num_choices] */
   int64_t num_choices;     /* at least two */
-  int64_t answer;          /* the number of the right one, from 0 */
+  int64_t answer;          /* number of the right choice, from 0 */
 } tri_question;
 
 /* Starts as {0}. */
@@ -23,8 +23,8 @@ typedef struct tri_questions {
 /* Puts the description before the context. */
 tri_status tri_question_join(tri_question *question);
 
-/* LOCAL. Reads a file of JSON lines, one question each; *out is released by tri_questions_release in any case.
- * TRI_BAD_FILE names line and key of what is missing or cannot be. */
+/* LOCAL. Reads a file of JSON lines, one question each. Release *out with tri_questions_release, also after a failure.
+ * TRI_BAD_FILE names the line and the key that is missing or not valid. */
 tri_status tri_questions_read(const char *path, tri_questions *out);
 void tri_questions_release(tri_questions *questions);
 

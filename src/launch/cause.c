@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* The first half stays; of the second the oldest lines make room. */
+/* Appends a line. The first half of the buffer is kept; in the second half the oldest lines are dropped if it is full.
+ */
 void tri_noise_add(tri_noise *noise, const char *line) {
   size_t length = strlen(line), half = TRI_NOISE_BYTES / 2;
   if (length > half / 2) length = half / 2;
@@ -36,7 +37,7 @@ const char *tri_cause_name_rank(const tri_ending *ending, int64_t rank, char *te
   return text;
 }
 
-/* Which rank an death is of. */
+/* Returns the rank that a death belongs to; -1: not known. */
 static int64_t rank_of(const tri_ending *e, const tri_rank_death *death) {
   if (death->rank >= 0 && death->rank < e->num_ranks) return death->rank;
   for (int64_t r = 0; r < e->num_ranks; r++) {
@@ -91,12 +92,12 @@ static tri_status tell_interruption(const tri_ending *e) {
 
 static tri_status tell_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
 
-/* What is known from the launcher alone, or nearly. */
+/* Fails with the launcher's report, if the ranks have reported little or nothing. */
 static tri_status tell_launcher(const tri_ending *e) {
   tri_rank_death death;
   int result = e->launcher_result;
   tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
-  if (status == TRI_OK) status = TRI_COMM; /* some rank has failed nevertheless */
+  if (status == TRI_OK) status = TRI_COMM; /* a rank has failed nevertheless */
   int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
   bool killed = tri_rank_death_find(e->noise.text, &death) && death.signal > 0;
   if (e->told.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->told.text);

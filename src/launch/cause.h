@@ -1,4 +1,4 @@
-/* Why a job ended: the first cause of all reports, as one message. */
+/* Finds out why a job ended: the first cause of all reports, as one message. */
 #ifndef TRI_LAUNCH_CAUSE_H
 #define TRI_LAUNCH_CAUSE_H
 
@@ -19,7 +19,7 @@ typedef struct tri_rank_news {
 
 /* The error message of a rank. */
 typedef struct tri_words {
-  bool said; /* there is one */
+  bool said; /* a message was received */
   tri_status status;
   char text[TRI_MESSAGE_BYTES];
 } tri_words;
@@ -34,11 +34,11 @@ typedef struct tri_noise {
 typedef struct tri_ending {
   int64_t num_ranks;
   const tri_rank_news *ranks;   /* [num_ranks] */
-  int64_t steps;                /* that the run has done; -1 before it began */
-  tri_words own;                /* the first error message of a rank that failed by itself */
-  tri_words echo;               /* the first of a rank that failed because another rank had ended */
-  tri_words interrupted;        /* the first of a rank that stopped because of a signal */
-  tri_words told;               /* the first that came through the launcher, with the launcher's status */
+  int64_t steps;                /* steps that the run has done; -1 before it began */
+  tri_words own;                /* first error message of a rank that failed by itself */
+  tri_words echo;               /* first error message of a rank that failed because another rank had ended */
+  tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
+  tri_words told;               /* first error message that came through the launcher, with the launcher's status */
   int64_t crashed;              /* the rank that reported a crash before `own`; only if crash_signal is not 0 */
   int crash_signal;             /* the signal of that crash; 0: no rank crashed */
   bool silent;                  /* the connection of a rank closed without a message */
@@ -52,14 +52,14 @@ typedef struct tri_ending {
   tri_noise noise;
 } tri_ending;
 
-/* Whether a signal, of either kind, has asked the supervisor to stop. */
+/* Returns whether a signal, of either kind, has asked the supervisor to stop. */
 bool tri_ending_was_asked(const tri_ending *ending);
 
 void tri_noise_add(tri_noise *noise, const char *line);
 
-/* LOCAL. The status of the job, with a message: the first that applies of a hang, a rank's own error message or crash
- * (whichever came first), a request to stop, a launcher that was killed, a rank that the launcher reports as dead, a
- * rank whose connection closed, an error message because of another rank, and the launcher's output. */
+/* LOCAL. Returns the status of the job, with a message: the first that applies of a hang, a rank's own error message or
+ * crash (the earlier of the two), a request to stop, a launcher that was killed, a rank that the launcher reports as
+ * dead, a rank whose connection closed, an error message because of another rank, and the launcher's output. */
 tri_status tri_cause_tell(const tri_ending *ending);
 
 /* Writes "rank 3 (pipeline 1)", or "a rank" if rank is -1. Returns text. */

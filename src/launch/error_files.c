@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* .trireme-words-HOST-CHANCE */
+/* Name of a folder: .trireme-words-HOST-CHANCE. */
 #define BEGIN ".trireme-words-"
 enum { CHANCE_DIGITS = 16, NAME_BYTES = 128 };
 
@@ -73,7 +73,7 @@ void tri_error_files_touch(const char *folder) {
   if (folder[0] != '\0') (void)utimensat(AT_FDCWD, folder, NULL, 0);
 }
 
-/* "STATUS KIND RANK" and the words, as base/parent.c writes them. */
+/* Reads a file of base/parent.c, "STATUS KIND RANK" and the error message, and passes it to `take`. */
 static void take_file(const char *path, tri_error_file_handler take, void *context) {
   char text[TRI_MESSAGE_BYTES + 64] = "";
   int exit_status, kind, rank, begin = 0;
@@ -90,7 +90,7 @@ void tri_error_files_collect(const char *folder, tri_error_file_handler take, vo
   if (entries == NULL) return;
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
     char path[TRI_PATH_BYTES];
-    if (entry->d_name[0] == '.' || tri_path_join(path, folder, entry->d_name) != TRI_OK) continue; /* half written */
+    if (entry->d_name[0] == '.' || tri_path_join(path, folder, entry->d_name) != TRI_OK) continue; /* incomplete */
     take_file(path, take, context);
   }
   closedir(entries);

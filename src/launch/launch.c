@@ -1,5 +1,5 @@
-/* A job that this program starts: the launcher's command line, and another start where a rank was lost. What happens
- * during a start is supervisor.c's, why it ended cause.c's. */
+/* A job that this program starts: the launcher's command line, and restarts after a rank was lost. supervisor.c handles
+ * a start, and cause.c finds out why it ended. */
 #include "base/clock.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
@@ -19,10 +19,9 @@
 
 enum { NUMBER_BYTES = 32, MAX_COLLISIONS = 8 };
 
-/* ---- the command line ---------------------------------------------------------------------------------------------
- */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
-/* -n 8, -n8, --ranks 8 or --ranks=8: how many arguments it takes, or 0. */
+/* Returns the number of arguments that belong to -n 8, -n8, --ranks 8 or --ranks=8; 0 for any other argument. */
 static int is_ranks_option(const char *argument) {
   if (strcmp(argument, "-n") == 0 || strcmp(argument, "--ranks") == 0) return 2;
   return strncmp(argument, "-n", 2) == 0 || strncmp(argument, "--ranks=", 8) == 0 ? 1 : 0;
@@ -38,7 +37,7 @@ static int add_launcher(const tri_launcher *launcher, char *number, char **line)
     line[used++] = "--bind-to"; /* the ranks bind themselves: placement.h */
     line[used++] = "none";
     for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
-      line[used++] = "-x"; /* to other hosts, too */
+      line[used++] = "-x"; /* exports the variable to other hosts */
       line[used++] = (char *)(uintptr_t)passed[i];
     }
   }
@@ -59,7 +58,7 @@ static int add_arguments(char **arguments, char **line, int used) {
   return used;
 }
 
-/* A job within a job would start ranks for every rank. */
+/* Refuses to start a job from a rank of a job, because each rank would start one. */
 static tri_status check_alone(void) {
   static const char *const marks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "FLUX_TASK_RANK"};
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
@@ -70,16 +69,17 @@ static tri_status check_alone(void) {
   return TRI_OK;
 }
 
-/* A lost rank is worth another start if the run had begun; a wrong key or a full disk is not. A job that began once and
- * then could not begin again has lost more than a rank: an elastic one tries with fewer. */
+/* Returns whether a failed job is restarted. A lost rank is worth a restart if the run had begun; a wrong key or a full
+ * disk is not. A job that had begun once and could not begin again has lost more than a rank: an elastic job then tries
+ * with fewer. */
 static bool may_restart(const tri_launch_options *options, const tri_ending *ending, tri_status status,
                         int64_t restarts) {
   if (status != TRI_COMM || tri_ending_was_asked(ending) || restarts == options->max_restarts) return false;
   return ending->steps >= 0 || (options->elastic && restarts > 0 && ending->num_ranks > 1);
 }
 
-/* So that the ranks of a later start inherit what those of an earlier one held (base/folder_lock.h). The name is that
- * of this process: its host, number and beginning. */
+/* Sets the job's name and the number of the start in the environment, so that the ranks of a later start inherit the
+ * locks of an earlier one (base/folder_lock.h). The name identifies this process: its host, number and start time. */
 static void name_start(int64_t restarts) {
   char host[64] = "", text[128];
   const char *now = getenv(TRI_JOB_VARIABLE);
@@ -107,7 +107,7 @@ static bool has_collided(const tri_ending *ending) {
   return ending->launcher_result != 0 && tri_launcher_lost_session_folder(ending->noise.text);
 }
 
-/* One start; once more where the launcher has met another one before it had started any rank. */
+/* Supervises one start. Repeats it if the launcher collided with another one before it had started any rank. */
 static tri_status attend_start(const tri_start *start, int64_t restarts, tri_rank_news *news, tri_ending *ending) {
   for (int collisions = 0;; collisions++) {
     memset(news, 0, (size_t)start->num_ranks * sizeof *news);
@@ -121,7 +121,7 @@ static tri_status attend_start(const tri_start *start, int64_t restarts, tri_ran
   }
 }
 
-/* Every start but the first goes on from what is newest, whatever the first began from. */
+/* Starts the job and restarts it. Every restart resumes the newest checkpoint, whatever the first start began with. */
 static tri_status run_again_and_again(const tri_launch_options *options, char number[NUMBER_BYTES], char **line,
                                       int used, tri_rank_news *news, tri_ending *ending) {
   static const char *const resume[] = {"--resume", "auto"};
@@ -135,7 +135,7 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
     if (ending->launcher_result != 0) tri_stale_shm_remove();
     if (status == TRI_OK) status = tri_cause_tell(ending);
     if (!may_restart(options, ending, status, restarts)) return status;
-    ranks = ending->steps < 0 ? ranks - 1 : options->ranks; /* what was lost may be back */
+    ranks = ending->steps < 0 ? ranks - 1 : options->ranks; /* lost nodes may be available again */
     tri_log_failure(status, tri_status_message());
     tri_log("restart %lld of %lld (max_restarts) with %lld ranks, from the newest checkpoint or snapshot",
             (long long)restarts + 1, (long long)options->max_restarts, (long long)ranks);

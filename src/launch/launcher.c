@@ -32,7 +32,7 @@ static bool find_program(const char *search_path, const char *name, char out[TRI
   return false;
 }
 
-/* ---- asking it -------------------------------------------------------------------------------------------------- */
+/* ---- the version ----------------------------------------------------------------------------------------------- */
 
 static pid_t start_version(const char *path, int output) {
   char *const arguments[] = {(char *)path, "--version", NULL};
@@ -47,7 +47,7 @@ static pid_t start_version(const char *path, int output) {
   return child;
 }
 
-/* Reads what there is, up to limit_s seconds: a launcher on a sick network must not hang the doctor. */
+/* Reads the output for at most limit_s seconds, so that a launcher on a broken network does not hang the doctor. */
 static void read_output(int from, double limit_s, char *out, size_t out_bytes) {
   double end_s = tri_clock_s() + limit_s;
   size_t held = 0;
@@ -71,13 +71,13 @@ static void ask_version(const char *path, char *out, size_t out_bytes) {
   close(ends[1]);
   if (child > 0) {
     read_output(ends[0], 10, out, out_bytes);
-    kill(child, SIGKILL); /* it has said all it has to say, or never will */
+    kill(child, SIGKILL); /* its output is complete, or it hangs */
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
   }
   close(ends[0]);
 }
 
-/* The number such as 4.1.4 that follows the first digit after `after`. */
+/* Copies the version number, such as 4.1.4, that follows the first digit after `after`. */
 static void copy_version(const char *text, const char *after, char *out, size_t out_bytes) {
   const char *from = strstr(text, after);
   out[0] = '\0';
@@ -88,7 +88,8 @@ static void copy_version(const char *text, const char *after, char *out, size_t 
   snprintf(out, out_bytes, "%.*s", (int)length, from);
 }
 
-/* What each implementation's `mpiexec --version` says. Intel's is a Hydra too, so it is looked for first. */
+/* Recognizes the implementation by the output of `mpiexec --version`. Intel's launcher is a Hydra, too, so it is
+ * checked first. */
 static void identify(const char *text, tri_launcher *launcher) {
   static const struct {
     const char *sign, *name, *version_after;

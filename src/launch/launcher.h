@@ -16,17 +16,18 @@ typedef struct tri_launcher {
 
 /* LOCAL. Finds a launcher in the folders of search_path, separated by colons as in $PATH: mpiexec, mpirun, or their
  * names on systems with several MPIs; and runs it to find out its implementation. Chooses the first one for `library`
- * (tri_comm_library; NULL: any), else the first one. TRI_UNSUPPORTED if there is none. */
+ * (tri_comm_library; NULL: any), otherwise the first one. TRI_UNSUPPORTED if there is none. */
 tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out);
 
-/* Whether a launcher can start programs that were built with that library; true if one of them is unknown. */
+/* Returns whether a launcher can start programs that were built with that library; true if one of them is unknown. */
 bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
 typedef struct tri_launch_options {
   int64_t ranks, max_restarts;
   bool elastic;          /* restart with fewer ranks if `ranks` are not available any more */
-  double hang_timeout_s; /* of the run; the supervisor waits somewhat longer (supervisor.h). 0: no limit */
-  const char *output;    /* of the run, or NULL */
+  double hang_timeout_s; /* timeout of the run's watchdogs; the supervisor waits somewhat longer (supervisor.h). 0: no
+                            limit */
+  const char *output;    /* output of the run, or NULL */
 } tri_launch_options;
 
 /* LOCAL. Starts this program's command line, without -n, on that many ranks through the launcher in $PATH, and waits

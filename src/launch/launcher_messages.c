@@ -3,15 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "mpiexec noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)." The PID is not to be relied
- * on. Some versions break the line before "node". */
+/* Parses "mpiexec noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)." The PID is not
+ * reliable. Some versions break the line before "node". */
 static bool by_open_mpi(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "noticed that process rank ");
   return at != NULL && sscanf(at, "noticed that process rank %d with PID %*s on node %63s exited on signal %d",
                               &out->rank, out->node, &out->signal) == 3;
 }
 
-/* "PID 14342 RUNNING AT vm", "EXIT CODE: 9"; and below it, for a signal, "EXIT STRING: Killed (signal 9)". */
+/* Parses "PID 14342 RUNNING AT vm", "EXIT CODE: 9"; and below it, for a signal, "EXIT STRING: Killed (signal 9)". */
 static bool by_mpich(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES");
   const char *pid = at == NULL ? NULL : strstr(at, "PID ");
@@ -22,7 +22,7 @@ static bool by_mpich(const char *text, tri_rank_death *out) {
   return true;
 }
 
-/* "srun: error: node7: task 3: Killed" */
+/* Parses "srun: error: node7: task 3: Killed". */
 static bool by_slurm(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "srun: error: ");
   char what[64];

@@ -12,12 +12,12 @@ typedef struct tri_rank_death {
   char node[64];
 } tri_rank_death;
 
-/* Finds the first dead rank in the output of Open MPI's or MPICH's mpiexec, or srun; false if there is none. */
+/* Finds the first dead rank in the output of Open MPI's or MPICH's mpiexec, or srun; returns false if there is none. */
 bool tri_rank_death_find(const char *text, tri_rank_death *out);
 
-/* Whether the output says that Open MPI's mpiexec could not make its session folder. The session folders of all jobs of
- * a user are in one folder, TMPDIR/ompi.HOST.UID, which the last job to end removes: a job that starts at that moment
- * ends, before it has started a rank, with "A call to mkdir was unable to create the desired directory ... File
+/* Returns whether Open MPI's mpiexec could not create its session folder, by its output. The session folders of all
+ * jobs of a user are in one folder, TMPDIR/ompi.HOST.UID, which the last job to end removes. A job that starts at that
+ * moment ends before it has started a rank, with "A call to mkdir was unable to create the desired directory ... File
  * exists". */
 bool tri_launcher_lost_session_folder(const char *text);
 

@@ -10,12 +10,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Seconds in which a connection must have sent its token. */
+/* Seconds after which a connection that has not sent its token is closed. */
 static const double hello_s = 60;
 
 enum { PACKET_BYTES = TRI_PARENT_TEXT_BYTES + (int)sizeof(tri_parent_head), BACKLOG = 4096 };
 
-/* Names of local sockets can be listed by everybody; the token cannot. */
+/* Chooses random names. All users can list the names of local sockets, but not the token. */
 static tri_status choose_names(tri_listener *listener) {
   uint64_t chance[3];
   if (getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance) {
@@ -33,7 +33,7 @@ tri_status tri_listener_open(tri_listener *out) {
   TRI_TRY(choose_names(out));
   TRI_TRY(tri_alloc("what ranks say", PACKET_BYTES + 1, 1, &out->packet));
   size_t length = strlen(out->name);
-  memcpy(address.sun_path + 1, out->name, length); /* an abstract name: it ends with its socket */
+  memcpy(address.sun_path + 1, out->name, length); /* an abstract name, which disappears with its socket */
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
   out->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (out->socket < 0 || bind(out->socket, (struct sockaddr *)&address, bytes) != 0 ||
@@ -63,12 +63,12 @@ void tri_listener_say(const tri_speaker *to, char word) {
   if (to->socket >= 0) (void)!send(to->socket, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+/* ---- receiving -------------------------------------------------------------------------------------------------- */
 
 size_t tri_listener_num_polled(const tri_listener *listener) { return listener->count + 1; }
 
-/* A connection that cannot be accepted stays in the queue, and poll would return at once, again and again: after a
- * failure one round goes by without it. */
+/* Fills the array for poll. A connection that cannot be accepted stays in the queue, and poll would return at once
+ * every time; so the listening socket is left out of one poll after a failure. */
 void tri_listener_fill(tri_listener *listener, struct pollfd *polled) {
   for (size_t i = 0; i < listener->count; i++) {
     polled[i] = (struct pollfd){.fd = listener->speakers[i].socket, .events = POLLIN};
@@ -120,15 +120,16 @@ static void hear_speaker(tri_listener *listener, tri_speaker *from, tri_hearing 
   }
 }
 
-/* Whether a process of this user, or of root, connected. Names of local sockets can be listed by everybody. */
+/* Returns whether the connection comes from a process of this user, or of root. All users can list the names of local
+ * sockets. */
 static bool is_own(int caller) {
   struct ucred peer;
   socklen_t bytes = sizeof peer;
-  if (getsockopt(caller, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return true; /* the token decides */
+  if (getsockopt(caller, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return true; /* then only the token is checked */
   return peer.uid == geteuid() || peer.uid == 0;
 }
 
-/* The place of a connection that never sent its token and is closed, or a new one; NULL if there is no memory. */
+/* Returns the entry of a closed connection that never sent its token, or a new one; NULL if out of memory. */
 static tri_speaker *new_speaker(tri_listener *listener) {
   for (size_t i = 0; listener->speakers != NULL && i < listener->count; i++) {
     if (listener->speakers[i].socket < 0 && !listener->speakers[i].known) return &listener->speakers[i];
@@ -153,7 +154,7 @@ static void take_calls(tri_listener *listener) {
     }
     tri_speaker *speaker = is_own(caller) ? new_speaker(listener) : NULL;
     if (speaker == NULL) {
-      close(caller); /* without memory: its words take the other way */
+      close(caller); /* out of memory: the rank leaves its error message in a file */
     } else {
       *speaker = (tri_speaker){.socket = caller, .rank = -1};
     }

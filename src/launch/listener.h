@@ -10,19 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The connection from a rank's process. */
+/* Connection of a rank's process to the supervisor. */
 typedef struct tri_speaker {
   int socket;        /* -1: closed */
-  bool known;        /* it has sent the token */
-  bool left;         /* it has ended regularly */
-  int exit_status;   /* if it has left */
-  bool spoke;        /* it has sent its error message, or reported its crash */
-  bool waits;        /* it waits for an acknowledgement */
-  long pid;          /* as the process sees it */
-  int64_t rank;      /* -1: not known yet */
-  int64_t num_local; /* ranks of its job on its host; 0: not known */
+  bool known;        /* the process has sent the token */
+  bool left;         /* the process has ended regularly */
+  int exit_status;   /* valid if left */
+  bool spoke;        /* the process has sent its error message, or reported its crash */
+  bool waits;        /* the process waits for an acknowledgement */
+  long pid;          /* as seen by the process itself */
+  int64_t rank;      /* -1: not known */
+  int64_t num_local; /* number of the job's ranks on its host; 0: not known */
   char host[64];
-  double silent_s; /* since its last message; the caller adds elapsed time */
+  double silent_s; /* seconds since its last message; the caller adds elapsed time */
 } tri_speaker;
 
 typedef struct tri_listener {
@@ -34,7 +34,7 @@ typedef struct tri_listener {
   bool full;    /* the last connection could not be accepted: too many open files */
 } tri_listener;
 
-/* Called for each message. `gone`: the connection was closed; kind, number and text have no meaning then. */
+/* Called for each message. `gone`: the connection was closed; then kind, number and text have no meaning. */
 typedef void (*tri_hearing)(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number,
                             const char *text);
 
@@ -46,9 +46,10 @@ void tri_listener_close(tri_listener *listener);
  * in `folder` (error_files.h). */
 void tri_listener_environment(const tri_listener *listener, int beat_ms, const char *folder, char *out, size_t bytes);
 
-/* The length of the array for tri_listener_fill. */
+/* Returns the length of the array for tri_listener_fill. */
 size_t tri_listener_num_polled(const tri_listener *listener);
-/* `fill` sets the array for poll; after that tri_listener_hear reads all messages, and calls `hear` for each. */
+/* tri_listener_fill sets the array for poll. After poll, tri_listener_hear reads all messages and calls `hear` for
+ * each. */
 void tri_listener_fill(tri_listener *listener, struct pollfd *polled);
 void tri_listener_hear(tri_listener *listener, const struct pollfd *polled, size_t count, tri_hearing hear,
                        void *context);

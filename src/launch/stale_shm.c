@@ -29,7 +29,8 @@ typedef struct segments {
   size_t count, room;
 } segments;
 
-/* "vader_segment.HOST.UID.JOB.RANK" of Open MPI 4, "sm_segment." of 5: this host's and this user's. */
+/* Returns whether a file is a segment of Open MPI ("vader_segment.HOST.UID.JOB.RANK" of version 4, "sm_segment." of 5)
+ * of this host and this user. */
 static bool is_segment(const char *name, const char *host) {
   static const char *const kinds[] = {"vader_segment.", "sm_segment."};
   char begin[128];
@@ -71,7 +72,7 @@ static void note_use(const segments *s, dev_t device, ino_t inode) {
   }
 }
 
-/* False where it cannot be looked at though it is still there. */
+/* Marks the segments that a process has open. Returns false if the process exists and its files cannot be read. */
 static bool look_at_files(const segments *s, const char *process) {
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "/proc/%.20s/fd", process);
@@ -102,8 +103,8 @@ static bool look_at_mappings(const segments *s, const char *process) {
   return true;
 }
 
-/* A process that makes a segment maps it before it closes the file: so open files are checked first. The system's first
- * process may be closed to us, and is not a rank. */
+/* Marks the segments in use. A process maps a segment before it closes the file, so open files are checked before
+ * mappings. Process 1 is skipped, because it may be unreadable and is not a rank. */
 static bool find_users(const segments *s) {
   DIR *folder = opendir("/proc");
   bool all = folder != NULL;
@@ -135,7 +136,7 @@ static bool is_own_folder(const char *path) {
   return lstat(path, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid();
 }
 
-/* Or dead, and not reaped yet. */
+/* Returns whether a process has ended, reaped or not. */
 static bool is_gone(pid_t pid) {
   char path[64], text[512] = "";
   if (kill(pid, 0) != 0) return errno == ESRCH;
@@ -144,11 +145,11 @@ static bool is_gone(pid_t pid) {
   if (from == NULL) return false;
   text[fread(text, 1, sizeof text - 1, from)] = '\0';
   fclose(from);
-  const char *end = strrchr(text, ')'); /* of the name, which may hold any letter */
+  const char *end = strrchr(text, ')'); /* end of the name, which may contain any character */
   return end != NULL && strncmp(end, ") Z", 3) == 0;
 }
 
-/* TMPDIR/ompi.HOST.UID/pid.PID, of the mpiexec with that number. */
+/* Removes TMPDIR/ompi.HOST.UID/pid.PID if the mpiexec with that number is gone. */
 static void remove_sessions(const char *host) {
   char path[TRI_PATH_BYTES], name[160], session[TRI_PATH_BYTES];
   const char *temporary = getenv("TMPDIR");
@@ -167,9 +168,9 @@ static void remove_sessions(const char *host) {
   closedir(folder);
 }
 
-/* Whether every process of this host can be seen from here. */
+/* Returns whether all processes of this host are visible to this one. */
 static bool sees_all(void) {
-  static const char first[] = "pid:[4026531836]"; /* what Linux has called the first one since 3.8 */
+  static const char first[] = "pid:[4026531836]"; /* name of the first PID namespace since Linux 3.8 */
   char text[64];
   ssize_t length = readlink("/proc/self/ns/pid", text, sizeof text - 1);
   return length == (ssize_t)sizeof first - 1 && memcmp(text, first, sizeof first - 1) == 0;
@@ -180,7 +181,7 @@ void tri_stale_shm_remove(void) {
   if (!sees_all() || gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') return;
   remove_segments(host);
   remove_sessions(host);
-  char *domain = strchr(host, '.'); /* Open MPI 4 leaves it out, 5 does not */
+  char *domain = strchr(host, '.'); /* Open MPI 4 omits the domain, 5 includes it */
   if (domain == NULL || domain == host) return;
   *domain = '\0';
   remove_segments(host);

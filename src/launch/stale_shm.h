@@ -1,8 +1,8 @@
-/* Cleaning up after killed jobs on this host. */
+/* Cleans up after killed jobs on this host. */
 #ifndef TRI_LAUNCH_STALE_SHM_H
 #define TRI_LAUNCH_STALE_SHM_H
 
-/* LOCAL. Removes what Open MPI leaves behind when all its processes are killed: segments of memory in /dev/shm that
+/* LOCAL. Removes what remains of Open MPI jobs when all their processes are killed: segments of memory in /dev/shm that
  * no process has open or mapped, and session folders in $TMPDIR (/tmp) whose mpiexec is gone. Only those with this
  * host, with or without its domain, and this user in their names, that belong to this user. Does nothing in a process
  * namespace that is not the first, where other processes may be invisible. (MPICH unlinks its segments as soon as all

@@ -1,17 +1,31 @@
-/* The parent of a job: it starts the machine's launcher, which starts the ranks, and stands between them and the user.
+/* The supervisor: the parent process of a job that `-n` starts.
  *
- * What ranks say comes on lines of their own (listener.h), so that neither the launcher's banners nor its haste at the
- * end touch it. What comes through the launcher is kept: its death of a rank, and the words of ranks on other hosts.
+ * The problem. A job is started by an MPI launcher, which starts the ranks. If a rank fails, the launcher kills the
+ * others at once, may lose what they wrote just before, and prints banners of its own. On Ctrl-C it kills the ranks,
+ * although they could save a checkpoint first. It does not notice a rank that is stopped or hangs. So the user would
+ * not learn which rank failed first, and why.
  *
- * The launcher gets a process group of its own, out of the terminal's reach, since it would kill the ranks on Ctrl-C
- * rather than let them save. A wish to stop goes to the ranks on their lines, and as SIGUSR1 through the launcher where
- * some have none; before the first step there is nothing to save, and the job is ended.
+ * The idea. The launcher runs as a child of this process, in a process group of its own that the terminal's signals do
+ * not reach. Each rank on this host connects to a socket of the supervisor (listener.h, base/parent.h) and sends its
+ * log lines, its heartbeats and its error message there, so that they do not pass through the launcher. Ranks on other
+ * hosts use the launcher's output and error files (error_files.h). All reports are collected in a tri_ending, from
+ * which cause.c determines the first cause. A stop request is sent to the ranks over their sockets, and as SIGUSR1
+ * through the launcher if some ranks have no socket. Before the first step there is nothing to save, and a stop
+ * request ends the job.
  *
- * The clock counts only time in which this process runs: each wait counts for at most the length that was asked for, so
- * that neither a laptop that slept nor a stopped parent makes a hang. All that has come is heard before anybody is
- * judged.
+ * The invariants:
+ * - All buffered messages are read before a rank is judged to be silent.
+ * - Only time in which this process runs counts: each wait adds at most 2 SLICE_S to the clocks. So neither a suspended
+ *   laptop nor a stopped supervisor looks like a hang.
+ * - An error message of a rank that failed because another one ended (an echo) is not acknowledged, and so does not end
+ *   the job, until the cause is known or GRACE_S have passed.
+ * - After the supervisor has ended the job, no failure is recorded, because failures are then a consequence of the end.
+ * - If this process dies, the kernel kills the launcher, and the ranks end by themselves when their sockets close.
  *
- * If this process dies the launcher is killed, and the ranks end by themselves when their lines go down. */
+ * An example. Rank 3 runs out of memory in step 12. It sends its error message (TRI_PARENT_WORDS), which is recorded
+ * and acknowledged; then it ends, and the launcher kills the other ranks. Rank 1 may have reported in between that a
+ * peer is gone (TRI_PARENT_ECHO), which is recorded separately. When the launcher has exited, attend() kills the
+ * processes that are left and reads the remaining output; cause.c then reports the error message of rank 3. */
 #include "launch/supervisor.h"
 
 #include "base/clock.h"
@@ -40,16 +54,17 @@
 
 enum { LINE_BYTES = 1 << 16, ENVIRONMENT_BYTES = 8192, FEW_FILES = 64 };
 
-static const double SLICE_S = 0.25; /* the longest wait */
-static const double GRACE_S = 3;    /* for the first cause, where an echo came before it */
-static const double PATIENCE_S = 5; /* with a launcher that was told to end, before it is killed */
-static const double SETTLED_S = 30; /* at most, with a launcher whose job is over */
-static const double DRAIN_S = 2;    /* for the rest of what dead processes said */
-static const double TOUCH_S = 600;  /* between signs of life to who would remove the folder of words */
-static const double LATE_S = 30;    /* more than elsewhere from the first rank's first word to the last's */
-static const double START_S = 300;  /* more than elsewhere until the first process has come to life */
+static const double SLICE_S = 0.25; /* longest wait */
+static const double GRACE_S = 3;    /* wait for the first cause after an echo */
+static const double PATIENCE_S = 5; /* wait for a launcher that was asked to end, before it is killed */
+static const double SETTLED_S = 30; /* longest wait for a launcher whose job is over */
+static const double DRAIN_S = 2;    /* wait for the remaining output of dead processes */
+static const double TOUCH_S =
+    600; /* interval in which the folder of error files is touched, so that no other supervisor removes it */
+static const double LATE_S = 30;   /* in addition to limit_s: from the first rank's connection to the last's */
+static const double START_S = 300; /* in addition to limit_s: until the first rank's process connects */
 
-/* One start, as it goes. */
+/* State of one start. */
 typedef struct supervisor {
   const tri_start *start;
   tri_rank_news *ranks;
@@ -57,15 +72,17 @@ typedef struct supervisor {
   tri_listener listener;
   int signals, output; /* descriptors; output -1: closed */
   pid_t launcher;
-  bool reaped, stopped, alive; /* the launcher; whether any process of a rank has been heard */
+  bool reaped, stopped, alive; /* reaped, stopped: the launcher; alive: a rank's process has been heard */
   double beat_s, limit_s;
-  double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
+  /* Seconds by this process's clock: since the job was ended; with an echo that waits; since the job was over; with the
+   * launcher stopped; since the last step; with some of the ranks not connected. */
+  double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
   double touched_s;
-  bool wish_waits;             /* for all ranks on their lines, or for the first step */
+  bool wish_waits;             /* a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];
   size_t held;
-  bool skips; /* the rest of a line that is too long */
+  bool skips; /* skip the rest of a line that is too long */
 } supervisor;
 
 double tri_supervisor_limit_s(double hang_timeout_s) {
@@ -73,8 +90,7 @@ double tri_supervisor_limit_s(double hang_timeout_s) {
   return hang_timeout_s > 0 ? hang_timeout_s + more_s : 0;
 }
 
-/* ---- signals -----------------------------------------------------------------------------------------------------
- */
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
 
 static sigset_t awaited(void) {
   sigset_t set = tri_stop_signals();
@@ -87,8 +103,8 @@ void tri_supervisor_prepare(void) {
   struct sigaction ignore = {.sa_handler = SIG_IGN}, plain = {.sa_handler = SIG_DFL};
   sigprocmask(SIG_BLOCK, &set, NULL);
   sigaction(SIGPIPE, &ignore, NULL);
-  sigaction(SIGCHLD, &plain, NULL);          /* ignored, children would leave nothing to wait for */
-  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* ranks whose launcher was killed come to us */
+  sigaction(SIGCHLD, &plain, NULL);          /* if it is ignored, children cannot be waited for */
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* ranks whose launcher was killed become children of this process */
 }
 
 int tri_supervisor_asked(void) {
@@ -99,9 +115,9 @@ int tri_supervisor_asked(void) {
   return asked;
 }
 
-/* ---- the end of others ------------------------------------------------------------------------------------------- */
+/* ---- ending the job ---------------------------------------------------------------------------------------------- */
 
-/* Whether a process was started with this job's token in its environment. */
+/* Returns whether a process was started with this job's token in its environment. */
 static bool is_of_job(const supervisor *a, pid_t pid) {
   char path[64], text[1 << 16];
   size_t length = strlen(a->listener.token), held = 0;
@@ -112,7 +128,7 @@ static bool is_of_job(const supervisor *a, pid_t pid) {
   for (ssize_t got; !found && (got = read(file, text + held, sizeof text - held)) > 0;) {
     held += (size_t)got;
     found = memmem(text, held, a->listener.token, length) != NULL;
-    size_t kept = held < length ? held : length - 1; /* the token may begin here, and go on in the next piece */
+    size_t kept = held < length ? held : length - 1; /* the token may be split between two reads */
     memmove(text, text + held - kept, kept);
     held = kept;
   }
@@ -120,14 +136,15 @@ static bool is_of_job(const supervisor *a, pid_t pid) {
   return found;
 }
 
-/* Kills whatever there is of the job on this host but its launcher. */
+/* Kills all processes of the job on this host except the launcher. */
 static void sweep(const supervisor *a) {
   DIR *folder = opendir("/proc");
   if (folder == NULL) return;
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     pid_t pid = (pid_t)atol(entry->d_name);
     if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
-    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* the number may be another's by now: */
+    int handle = (int)syscall(SYS_pidfd_open, pid,
+                              0); /* the number may belong to another process by now, so it is checked again */
     if (handle < 0) continue;
     if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
     close(handle);
@@ -135,8 +152,8 @@ static void sweep(const supervisor *a) {
   closedir(folder);
 }
 
-/* At once: ranks that were stopped would go on for a while if the launcher were asked alone. It is, then, to clean up.
- */
+/* Ends the job at once. Ranks are killed first, because stopped ranks would outlive a launcher that is only asked to
+ * end. The launcher then cleans up. */
 static void end_job(supervisor *a) {
   if (a->ending->ended || a->reaped) return;
   a->ending->ended = true;
@@ -146,8 +163,7 @@ static void end_job(supervisor *a) {
   kill(a->launcher, SIGCONT);
 }
 
-/* ---- what comes from below ----------------------------------------------------------------------------------------
- */
+/* ---- reports from the ranks -------------------------------------------------------------------------------------- */
 
 static void take_news(supervisor *a, const char *line) {
   long long rank = -1, step;
@@ -164,7 +180,7 @@ static void take_news(supervisor *a, const char *line) {
 
 static void take_words(tri_ending *e, bool echo, int exit_status, const char *text) {
   tri_status status = tri_status_of_exit(exit_status);
-  if (status == TRI_OK) status = TRI_COMM; /* a rank that ends well sends no error message */
+  if (status == TRI_OK) status = TRI_COMM; /* a rank without a failure sends no error message */
   tri_words *words = echo ? &e->echo : &e->own;
   if (status == TRI_INTERRUPTED) words = &e->interrupted;
   if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
@@ -173,7 +189,7 @@ static void take_words(tri_ending *e, bool echo, int exit_status, const char *te
   snprintf(words->text, sizeof words->text, "%s", text);
 }
 
-/* A line that came through the launcher. */
+/* Handles a line of the launcher's output. */
 static void take_line(supervisor *a, char *line) {
   static const char failure[] = "trireme: ";
   tri_words *told = &a->ending->told;
@@ -196,7 +212,7 @@ static void take_line(supervisor *a, char *line) {
   }
 }
 
-/* Lines end with a newline, or with the room for them. */
+/* Reads the launcher's output and splits it into lines. A line ends with a newline, or if the buffer is full. */
 static void take_output(supervisor *a) {
   ssize_t got = read(a->output, a->line + a->held, LINE_BYTES - 1 - a->held);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
@@ -223,7 +239,8 @@ static void take_output(supervisor *a) {
   a->held = 0;
 }
 
-/* A connection closed without a goodbye or an error message: a failure without a report. */
+/* Handles a connection that was closed without TRI_PARENT_LEAVE and without an error message: a failure without a
+ * report. */
 static void take_end(supervisor *a, const tri_speaker *from) {
   tri_ending *e = a->ending;
   if (from->left || from->spoke || e->ended || e->silent || e->own.said || e->crash_signal != 0) return;
@@ -272,7 +289,7 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
 
 /* ---- the clock --------------------------------------------------------------------------------------------------- */
 
-/* Echoes are held back from ending the job until the cause has come, or does not. */
+/* Acknowledges echoes when the cause has come or GRACE_S have passed. Until then their ranks do not end the job. */
 static void answer_echoes(supervisor *a, double passed_s) {
   bool waits = false;
   for (size_t i = 0; i < a->listener.count; i++) waits = waits || a->listener.speakers[i].waits;
@@ -295,7 +312,7 @@ static bool all_left(const supervisor *a) {
   return left >= a->start->num_ranks && well == left;
 }
 
-/* No rank of this host is there any more, and that is all of them, or one has taken the others with it. */
+/* Returns whether no rank of this host is connected any more, and either all ranks were, or one of them has failed. */
 static bool all_gone(const supervisor *a) {
   int64_t known = 0;
   bool failed = false;
@@ -308,7 +325,7 @@ static bool all_gone(const supervisor *a) {
   return known >= a->start->num_ranks || failed;
 }
 
-/* A job that is over, and a launcher that does not see it. */
+/* Ends a job that is over if the launcher does not notice within the limit. */
 static void end_settled(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
@@ -319,7 +336,8 @@ static void end_settled(supervisor *a, double passed_s) {
   if (a->settled_s > limit_s) end_job(a);
 }
 
-/* Processes of ranks that have been on the line, and as many as there are on this host, as the first has said. */
+/* Returns the number of rank processes that have connected. num_expected is the number of ranks on this host, as the
+ * ranks report it. */
 static int64_t num_known(const supervisor *a) {
   int64_t count = 0;
   for (size_t i = 0; i < a->listener.count; i++) count += a->listener.speakers[i].known ? 1 : 0;
@@ -359,8 +377,9 @@ static void give_up(supervisor *a, const char *who, double silent_s) {
   end_job(a);
 }
 
-/* Ranks that are alive watch each other (recovery/watchdog.h). Who is stopped, with all the others or before they do,
- * is noticed here alone; a rank that starts, loads or saves gives signs of life all the while. */
+/* Detects ranks that are silent, and a launcher that is stopped or starts no ranks. Ranks that are alive watch each
+ * other (recovery/watchdog.h); ranks that are stopped, alone or together, before or after the first step, are only
+ * detected here. A rank sends heartbeats also while it starts, loads or saves. */
 static void judge(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   int num_silent, num_there;
@@ -391,7 +410,7 @@ static void judge(supervisor *a, double passed_s) {
 }
 
 static void keep_clock(supervisor *a, double passed_s) {
-  if (passed_s > 2 * SLICE_S) passed_s = 2 * SLICE_S; /* this process was stopped, or the machine slept */
+  if (passed_s > 2 * SLICE_S) passed_s = 2 * SLICE_S; /* this process was stopped, or the machine was suspended */
   for (size_t i = 0; i < a->listener.count; i++) a->listener.speakers[i].silent_s += passed_s;
   a->touched_s += passed_s;
   if (a->touched_s > TOUCH_S) {
@@ -408,7 +427,7 @@ static void keep_clock(supervisor *a, double passed_s) {
   sweep(a);
 }
 
-/* ---- what comes from above --------------------------------------------------------------------------------------- */
+/* ---- requests to stop -------------------------------------------------------------------------------------------- */
 
 static void pass_wish_on(supervisor *a) {
   int64_t reached = 0;
@@ -420,7 +439,8 @@ static void pass_wish_on(supervisor *a) {
   if (reached < a->start->num_ranks && !a->reaped) kill(a->launcher, SIGUSR1);
 }
 
-/* The first is a wish that the ranks be asked for, if there is something to save; the second an order. */
+/* Handles a signal to stop. The first is passed on to the ranks if there is something to save; the second ends the job.
+ */
 static void take_wish(supervisor *a) {
   tri_ending *e = a->ending;
   e->asked++;
@@ -431,8 +451,9 @@ static void take_wish(supervisor *a) {
   }
 }
 
-/* A scheduler's request, however often, never ends the job: it is passed on to ranks on their lines, and where one has
- * none, as on another host, only after the first step, when the launcher's signal finds all of them ready. */
+/* Handles a scheduler's request, which never ends the job, however often it comes. It is passed on when all ranks are
+ * connected or, if some are on other hosts, after the first step, when the launcher's signal finds all of them ready.
+ */
 static void take_request(supervisor *a) {
   if (a->ending->requested || a->ending->asked > 0) return;
   a->ending->requested = true;
@@ -467,7 +488,7 @@ static void take_signals(supervisor *a) {
 
 /* ---- one start --------------------------------------------------------------------------------------------------- */
 
-/* Waits for at most `wait_s` and takes what has come. */
+/* Waits for at most `wait_s` seconds and handles all events. */
 static tri_status wait_some(supervisor *a, double wait_s) {
   struct pollfd *polled = NULL;
   size_t lines = tri_listener_num_polled(&a->listener);
@@ -498,13 +519,13 @@ static bool has_lines(const supervisor *a) {
   return false;
 }
 
-/* The words of ranks that could not send them. */
+/* Takes an error message from an error file, of a rank that could not send it. */
 static void take_left_words(void *context, bool echo, int exit_status, const char *text) {
   supervisor *a = context;
   take_words(a->ending, echo, exit_status, text);
 }
 
-/* To the end of the launcher, and then of what its ranks had said. */
+/* Handles events until the launcher has exited, and then the remaining reports of its ranks. */
 static tri_status attend(supervisor *a) {
   while (!a->reaped) TRI_TRY(wait_some(a, SLICE_S));
   bool good = WIFEXITED(a->ending->launcher_result) && WEXITSTATUS(a->ending->launcher_result) == 0;
@@ -518,8 +539,9 @@ static tri_status attend(supervisor *a) {
   return TRI_OK;
 }
 
-/* LSF sends SIGXCPU to all processes of a job, and a launcher that does not know it would die of it. One that passes a
- * signal on to its ranks catches it, whatever it was before; and ranks block them, so that they hear of them. */
+/* Ignores the signals of schedulers' requests in the launcher. LSF sends SIGXCPU to all processes of a job, and a
+ * launcher that does not handle it would die. A launcher that passes a signal on to its ranks sets its own handler;
+ * ranks block these signals and receive them in any case. */
 static void ignore_requests(void) {
   struct sigaction ignore = {.sa_handler = SIG_IGN};
   for (int number = 1; number < NSIG; number++) {
@@ -531,12 +553,12 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   char text[ENVIRONMENT_BYTES];
   sigset_t none;
   struct sigaction plain = {.sa_handler = SIG_DFL};
-  /* Not SIGTERM: what Open MPI's launcher does then deadlocks while it is forking. Ranks of this host go with it
-   * (job.c), those of others when its daemons there miss it. */
+  /* Not SIGTERM: Open MPI's handler of it deadlocks while the launcher is forking. Ranks of this host end when the
+   * launcher dies (job.c), ranks of other hosts when the daemons there notice it. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
-  dup2(output, STDOUT_FILENO); /* where MPICH's launcher writes its banner; a run has nothing to say there */
+  dup2(output, STDOUT_FILENO); /* MPICH's launcher prints its banner there; a run has no output there */
   setenv(TRI_LAUNCHED, terminal ? "terminal" : "1", 1);
   tri_listener_environment(&a->listener, (int)(1000 * a->beat_s), a->folder, text, sizeof text);
   setenv(TRI_PARENT, text, 1);
@@ -544,7 +566,7 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   ignore_requests();
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  if (getppid() != parent) _exit(127); /* it ended just before */
+  if (getppid() != parent) _exit(127); /* the parent has just ended */
   execv(a->start->line[0], a->start->line);
   _exit(127);
 }
@@ -567,7 +589,7 @@ static tri_status start_launcher(supervisor *a) {
   return TRI_OK;
 }
 
-/* A line for each rank of this host. */
+/* Raises the limit of open files to allow a socket for each rank of this host. */
 static void raise_limit(int64_t ranks) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)ranks + FEW_FILES) return;
@@ -596,7 +618,7 @@ tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_endin
     kill(a->launcher, SIGKILL);
     sweep(a);
   }
-  tri_error_files_collect(a->folder, take_left_words, a); /* where it was not reached before */
+  tri_error_files_collect(a->folder, take_left_words, a); /* if attend has not collected them */
   if (a->signals >= 0) close(a->signals);
   if (a->output >= 0) close(a->output);
   tri_listener_close(&a->listener);

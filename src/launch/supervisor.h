@@ -7,24 +7,24 @@
 typedef struct tri_start {
   char **line; /* command line of the launcher; NULL ends it */
   int64_t num_ranks;
-  double hang_timeout_s; /* of the ranks' own watchdogs; 0: no watchdog */
-  const char *output;    /* of the run, or NULL; error files are made beside it */
+  double hang_timeout_s; /* timeout of the ranks' own watchdogs; 0: no watchdog */
+  const char *output;    /* output of the run, or NULL; error files are created next to it */
 } tri_start;
 
-/* LOCAL, once, before the first start. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE, so that a
- * job does not end because its output is not read. */
+/* LOCAL, once, before the first start. Blocks the signals that the supervisor waits for, and SIGCHLD; ignores SIGPIPE,
+ * so that a job does not end because its output is not read. */
 void tri_supervisor_prepare(void);
 
-/* LOCAL. The number of signals that asked to stop between two starts. */
+/* LOCAL. Returns the number of signals that asked to stop between two starts. */
 int tri_supervisor_asked(void);
 
-/* LOCAL. Starts the launcher, and until the end of the job shows the ranks' logs, passes requests to stop on, and
- * watches for silent ranks. *ending is the result; it must be 0 but for num_ranks, ranks (the same array) and steps
- * (-1). */
+/* LOCAL. Starts the launcher and waits for the end of the job; meanwhile shows the ranks' logs, passes stop requests
+ * on, and watches for silent ranks. *ending is the result; on entry it must be 0 except for num_ranks, ranks (the same
+ * array) and steps (-1). */
 tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
 
-/* How long a process of the job may be silent before it counts as stopped; longer than the ranks' hang_timeout, whose
- * watchdogs know more and report first. 0: no limit. */
+/* Returns the seconds for which a process of the job may be silent before it counts as stopped. The limit is longer
+ * than the ranks' hang_timeout, because their watchdogs have more information and should report first. 0: no limit. */
 double tri_supervisor_limit_s(double hang_timeout_s);
 
 #endif

@@ -37,7 +37,7 @@ static const char *text_at(const json_t *object, const char *key) {
   return text == NULL ? "" : text;
 }
 
-/* The next word of a list with commas or blanks between. */
+/* Copies the next word of a list that is separated by commas or blanks; returns false at its end. */
 static bool next_word(const char **at, char word[KEY_BYTES]) {
   *at += strspn(*at, ", ");
   size_t length = strcspn(*at, ", ");
@@ -98,7 +98,8 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
   return status;
 }
 
-/* The name that a checkpoint knows, if it can be opened: a tri_checkpoint_try. */
+/* Copies the run's name from a checkpoint to `context` if the checkpoint can be opened and has one: a
+ * tri_checkpoint_try. */
 static tri_status take_name(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
   tri_status status = tri_checkpoint_open(path, &checkpoint);
@@ -111,7 +112,8 @@ static tri_status take_name(void *context, const char *path, bool *damaged) {
   return TRI_OK;
 }
 
-/* For an output whose run.json somebody has removed: the name that the newest checkpoint knows, if there is one. */
+/* Finds the run's name in the newest checkpoint, for an output whose run.json was removed; leaves `out` as it is if
+ * there is none. */
 static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   tri_group alone = tri_group_alone("recall");
@@ -119,7 +121,8 @@ static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
   (void)tri_checkpoint_newest_that(&alone, root, take_name, out, path);
 }
 
-/* A folder that cannot be opened is told of where its weights are read. */
+/* Finds the type of the weights in `init`. A folder that cannot be opened is reported later, where its weights are
+ * read. */
 static void find_base_type(const char *init, char out[BASE_TYPE_BYTES]) {
   char folder[TRI_PATH_BYTES];
   tri_checkpoint *base = NULL;
@@ -143,13 +146,14 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
 
 /* ---- the base of an adapter -------------------------------------------------------------------------------------- */
 
-/* The base of an adapter while it is signed. The first rank decides what is read; the others take part in that. */
+/* The base of an adapter while its signature is computed. The first rank decides whether tensors must be read; then all
+ * ranks read. */
 typedef struct open_base {
   tri_checkpoint *checkpoint;
   char folder[TRI_PATH_BYTES];
-  int64_t needs_sums; /* it records no checksums, and its files are not those of the last time */
-  uint64_t *sums;     /* checksums of its tensors, if needed */
-  tri_model model;    /* on the first rank */
+  int64_t needs_sums; /* it records no checksums, and its files have changed since the last time */
+  uint64_t *sums;     /* checksums of its tensors, if needs_sums */
+  tri_model model;    /* only on the first rank */
 } open_base;
 
 static tri_status find_base_path(const char *init, const char *folder, char out[TRI_PATH_BYTES]) {
@@ -161,7 +165,7 @@ static tri_status find_base_path(const char *init, const char *folder, char out[
   return TRI_OK;
 }
 
-/* On the first rank: opens the base and decides whether its tensors have to be read. */
+/* On the first rank: opens the base and decides whether its tensors must be read. */
 static tri_status begin_signing(const tri_run_config *config, tri_identity *identity, open_base *base) {
   const tri_checkpoint_use use = {.optimizer = false};
   TRI_TRY(tri_checkpoint_find(config->init, &use, base->folder));
@@ -183,7 +187,7 @@ static tri_status begin_signing(const tri_run_config *config, tri_identity *iden
   return TRI_OK;
 }
 
-/* COLLECTIVE. Each rank reads some of the tensors. */
+/* COLLECTIVE. Computes the checksums of the base's tensors; each rank reads some of them. */
 static tri_status sum_base(const tri_group *world, open_base *base) {
   tri_status status = base->checkpoint == NULL ? tri_checkpoint_open(base->folder, &base->checkpoint) : TRI_OK;
   const int64_t count = status == TRI_OK ? tri_checkpoint_num_tensors(base->checkpoint) : 0;
@@ -208,12 +212,13 @@ static tri_status base_changed(const tri_run_config *config, const tri_identity 
       tri_base_signature_text(&identity->signature, now));
 }
 
-/* On the first rank: signs the base, and compares it with the one that run.json has. */
+/* On the first rank: computes the base's signature, and compares it with the one in run.json. */
 static tri_status end_signing(const tri_run_config *config, tri_identity *identity, const open_base *base) {
   const tri_base_signature there = identity->signature;
   tri_base_signature found;
   TRI_TRY(tri_base_signature_of(base->checkpoint, &base->model, base->sums, &found));
-  if (found.values[0] == '\0') memcpy(found.values, there.values, sizeof found.values); /* of the same files */
+  if (found.values[0] == '\0')
+    memcpy(found.values, there.values, sizeof found.values); /* the checksums of these files from the last time */
   identity->signature = found;
   identity->base_files = tri_tensor_files_hash(base->checkpoint);
   return tri_base_signature_same(&there, &found) ? TRI_OK : base_changed(config, identity, &there);
@@ -245,7 +250,7 @@ tri_status tri_identity_open(const tri_group *world, const tri_run_config *confi
   TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? find_name(config, anew, out) : TRI_OK));
   TRI_TRY(find_base(world, config, out));
   TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? write_name(config, out) : TRI_OK));
-  return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
+  return tri_broadcast(world, 0, sizeof *out, out); /* includes the fingerprints, which are equal on all ranks */
 }
 
 tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
@@ -260,7 +265,7 @@ tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *
   return write_run(path, identity);
 }
 
-/* An object, or of several sources a list of them with their weights. */
+/* Returns an object for a single source, or a list of the sources with their weights. */
 static json_t *train_json(const tri_identity *identity, const tri_run_config *config) {
   const tri_train_source *train = config->data.train;
   if (config->data.num_train == 1)
@@ -274,7 +279,7 @@ static json_t *train_json(const tri_identity *identity, const tri_run_config *co
   return list;
 }
 
-/* The optimizer of each group of parameters. */
+/* Returns the name of the optimizer of each parameter group. */
 static json_t *optimizers_json(const tri_run_config *config) {
   json_t *object = json_object();
   for (int g = 0; g < TRI_NUM_GROUPS; g++) {
@@ -298,7 +303,7 @@ static const char *describe_quantise(tri_quantise quantise) {
   return ", the base in nf4";
 }
 
-/* Factors trained with one scale are others with another. */
+/* Describes the scaling, because factors mean something different under another scaling. */
 static const char *describe_scaling(tri_scaling scaling) {
   switch (scaling) {
     case TRI_SCALING_LORA: return "";
@@ -307,10 +312,10 @@ static const char *describe_scaling(tri_scaling scaling) {
   return " (rslora)";
 }
 
-/* Factors that two tied matrices have. */
+/* Describes factors that are shared by two tied matrices. */
 static const char *describe_ties(bool ensure) { return ensure ? " (tied)" : ""; }
 
-/* What is subtracted of what factors have become. */
+/* Describes the initialization if its factors are subtracted from the trained ones. */
 static const char *describe_init(tri_adapter_init init) {
   switch (init) {
     case TRI_ADAPTER_KAIMING:
@@ -347,7 +352,7 @@ static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES])
            describe_quantise(adapter->quantise));
 }
 
-/* What of the model is trained. */
+/* Returns which parameters are trained. */
 static json_t *trained_json(const tri_run_config *config) {
   char freeze[TRI_TRAINABLE_TEXT_BYTES], adapter[TUNING_BYTES];
   tri_trainable_describe(&config->model.tuning.freeze, freeze, sizeof freeze);
@@ -367,7 +372,7 @@ json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *c
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
 
-/* Those without which the weights do not even fit. */
+/* Keys of the model that determine the shapes of its weights. */
 static const char *const of_shape[] = {
     "family",         "num_layers",  "hidden_size", "ffn_size",    "vocab_size",      "tied",
     "attention_bias", "output_bias", "mlp_bias",    "num_experts", "expert_ffn_size", "shared_experts",
@@ -388,7 +393,7 @@ static const char *const other_keys[] = {"run",
                                          "adapter",
                                          NULL};
 
-/* Those with which the samples that follow are others. */
+/* Keys that determine which samples follow. */
 static const char *const of_samples[] = {"data.train",
                                          "data.preferences",
                                          "data.documents",
@@ -399,7 +404,7 @@ static const char *const of_samples[] = {"data.train",
                                          "seed",
                                          NULL};
 
-/* Those with which log-probabilities of answers are others. */
+/* Keys that determine the log-probabilities of answers. */
 static const char *const of_answers[] = {"data.preferences", "data.tokenizer",   "data.too_long",
                                          "data.sequence",    "data.max_samples", NULL};
 
@@ -414,14 +419,16 @@ typedef struct changes {
   const tri_run_config *config;
   char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
   size_t text_length, keys_length;
-  bool fits;          /* the weights, in spite of them */
-  bool other_samples; /* some of them is of the samples */
-  int64_t updates;    /* of the model that was the reference of preferences; 0: it is still there, or there is none */
-  bool other_answers; /* some of them is of the answers, and the reference is not there */
-  bool other_factors; /* the run's adapter has other factors */
+  bool fits;          /* the weights have the run's shapes in spite of the differences */
+  bool other_samples; /* a key of of_samples differs */
+  int64_t updates; /* updates of the model that was the reference of preferences; 0: it is still available, or the run
+                      has no reference */
+  bool other_answers; /* a key of of_answers differs, and the reference is not available */
+  bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
 
-/* What has no room any more is cut off: CHANGES_BYTES has room for every key of a model. */
+/* Appends `text`, with `between` if the text is not empty. Text that does not fit is dropped; CHANGES_BYTES has room
+ * for every key of a model. */
 static void add_text(char *to, size_t bytes, size_t *length, const char *between, const char *text) {
   int added = snprintf(to + *length, bytes - *length, "%s%s", *length == 0 ? "" : between, text);
   *length += added > 0 && (size_t)added < bytes - *length ? (size_t)added : 0;
@@ -452,7 +459,7 @@ static void take_difference(void *context, const char *key, const char *there, c
   add_change(c, full, there, here);
 }
 
-/* The run's model as its own checkpoints would say it: keys that its family does not have are at their defaults. */
+/* Converts the run's model to what its own checkpoints record: keys that the family lacks get their defaults. */
 static tri_status as_saved(const tri_run_config *config, tri_model *out) {
   char *text = NULL;
   TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, NULL, &text));
@@ -465,7 +472,8 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
   tri_model there, here;
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "config.json"));
-  if (tri_peft_is_folder(folder) && !tri_path_exists(path)) return TRI_OK; /* PEFT's: its model is its base's */
+  if (tri_peft_is_folder(folder) && !tri_path_exists(path))
+    return TRI_OK; /* a PEFT folder, whose model is that of its base */
   TRI_TRY(tri_huggingface_load(folder, &there));
   TRI_TRY(as_saved(config, &here));
   if (!here.tied && tri_ties_are_broken(folder, &there, false)) there.tied = false;
@@ -473,9 +481,9 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
   return TRI_OK;
 }
 
-/* ---- what was read ----------------------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 
-/* The fingerprint of a folder's tokenizer.json; "" if it is missing or unreadable. */
+/* Computes the fingerprint of a folder's tokenizer.json; "" if it is missing or unreadable. */
 static void tokenizer_of_folder(const char *folder, char out[TRI_FINGERPRINT_BYTES]) {
   char path[TRI_PATH_BYTES];
   tri_tokenizer *tokenizer = NULL;
@@ -503,7 +511,7 @@ static void compare_tokenizers(const tri_identity *identity, const char *folder,
 
 enum { SOURCE_BYTES = 300 };
 
-/* Source k of what a checkpoint was trained on: an object stands for a list of one. NULL behind the last. */
+/* Returns source k that a checkpoint was trained on; an object counts as a list of one. NULL after the last. */
 static const json_t *source_there(const json_t *train, int64_t k) {
   if (json_is_array(train)) return json_array_get(train, (size_t)k);
   return k == 0 && json_is_object(train) ? train : NULL;
@@ -513,7 +521,8 @@ static int64_t num_sources_there(const json_t *train) {
   return json_is_array(train) ? (int64_t)json_array_size(train) : json_is_object(train) ? 1 : 0;
 }
 
-/* Weights are compared by what they do: [7, 3] is [0.7, 0.3]. False where those of a checkpoint are none. */
+/* Computes the shares of a checkpoint's sources, which are compared instead of the weights: [7, 3] is the same as [0.7,
+ * 0.3]. Returns false if the weights are not valid. */
 static bool shares_there(const json_t *train, tri_mixture_shares *out) {
   double weights[TRI_MOST_SOURCES];
   int64_t count = num_sources_there(train);
@@ -542,7 +551,7 @@ static void describe_shares(const tri_mixture_shares *shares, char out[SOURCE_BY
   }
 }
 
-/* The first source that is another: its path and its fingerprint; "" if they are the same. */
+/* Describes the first source that differs, by its path and fingerprint; "" if all are the same. */
 static void differing_source(const tri_identity *identity, const tri_run_config *config, const json_t *train,
                              char there[SOURCE_BYTES], char here[SOURCE_BYTES]) {
   there[0] = here[0] = '\0';
@@ -559,7 +568,7 @@ static void differing_source(const tri_identity *identity, const tri_run_config 
   }
 }
 
-/* Checkpoints of before this key have all labels weigh 1. */
+/* Returns the weight of a source's labels; 1 for checkpoints of versions without this key. */
 static double label_weight_there(const json_t *source) {
   const json_t *weight = json_object_get(source, "label_weight");
   return weight == NULL ? 1 : json_number_value(weight);
@@ -618,7 +627,8 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
   }
 }
 
-/* Other samples than the first steps were made on, in another order. Checkpoints of before these keys do not say. */
+/* Compares the keys that determine which samples the run reads, and in which order. Checkpoints of versions without a
+ * key lack it. */
 static void compare_samples(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const char *documents = text_at(said, "documents"), *packing = text_at(said, "packing");
   const char *own_documents = tri_run_config_documents(c->config->data.documents),
@@ -628,7 +638,8 @@ static void compare_samples(const tri_checkpoint_state *state, const json_t *sai
   const char *too_long = text_at(said, "too_long"), *own_too_long = tri_run_config_too_long(c->config->data.too_long);
   if (too_long[0] == '\0' && packing[0] != '\0') too_long = tri_run_config_too_long(TRI_TOO_LONG_CUT);
   if (differ(too_long, own_too_long)) add_change(c, "data.too_long", too_long, own_too_long);
-  if (state != NULL && state->step > 0 && state->seed != c->config->seed) { /* one that was imported read nothing */
+  if (state != NULL && state->step > 0 &&
+      state->seed != c->config->seed) { /* an imported checkpoint has read no samples */
     char there[32], here[32];
     snprintf(there, sizeof there, "%" PRIu64, state->seed);
     snprintf(here, sizeof here, "%" PRIu64, c->config->seed);
@@ -638,7 +649,8 @@ static void compare_samples(const tri_checkpoint_state *state, const json_t *sai
 
 /* ---- the run file ------------------------------------------------------------------------------------------------ */
 
-/* The run file that a checkpoint was saved under, as it was resolved; NULL if it cannot be read any more. */
+/* Returns the resolved run file that a checkpoint was saved under; NULL if it cannot be read. The caller frees it with
+ * tri_free. */
 static tri_run_config *config_there(const tri_checkpoint_state *state) {
   tri_run_config *there = NULL;
   if (state == NULL || state->run_config == NULL || state->run_config[0] == '\0') return NULL;
@@ -647,14 +659,15 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
     tri_run_resolve_auto_older(there);
     const json_t *steps = json_object_get(json_object_get(state->progress, "identity"), "steps");
-    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* of its epochs */
+    if (there->optimizer.steps == 0)
+      there->optimizer.steps = json_integer_value(steps); /* the number of steps that followed from its epochs */
     return there;
   }
   tri_free(there);
   return NULL;
 }
 
-/* Whether a key changes what a run learns or reports: whole sections, and some keys of others. */
+/* Returns whether a key changes what a run learns or reports. Some sections count as a whole. */
 static bool changes_answers(const char *key) {
   static const char *const sections[] = {"optimizer.", "data.", "evaluation.", "average.", "objective.", NULL};
   static const char *const keys[] = {"precision",
@@ -672,7 +685,7 @@ static bool changes_answers(const char *key) {
   return is_among(key, keys);
 }
 
-/* Differences of keys that are compared elsewhere are said there. */
+/* Logs a difference, unless the key is compared and reported elsewhere. */
 static void tell_difference(void *context, const char *key, const char *there, const char *here) {
   (void)context;
   if (!is_among(key, other_keys) && changes_answers(key)) tri_log("%s was %s and is %s from here on", key, there, here);
@@ -697,7 +710,7 @@ static void compare_sequences(const tri_checkpoint_state *state, changes *c) {
   tri_free(there);
 }
 
-/* Logs how many steps the epochs of a run are now, if another batch or another number of samples has changed that. */
+/* Logs how many steps the run's epochs are now, if another batch or another number of samples has changed that. */
 static void tell_epochs(const tri_run_config *there, const tri_run_config *here, int64_t seen) {
   const double epochs = here->optimizer.epochs;
   const char *why =
@@ -709,15 +722,15 @@ static void tell_epochs(const tri_run_config *there, const tri_run_config *here,
           seen, epochs * (double)here->optimizer.epoch_samples);
 }
 
-/* Logs each difference of the run files that is allowed, and its effect. */
+/* Logs each allowed difference of the run files, and its effect. */
 static void tell_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
   tri_run_config *there = config_there(state), *here = NULL;
-  if (there == NULL) return; /* a folder without a state has none */
+  if (there == NULL) return; /* a folder without a state, or a run file that cannot be read */
   if (tri_alloc("a run's configuration", 1, sizeof *here, &here) == TRI_OK) {
     const int64_t seen = tri_identity_next_sample(config, state);
     *here = *config;
     (void)tri_run_config_count_steps(here, config->optimizer.epoch_samples, state->step,
-                                     seen); /* the run does it too */
+                                     seen); /* the run does this, too */
     tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
     tell_epochs(there, here, seen);
     tell_rates(there, here, state->step + 1);
@@ -738,7 +751,7 @@ int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpo
   return samples;
 }
 
-/* Takes the name of the first key of the objective that differs. */
+/* Copies the name of the first key of the objective that differs. */
 static void take_objective(void *context, const char *key, const char *there, const char *here) {
   char *first = context;
   (void)there;
@@ -746,7 +759,8 @@ static void take_objective(void *context, const char *key, const char *there, co
   if (first[0] == '\0' && strncmp(key, "objective.", 10) == 0) snprintf(first, TRI_IDENTITY_KEY_BYTES, "%s", key);
 }
 
-/* The first key with which other text is evaluated, or the same cut, seen or counted in another way; "" if none. */
+/* Returns the first key that changes the validation text, or how it is cut, masked, counted or measured; "" if there is
+ * none. */
 static const char *differing_validation(const tri_run_config *there, const tri_run_config *here) {
   if (there->data.sequence != here->data.sequence) return "data.sequence";
   if (there->data.documents != here->data.documents) return "data.documents";
@@ -772,7 +786,7 @@ void tri_identity_other_measure(const tri_identity *identity, const tri_run_conf
   tri_free(there);
 }
 
-/* What becomes of the text where other samples follow. */
+/* Describes which text is repeated or skipped if other samples follow. */
 static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[512]) {
   out[0] = '\0';
   if (!c->other_samples || state == NULL) return out;
@@ -787,8 +801,8 @@ static const char *describe_samples(const changes *c, const tri_checkpoint_state
   return out;
 }
 
-/* The first group whose optimizer is another: its name, "" if they are nevertheless. Checkpoints of before this key
- * are AdamW's. */
+/* Returns the name of the first parameter group whose optimizer differs; "" if all are the same. Checkpoints of
+ * versions without this key used AdamW. */
 static const char *differing_optimizer(const tri_run_config *config, const json_t *said, const char **there,
                                        const char **here) {
   const json_t *optimizers = json_object_get(said, "optimizers");
@@ -809,18 +823,18 @@ bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpo
   return differing_optimizer(config, json_object_get(state->progress, "identity"), &there, &here)[0] == '\0';
 }
 
-/* Moments of one are nothing to another. */
+/* Compares the optimizers. States of one optimizer cannot be used by another. */
 static void compare_optimizers(const json_t *said, changes *c) {
   const char *there, *here;
   const char *group = differing_optimizer(c->config, said, &there, &here);
   char before[KEY_BYTES], now[KEY_BYTES];
-  if (said == NULL || group[0] == '\0') return; /* none made a Hugging Face folder */
+  if (said == NULL || group[0] == '\0') return; /* NULL for a Hugging Face folder */
   snprintf(before, sizeof before, "%s (%s)", there, group);
   snprintf(now, sizeof now, "%s, which would reset its state", here);
   add_change(c, "optimizer.name", before, now);
 }
 
-/* Factors are nothing beside other weights. */
+/* Compares the bases. Factors can only be used with the base that they were trained on. */
 static void compare_bases(const tri_identity *identity, const json_t *said, changes *c) {
   const json_t *base = json_object_get(said, "base");
   tri_base_signature signature;
@@ -836,7 +850,7 @@ static void compare_bases(const tri_identity *identity, const json_t *said, chan
 
 static const char *or_none(const char *text) { return text[0] == '\0' ? "none" : text; }
 
-/* Describes what decides which factors an adapter has, and their shapes. */
+/* Describes the keys of an adapter that determine which factors it has, and their shapes. */
 static void describe_factors(const tri_adapter *adapter, char out[TUNING_BYTES]) {
   tri_adapter shapes = *adapter;
   shapes.alpha = 1;
@@ -847,7 +861,7 @@ static void describe_factors(const tri_adapter *adapter, char out[TUNING_BYTES])
   describe_adapter(&shapes, out);
 }
 
-/* Whether the factors of a checkpoint are those of the run's adapter, with their shapes. */
+/* Returns whether a checkpoint's factors are those of the run's adapter, with the same shapes. */
 static bool factors_fit(const tri_checkpoint_state *state, const tri_run_config *here) {
   char before[TUNING_BYTES], now[TUNING_BYTES];
   tri_run_config *there = config_there(state);
@@ -858,7 +872,7 @@ static bool factors_fit(const tri_checkpoint_state *state, const tri_run_config 
   return strcmp(before, now) == 0;
 }
 
-/* What was not trained has no states. */
+/* Compares which parameters are trained; others have no optimizer states. */
 static void compare_trained(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const json_t *there = json_object_get(said, "trained");
   const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
@@ -886,7 +900,7 @@ static tri_status compare_runs(const tri_identity *identity, const tri_run_confi
                   folder, there, config->output, identity->run, folder);
 }
 
-/* A model that is allowed to be another one may have no place for some of what was trained: that is lost with the next
+/* Warns of tensors that the run's model does not have, if it is allowed to differ. They are lost with the next
  * checkpoint. */
 static tri_status say_left_out(const tri_run_config *config, const tri_checkpoint *checkpoint) {
   tri_left_out left = {0};
@@ -898,7 +912,7 @@ static tri_status say_left_out(const tri_run_config *config, const tri_checkpoin
   return TRI_OK;
 }
 
-/* An adapter in the place of weights to begin with. */
+/* Checks an adapter's folder that is named in place of weights to begin with. */
 static tri_status check_adapter(const tri_identity *identity, const tri_run_config *config, const char *folder) {
   const tri_adapter *adapter = &config->model.tuning.adapter;
   if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);
@@ -908,7 +922,8 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
                   folder);
 }
 
-/* A folder of somebody else's has no sums that would hold its files together. */
+/* Checks that a Hugging Face folder has all tensors of its model; it has no checksums that show whether its files
+ * belong together. */
 static tri_status check_folder(const tri_checkpoint *checkpoint) {
   tri_model model;
   if (tri_checkpoint_get_state(checkpoint) != NULL || tri_checkpoint_is_adapter(checkpoint)) return TRI_OK;
@@ -916,13 +931,13 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
-/* Updates after which the reference of a run on preferences is not there any more. */
+/* Returns the number of updates after which the reference of a run on preferences is not available; 0 if it is. */
 static int64_t updates_of_reference(const tri_run_config *config, const tri_checkpoint_state *state) {
   if (state == NULL || !of_preferences(config) || tri_preferences_keep_reference(config)) return 0;
   return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));
 }
 
-/* All but the model, the tokenizer and the name. */
+/* Compares everything except the model, the tokenizer and the name. */
 static void compare_all(const tri_identity *identity, const tri_checkpoint_state *state, changes *c) {
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   compare_corpora(identity, said, c);

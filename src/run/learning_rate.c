@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* From lr at p = 0 to min_lr at p = 1. */
+/* Returns a rate that falls linearly from lr at p = 0 to min_lr at p = 1. */
 static double fall_straight(double lr, double min_lr, double p) { return p >= 1 ? min_lr : lr + (min_lr - lr) * p; }
 
 static double fall_cosine(double lr, double min_lr, double p) {

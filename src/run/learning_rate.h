@@ -6,23 +6,23 @@
 
 #include <stdint.h>
 
-/* The rate of update number `step` of `steps`; the first is 1.
+/* Returns the rate of update number `step` of `steps`; the first is 1.
  *
- * Warm-up: step <= warmup has lr * step / warmup, so the first update already moves and update `warmup` has lr.
+ * Warm-up: step <= warmup has lr * step / warmup, so the first update has a rate above 0 and update `warmup` has lr.
  * After it, with p = (step - warmup) / (steps - warmup), which is 1 at the last step:
  *
  *   constant  lr
  *   linear    lr + (min_lr - lr) p
  *   cosine    min_lr + (lr - min_lr) (1 + cos(pi p)) / 2
  *   wsd       lr until the last D = round(decay_fraction * steps) steps (at most steps - warmup), in which it falls
- *             in a straight line: lr + (min_lr - lr) (step - (steps - D)) / D
+ *             linearly: lr + (min_lr - lr) (step - (steps - D)) / D
  *
- * The last step has exactly min_lr (constant, and wsd where D is 0: lr), and so does any after it. A warm-up of `steps`
- * or more is never left before the run ends. A step below 1 counts as 1. */
+ * The last step has exactly min_lr (constant, and wsd with D = 0: lr), and so does any step after it. A warm-up of
+ * `steps` or more does not end before the run does. A step below 1 counts as 1. */
 double tri_learning_rate(tri_decay kind, int64_t step, int64_t steps, int64_t warmup, double lr, double min_lr,
                          double decay_fraction);
 
-/* The same by a run's keys; the first step is 1. */
+/* Returns the rate of a step with a run's keys; the first step is 1. */
 double tri_run_config_rate(const tri_run_config *config, int64_t step);
 
 #endif

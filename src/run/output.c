@@ -18,10 +18,10 @@
 #define METRICS "metrics.jsonl"
 #define SAMPLES "samples.jsonl"
 
-/* ---- making room ------------------------------------------------------------------------------------------------- */
+/* ---- moving files aside ------------------------------------------------------------------------------------------ */
 
-/* What another run, or another branch of this one, left must not be taken for this one's; it is moved aside, not lost.
- * The first name ROOT.old-N that is free. */
+/* Finds the first unused name ROOT.old-N. Files of another run, or of another branch of this one, must not be used by
+ * this run; they are moved aside and not deleted. */
 static tri_status free_name(const char *root, char to[TRI_PATH_BYTES]) {
   for (int number = 1;; number++) {
     int length = snprintf(to, TRI_PATH_BYTES, "%s.old-%d", root, number);
@@ -35,7 +35,8 @@ static tri_status move(const char *from, const char *to) {
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, tri_write_fault(errno));
 }
 
-/* The course of the run goes with its checkpoints, and first, so that one rename moves all. */
+/* Moves all checkpoints aside, with the metrics and samples of the run. Metrics and samples are moved first into the
+ * folder of the checkpoints, so that a single rename moves everything. */
 static tri_status move_all_aside(const char *output, const char *root) {
   static const char *const courses[] = {METRICS, SAMPLES};
   char to[TRI_PATH_BYTES], course[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
@@ -51,13 +52,13 @@ static tri_status move_all_aside(const char *output, const char *root) {
   return TRI_OK;
 }
 
-/* The step of a checkpoint's folder by its name, or -1. */
+/* Returns the step of a checkpoint's folder by its name; -1 if it is not one. */
 static int64_t step_of(const char *name) {
   long step = -1;
   return sscanf(name, "step-%ld", &step) == 1 ? step : -1;
 }
 
-/* Going back to an older step begins a new branch: what lies beyond it makes room. */
+/* Moves checkpoints after `step` aside. Resuming from an older step begins a new branch. */
 static tri_status move_later_aside(const char *root, int64_t step) {
   char to[TRI_PATH_BYTES] = "", from_path[TRI_PATH_BYTES], to_path[TRI_PATH_BYTES];
   DIR *directory = opendir(root);
@@ -79,7 +80,7 @@ done:
   return status;
 }
 
-/* Whether a folder lies directly below root. */
+/* Returns whether a folder is a direct child of root. */
 static bool is_below(const char *folder, const char *root) {
   char real_folder[PATH_MAX], real_root[PATH_MAX];
   if (realpath(folder, real_folder) == NULL || realpath(root, real_root) == NULL) return false;
@@ -96,14 +97,14 @@ tri_status tri_output_make_room(const char *output, const char *folder, int64_t 
   return tri_checkpoint_link_best(root);
 }
 
-/* ---- holding it -------------------------------------------------------------------------------------------------- */
+/* ---- opening and locking ----------------------------------------------------------------------------------------- */
 
 /* Files of the output's folder that a run replaces as a whole. */
 static const char *const names[] = {"run.json",      "config.yaml",  METRICS,   SAMPLES,
                                     "products.json", "summary.json", "loss.svg"};
 enum { NUM_NAMES = sizeof names / sizeof names[0] };
 
-/* Removes what killed runs have left half written. That it cannot be removed ends no run. */
+/* Removes incomplete files of killed runs. A failure is only a warning. */
 static void clear(const char *output, const char *root) {
   for (size_t i = 0; i < NUM_NAMES; i++) {
     char path[TRI_PATH_BYTES];
@@ -113,7 +114,7 @@ static void clear(const char *output, const char *root) {
   tri_warn("something that a killed run has left stays: %s", tri_status_message());
 }
 
-/* Refuses what stands in the way of files that the run writes now, and not after weeks of training. */
+/* Refuses folders and special files in place of the files that the run will write, before it trains. */
 static tri_status check_files(const char *output) {
   for (size_t i = 0; i < NUM_NAMES; i++) {
     char path[TRI_PATH_BYTES];
@@ -158,7 +159,7 @@ void tri_run_output_close(tri_run_output *output) {
   if (output->lock == NULL) return;
   tri_folder_lock_release(output->lock);
   output->lock = NULL;
-  if (output->made) (void)rmdir(output->path); /* fails if there is something in it */
+  if (output->made) (void)rmdir(output->path); /* fails if the folder is not empty */
 }
 
 tri_status tri_output_write_config(const tri_run_config *config) {

@@ -22,7 +22,7 @@ bool tri_preferences_keep_reference(const tri_run_config *config) {
   return adapter->rank > 0 && adapter->train.count == 0 && config->adapter_from[0] == '\0';
 }
 
-/* The corpus of preferences: their own, or the one that the run makes of them. */
+/* Finds the corpus of preferences: the one that is named, or the one that the run prepares from JSON lines. */
 static tri_status find_preferences(const tri_run_config *c, const char *preferences, const char *folder,
                                    char out[TRI_PATH_BYTES]) {
   char made[TRI_PATH_BYTES];
@@ -44,7 +44,7 @@ static tri_status check_dropout(const tri_run_config *c) {
                   tri_objective_config_name(&c->objective));
 }
 
-/* What goes with a corpus of text alone. */
+/* Refuses keys that apply only to a corpus of text. */
 static tri_status check_preference_keys(const tri_run_config *c) {
   const char *key = NULL;
   if (c->data.num_train > 0) key = "data.train";
@@ -82,14 +82,14 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   return check_dropout(c);
 }
 
-/* In the place of a corpus: a path that is not used. */
+/* Path that takes the place of data.train; it is not used. */
 static const char stand_in[] = "(preferences)";
 
 static bool is_said(const tri_yaml *node) {
   return node != NULL && node->kind == TRI_YAML_SCALAR && node->text[0] != '\0' && !tri_yaml_is_null(node);
 }
 
-/* Whether a file names preferences, or a loss of them. */
+/* Returns whether a file names preferences, or an objective with a loss of preferences. */
 static bool wants_preferences(const tri_yaml *root, const tri_yaml *data) {
   const tri_yaml *objective = tri_yaml_find(root, "objective");
   if (objective != NULL && objective->kind == TRI_YAML_MAPPING) objective = tri_yaml_find(objective, "name");
@@ -99,7 +99,7 @@ static bool wants_preferences(const tri_yaml *root, const tri_yaml *data) {
 
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *none = NULL;
-  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
   tri_yaml *data = tri_yaml_find(root, "data");
   if (data == NULL || data->kind != TRI_YAML_MAPPING || !wants_preferences(root, data)) return TRI_OK;
   const tri_yaml *train = tri_yaml_find(data, "train");

@@ -1,22 +1,24 @@
-/* Keys of a run file for preferences, and what they say together. */
+/* Keys of a run file for preferences, and the checks of their combinations. */
 #ifndef TRI_RUN_PREFERENCE_KEYS_H
 #define TRI_RUN_PREFERENCE_KEYS_H
 
 #include "config/yaml.h"
 #include "run/run_config.h"
 
-/* Before the keys are read: data.train is not asked for beside data.preferences. */
+/* Adds a stand-in for data.train if the file has data.preferences, because data.train is otherwise required. Call
+ * before the keys are read. */
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root);
 
-/* After the keys were read: checks what goes with an objective and what does not. Of preferences the corpus stands for
- * data.train and data.validation, packed and with masked documents. */
+/* Checks which keys may be combined with an objective, after the keys were read. For preferences, sets data.train and
+ * data.validation to their corpora, with packed and masked documents. */
 tri_status tri_preference_keys_finish(tri_run_config *config);
 
-/* Whether `data.preferences` is text that the run prepares when it begins, by its name: JSON lines. */
+/* Returns whether `data.preferences` is text that the run prepares when it begins: its name ends like JSON lines. */
 bool tri_preferences_are_text(const char *preferences);
 
-/* Whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss has no
- * reference, or that is the base of an adapter whose factors are all that is trained, and began as nothing. */
+/* Returns whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss needs
+ * no reference, or the reference is the base of an adapter, the adapter's factors are all that is trained, and their
+ * product was zero at the start. */
 bool tri_preferences_keep_reference(const tri_run_config *config);
 
 #endif

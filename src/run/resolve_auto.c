@@ -22,7 +22,7 @@ void tri_run_resolve_auto_older(tri_run_config *c) {
   if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = TRI_TOO_LONG_CUT;
 }
 
-/* What another configuration says of `data`, where this one says nothing. */
+/* Resolves `auto` keys with the `data` section of another configuration. */
 static void resolve_auto_from_other_run(const tri_yaml *data, tri_run_config *c) {
   const tri_yaml *documents = tri_yaml_find(data, "documents"), *packing = tri_yaml_find(data, "packing"),
                  *too_long = tri_yaml_find(data, "too_long");
@@ -38,7 +38,8 @@ static void resolve_auto_from_other_run(const tri_yaml *data, tri_run_config *c)
   tri_run_resolve_auto_older(c);
 }
 
-/* A configuration that cannot be read says nothing here; where it is needed, that is told. */
+/* Resolves `auto` keys with the text of another configuration. A text that cannot be read is ignored, and reported
+ * where it is needed. */
 static void take_text(const char *name, const char *text, size_t bytes, tri_run_config *c) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
@@ -54,7 +55,7 @@ static tri_status take_of_output(tri_run_config *c) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_path_join(path, c->output, "checkpoints"));
-  if (tri_checkpoint_highest_step(path) < 0) return TRI_OK; /* nothing to go on from */
+  if (tri_checkpoint_highest_step(path) < 0) return TRI_OK; /* no checkpoint to resume from */
   TRI_TRY(tri_path_join(path, c->output, "config.yaml"));
   if (!tri_path_exists(path) || tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes) != TRI_OK) return TRI_OK;
   take_text(path, text, bytes, c);
@@ -62,7 +63,8 @@ static tri_status take_of_output(tri_run_config *c) {
   return TRI_OK;
 }
 
-/* A folder that is not a checkpoint of a run, or none at all, is told of where it is opened. */
+/* Resolves `auto` keys with the run file of a checkpoint. A folder that is missing or not a run's checkpoint is
+ * reported where it is opened. */
 static void take_of_checkpoint(const char *given, tri_run_config *c) {
   char folder[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -75,7 +77,8 @@ static void take_of_checkpoint(const char *given, tri_run_config *c) {
   tri_checkpoint_close(checkpoint);
 }
 
-/* The commit that another configuration has of the same model on the hub, where this one's file names none. */
+/* Takes the hub commit of `init` from another configuration, if that names the same model and this one has no revision.
+ */
 static void take_commit(const char *name, const char *text, size_t bytes, tri_run_config *c) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
@@ -91,7 +94,7 @@ static void take_commit(const char *name, const char *text, size_t bytes, tri_ru
   tri_yaml_destroy(tree);
 }
 
-/* A run that resumes keeps the base that it began with. */
+/* Keeps the base that a resumed run began with, if `init` does not name a revision. */
 static void keep_commit(tri_run_config *c, const char *resume) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

@@ -1,8 +1,8 @@
 /* The table of a run file's keys, and the checks that need more than one of them.
  *
  * Checks of combinations know the struct and not the file: their messages begin with the key in backquotes, and
- * tri_config_blame adds the line or the option that the key came from. What an engine or a device cannot do (a layout
- * of more than one rank, a precision without kernels) is theirs to say. */
+ * tri_config_blame adds the line or the option that the key came from. Engines and devices report what they cannot do
+ * (a layout of more than one rank, a precision without kernels) themselves. */
 #include "run/run_config.h"
 
 #include "base/count.h"
@@ -48,13 +48,13 @@ TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
 TRI_CONFIG_WORDS(too_long_uses, tri_too_long, TOO_LONG_USES)
 #define BEST_BYS(X) X("loss", TRI_BEST_BY_LOSS) X("accuracy", TRI_BEST_BY_ACCURACY)
 TRI_CONFIG_WORDS(best_bys, tri_best_by, BEST_BYS)
-/* Of the number formats those that activations can have. */
+/* Number formats that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
 static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 
-/* The sections are parts of tri_run_config without a type of their own: their rows' offsets count from its beginning,
- * and the sections' own offsets are 0. */
+/* The sections are parts of tri_run_config without a type of their own: the offsets of their rows are relative to the
+ * beginning of tri_run_config, and the sections' own offsets are 0. */
 #define KEY(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_run_config, MEMBER)
 #define COUNT(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_INT), .range = {.low = LOW, .high = HIGH}
 #define AUTO(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
@@ -329,7 +329,7 @@ static tri_status check_rates(const tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Numbers that the program multiplies later must still be numbers then. */
+/* Checks that products of counts do not overflow later. */
 static tri_status check_sizes(const tri_run_config *c) {
   int64_t ranks = 1;
   int64_t tokens = 0;
@@ -348,8 +348,8 @@ static tri_status check_sizes(const tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Numbers that are used in fp32 must not have been lost on the way there: an eps of 0 divides by 0 if a moment is 0.
- */
+/* Checks that numbers which are used in fp32 do not become 0 or infinite in fp32: an eps of 0 would divide by 0 if a
+ * moment is 0. */
 static tri_status check_numbers(const tri_run_config *c) {
   const struct {
     const char *key;
@@ -367,7 +367,8 @@ static tri_status check_numbers(const tri_run_config *c) {
   return tri_model_check_numbers(&c->model, c->precision, "model.");
 }
 
-/* Whatever a run writes has a name below `output`; it is better refused now than at the first save. */
+/* Checks the length of `output`, because all files that a run writes have names below it; otherwise the first save
+ * would fail. */
 static tri_status check_output(const tri_run_config *c) {
   size_t length = strlen(c->output);
   if (length + TRI_RUN_NAMES_BYTES < TRI_PATH_BYTES) return TRI_OK;
@@ -378,14 +379,14 @@ static tri_status check_output(const tri_run_config *c) {
       length, TRI_PATH_BYTES - 1, TRI_PATH_BYTES - TRI_RUN_NAMES_BYTES - 1);
 }
 
-/* What is wrong with the name is said of its key, which leads to the line. */
+/* Checks the device's name and type; the message begins with the key, which leads to the line. */
 static tri_status check_device(const tri_run_config *c) {
   const tri_status status = tri_device_check_name(c->device);
   if (status != TRI_OK) return tri_fail(status, "`device`: %s", tri_status_message());
   return tri_device_check_type(c->device, c->precision);
 }
 
-/* What depends on a validation loss needs one. */
+/* Refuses keys that depend on a validation loss if there is none. */
 static tri_status check_evaluation(const tri_run_config *c) {
   switch (c->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
@@ -408,7 +409,7 @@ static tri_status check_evaluation(const tri_run_config *c) {
                   key);
 }
 
-/* How many sequences a look is at, whatever the layout of the ranks turns out to be. */
+/* Settles the number of sequences of an evaluation, independently of the layout. */
 static tri_status finish_evaluation(tri_run_config *c) {
   const int64_t batches = c->evaluation.batches, micro_batch = c->layout.micro_batch;
   if (batches > 0 && c->evaluation.sequences > 0) {
@@ -469,7 +470,7 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
                   c->data.train[small].path, tri_status_message());
 }
 
-/* A source alone has all samples, and all labels, whatever its weights. */
+/* Finishes data.train. A single source has all samples and all labels, whatever its weights are. */
 static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
@@ -506,7 +507,7 @@ static tri_status finish_sources(tri_run_config *c) {
   return tri_run_config_shares(c, &shares);
 }
 
-/* ---- what is trained ------------------------------------------------------------------------------------------- */
+/* ---- trained parameters ------------------------------------------------------------------------------------------ */
 
 static tri_status check_tuning(const tri_run_config *c) {
   TRI_TRY(tri_trainable_check(&c->model));
@@ -528,7 +529,7 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
 
-/* The model of `init` with the keys that the run says otherwise. */
+/* Expands the model of `init`, and replaces the keys that the run sets. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
@@ -539,10 +540,10 @@ static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *
   return TRI_OK;
 }
 
-/* A run that begins with somebody's weights has their model, unless it says another; a model says its family. */
+/* Gives a run with `init` that model, unless the run describes a whole model, which has a family. */
 static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *name = NULL, *model = NULL;
-  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
   const tri_yaml *init = tri_yaml_find(root, "init");
   if (init == NULL || init->kind != TRI_YAML_SCALAR || init->text[0] == '\0') return TRI_OK;
   tri_yaml *said = tri_yaml_find(root, "model");
@@ -567,14 +568,14 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   return tri_yaml_put(tree, root, "model", model);
 }
 
-/* Whether the run itself says if its model is tied. */
+/* Returns whether the run sets model.tied itself. */
 static bool says_tied(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING) return false;
   const tri_yaml *model = tri_yaml_find(root, "model");
   return model != NULL && model->kind == TRI_YAML_MAPPING && tri_yaml_find(model, "tied") != NULL;
 }
 
-/* The weights that a run begins with may be of a model that is not tied, whatever their config.json says. */
+/* Makes the model untied if the weights of `init` are, because config.json may be wrong about that. */
 static void untie(bool tied_is_said, tri_run_config *c) {
   if (c->init[0] == '\0' || !c->model.tied || !tri_ties_are_broken(c->init, &c->model, !tied_is_said)) return;
   if (!tied_is_said) c->model.tied = false;
@@ -583,7 +584,7 @@ static void untie(bool tied_is_said, tri_run_config *c) {
   }
 }
 
-/* A number of the file as it was written; 0 if it is missing or no count. */
+/* Returns a count as written in the file; 0 if it is missing or not a count. */
 static int64_t number_in(const tri_yaml *section, const char *key) {
   const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
   if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;
@@ -591,14 +592,14 @@ static int64_t number_in(const tri_yaml *section, const char *key) {
   return tri_whole_number(value->text, &number) && number > 0 && number < MOST_STEPS ? number : 0;
 }
 
-/* The length of a run as its file says it, before options. */
+/* The length of a run as written in its file, before options are applied. */
 typedef struct written_length {
   const tri_yaml *steps_node, *epochs_node;
   int64_t steps, warmup;
 } written_length;
 
 static tri_yaml *optimizer_of(const tri_yaml *root) {
-  if (root->kind != TRI_YAML_MAPPING) return NULL; /* which the reader says */
+  if (root->kind != TRI_YAML_MAPPING) return NULL; /* which is reported when the keys are read */
   tri_yaml *optimizer = tri_yaml_find(root, "optimizer");
   if (optimizer == NULL || optimizer->kind != TRI_YAML_MAPPING) return NULL;
   return optimizer;
@@ -615,7 +616,8 @@ static written_length length_written(const tri_yaml *root) {
                           number_in(optimizer, "warmup")};
 }
 
-/* Exactly one of steps and epochs is given. That of an option takes the place of the file's other. */
+/* Checks that exactly one of steps and epochs is given. If an option sets one of them, it replaces the other one of the
+ * file. */
 static tri_status choose_length(const tri_yaml *root, const written_length *written) {
   tri_yaml *optimizer = optimizer_of(root);
   const tri_yaml *steps = given(optimizer, "steps"), *epochs = given(optimizer, "epochs");
@@ -637,8 +639,8 @@ static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
                   root->source);
 }
 
-/* A run that an option or its epochs make shorter than the warm-up of its file keeps the warm-up's share of the file's
- * steps, or has a warm-up of a tenth. */
+/* Sets the share of the steps that are warm-up if an option or epochs make the run shorter than its file's warm-up: the
+ * share in the file, or a tenth if the file has no steps. */
 static void find_warmup_share(const written_length *written, tri_run_config *c) {
   const bool shortened =
       written->epochs_node != NULL || c->optimizer.epochs > 0 || written->steps != c->optimizer.steps;
@@ -653,7 +655,8 @@ static void shorten_warmup(tri_run_config *c) {
   c->optimizer.warmup = (int64_t)(c->optimizer.warmup_share * (double)c->optimizer.steps);
 }
 
-/* The steps of the whole run. With one batch all along they do not depend on where the run is, to the last bit. */
+/* Computes the steps of the whole run. If the batch was the same in all steps, the result does not depend on the
+ * current step, to the last bit. */
 static double steps_of_epochs(const tri_run_config *c, int64_t samples, int64_t step, int64_t seen) {
   const double all = c->optimizer.epochs * (double)samples, batch = (double)c->optimizer.global_batch;
   if (seen == step * c->optimizer.global_batch) return ceil(all / batch);
@@ -670,15 +673,16 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
                     c->optimizer.epochs, samples, steps, MOST_STEPS);
   }
   c->optimizer.steps = (int64_t)steps;
-  if (c->optimizer.warmup_asked > 0) c->optimizer.warmup = c->optimizer.warmup_asked; /* of another count of steps */
+  if (c->optimizer.warmup_asked > 0)
+    c->optimizer.warmup = c->optimizer.warmup_asked; /* it was shortened to another number of steps */
   c->optimizer.warmup_asked = 0;
   shorten_warmup(c);
   TRI_TRY(check_rates(c));
   return check_sizes(c);
 }
 
-/* Names on the hub get the commit that the cache has now, so that config.yaml, resumed runs and adapters mean the same
- * files later. */
+/* Adds to names on the hub the commit that the cache has now, so that config.yaml, resumed runs and adapters refer to
+ * the same files later. */
 static tri_status pin_names(tri_run_config *c) {
   char *const names[] = {c->init, c->adapter_from, c->data.tokenizer};
   const bool revised = c->init[tri_hub_name_length(c->init)] == '@';
@@ -716,7 +720,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   return tri_config_blame(root, check_run(out));
 }
 
-/* Refuses a path that is a folder, a corpus, or a file of records, with the key of a run file that takes it. */
+/* Refuses a path that is a folder, a corpus, or a file of records, and names the key of a run file that takes it. */
 static tri_status check_file(const char *path) {
   static const char *const records[] = {".jsonl", ".jsonl.zst", ".csv", ".tsv", ".parquet", ".txt"};
   char index[TRI_PATH_BYTES];
@@ -744,7 +748,7 @@ static tri_status check_file(const char *path) {
   return TRI_OK;
 }
 
-/* Refuses a study in the place of a run file. */
+/* Refuses a study in place of a run file. */
 static tri_status check_is_run(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "space") == NULL || tri_yaml_find(root, "data") != NULL) {
     return TRI_OK;
@@ -752,14 +756,14 @@ static tri_status check_is_run(const tri_yaml *root) {
   return tri_fail(TRI_BAD_CONFIG, "%s is a study, not a run file: trireme tune %s", root->source, root->source);
 }
 
-/* text NULL: read the file of that name. */
+/* Loads a run file from `text`, or from the file `name` if text is NULL. */
 static tri_status load(const char *name, const char *text, size_t bytes, const char *const *overrides,
                        int64_t num_overrides, tri_run_config *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
   tri_run_config *config = NULL;
   TRI_TRY(tri_yaml_create(&tree));
-  /* All of it is zero, the padding too: two loads of a file are equal to the byte. */
+  /* All bytes are zero, padding included, so that two loads of a file can be compared byte by byte. */
   tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
   if (status == TRI_OK && text == NULL) status = check_file(name);
   if (status == TRI_OK && text == NULL) status = tri_yaml_read(tree, name, &root);
@@ -789,7 +793,7 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out) {
   tri_run_config *said = NULL;
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *said, &said));
   *said = *config;
-  said->data.num_train = 0; /* they stand for the preferences */
+  said->data.num_train = 0; /* they name corpora that are made from the preferences */
   said->data.validation[0] = '\0';
   tri_status status = tri_config_print(&run_table, said, head, out);
   tri_free(said);

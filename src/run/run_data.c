@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The one that is named, or the one beside the first corpus that has one. Others are compared with it (open_corpus). */
+/* Finds the tokenizer: the one that is named, or the one next to the first corpus that has one. open_corpus compares
+ * the corpora with it. */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
   if (config->data.tokenizer[0] != '\0') return tri_tokenizer_path(config->data.tokenizer, out);
@@ -31,7 +32,7 @@ static tri_status check_vocabulary(const tri_run_config *config, const tri_token
 
 typedef struct opening {
   const tri_run_config *config;
-  const tri_tokenizer *tokenizer; /* or NULL */
+  const tri_tokenizer *tokenizer; /* NULL: none */
   const char *tokenizer_path;
   int32_t end_of_text;
 } opening;
@@ -63,7 +64,7 @@ static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, c
   return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);
 }
 
-/* Held-out text may be one document. */
+/* Checks the training documents. Validation text is not checked, because it may be a single document. */
 static tri_status check_documents(const tri_run_config *config, const tri_source *source) {
   bool plain = config->data.documents == TRI_DOCUMENTS_JOINED && config->data.packing == TRI_PACKING_WINDOWS;
   if (plain) return TRI_OK;
@@ -71,7 +72,7 @@ static tri_status check_documents(const tri_run_config *config, const tri_source
   return source->masked ? tri_documents_check_lengths(&source->documents) : TRI_OK;
 }
 
-/* Two names of one corpus would give its samples twice in an epoch. */
+/* Refuses a corpus that is listed twice under different names, because its samples would come twice in an epoch. */
 static tri_status check_others(const tri_run_config *config, const tri_run_data *data, int64_t number) {
   const tri_corpus *corpus = data->train_corpora[number];
   for (int64_t k = 0; k < number; k++) {
@@ -104,7 +105,7 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   TRI_TRY(create_sampler(o, out->train_corpora, &shares, config->data.max_samples, &out->train));
   TRI_TRY(weigh_labels(config, &out->train));
   for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
-  bool said = false; /* once is enough: they are of one tokenizer */
+  bool said = false; /* logged once, because all corpora have the same tokenizer */
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {
     said = tri_corpus_say_vocabulary(out->train_corpora[k], config->model.vocab_size);
   }
@@ -115,7 +116,7 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   return TRI_OK;
 }
 
-/* Answers of a pair, or single ones, that a loss of preferences is made of. */
+/* Creates the source of pairs or single answers that a loss of preferences needs. */
 static tri_status create_preferences(const opening *o, const tri_corpus *corpus, int64_t max_samples,
                                      tri_preference_source *out) {
   const tri_run_config *config = o->config;
@@ -147,7 +148,7 @@ static tri_status open_preferences(const opening *o, tri_identity *identity, tri
   return create_preferences(o, out->validation_corpus, 0, &out->validation_preferences);
 }
 
-/* Where samples come from: text, or preferences; the objective says which. */
+/* Kind of the samples, text or preferences, which follows from the objective. */
 typedef struct run_feed {
   bool of_preferences;
   tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);

@@ -2,7 +2,7 @@
 
 #include "mesh/domain.h"
 
-/* The words of the column `domain`. */
+/* Values for the words of the column `domain`. */
 enum {
   DOMAIN_REPLICAS = TRI_DOMAIN_REPLICAS,
   DOMAIN_LOSS = TRI_DOMAIN_LOSS,

@@ -1,16 +1,16 @@
-/* What ranks did when: events with a begin and an end in seconds, drawn and added up.
+/* Timelines of ranks: events with a begin and an end in seconds, which can be drawn and added up.
  *
- * A timeline is filled by a run that measured itself (train/flight_recorder.h), or by a simulator that computed
- * it. Nothing here knows a clock, MPI or the engine.
+ * A timeline is filled by a run that measured itself (train/flight_recorder.h), or by a simulator that computed it.
+ * This module uses no clock, MPI or engine.
  *
- * A rank has two lanes. The compute lane is what its own thread did, one thing after the other: an event may lie inside
- * another (a collective inside a forward), and what counts at any moment is the innermost. The communication lane is
- * what went on in the background meanwhile; its events may overlap.
+ * A rank has two lanes. The compute lane has the events of the rank's own thread, one after the other: an event may be
+ * nested in another (a collective in a forward), and the innermost counts at any moment. The communication lane has the
+ * communication in the background; its events may overlap.
  *
- * An event of communication begins with `wait_s` seconds in which it could not go on, because another rank had not come
- * yet; only the rest is communication. A pipeline stage that waits for its neighbour is therefore idle, however the
- * waiting was done. A producer says wait_s itself, or says which events of several ranks belong together (tri_meeting)
- * and tri_timeline_finish finds it. */
+ * An event of communication begins with `wait_s` seconds in which it waits for another rank; only the rest is
+ * communication. A pipeline stage that waits for its neighbour is therefore idle, however the wait is implemented. A
+ * producer sets wait_s itself, or marks the events of several ranks that belong together (tri_meeting), and
+ * tri_timeline_finish computes the waits. */
 #ifndef TRI_TIMELINE_TIMELINE_H
 #define TRI_TIMELINE_TIMELINE_H
 
@@ -28,32 +28,33 @@ typedef enum tri_event_kind {
   TRI_EVENT_BACKWARD_INPUT,
   TRI_EVENT_BACKWARD_WEIGHT,
   TRI_EVENT_OPTIMIZER,
-  TRI_EVENT_LOAD, /* and what else readies a step */
+  TRI_EVENT_LOAD, /* includes all other preparation of a step */
   TRI_EVENT_COMMUNICATION,
 } tri_event_kind;
 enum { TRI_NUM_EVENT_KINDS = 7 };
 
 typedef enum tri_event_lane { TRI_LANE_COMPUTE, TRI_LANE_COMMUNICATION } tri_event_lane;
 
-/* An event's axis is a tri_axis or, where it lies along none of them (all ranks together), this one. */
+/* Axis of events that belong to no tri_axis, because all ranks take part. */
 enum { TRI_EVENT_NO_AXIS = TRI_NUM_AXES, TRI_EVENT_AXES = TRI_NUM_AXES + 1 };
 
 typedef enum tri_meeting_kind {
   TRI_MEETING_NONE,
-  TRI_MEETING_COLLECTIVE, /* no rank goes on before all have arrived */
-  TRI_MEETING_SEND,       /* does not wait */
-  TRI_MEETING_RECEIVE,    /* does not go on before the send has begun */
+  TRI_MEETING_COLLECTIVE, /* no rank continues before all have arrived */
+  TRI_MEETING_SEND,       /* the sender does not wait */
+  TRI_MEETING_RECEIVE,    /* the receiver does not continue before the send has begun */
 } tri_meeting_kind;
 
-/* What an event of one rank has in common with events of others. */
+/* Relation of an event to events of other ranks. */
 typedef struct tri_meeting {
   tri_meeting_kind kind;
-  /* A message's sender and receiver; a collective's first rank, and which of that rank's groups. */
+  /* A message's sender and receiver; or a collective's first rank, and the index of its group among that rank's groups.
+   */
   int32_t first, other;
-  int32_t tag; /* of a message */
-  /* A collective: equal on all ranks, and different from all others of its group. A message: the k-th of a step from
-   * sender to receiver with a tag is on either side the one with the k-th number. Events of one rank with equal numbers
-   * are about the same thing. */
+  int32_t tag; /* tag of a message */
+  /* A collective's number is equal on all its ranks, and differs from all others of its group. Messages of a step from
+   * the same sender to the same receiver with the same tag are matched in the order of their numbers on each side.
+   * Events of one rank with equal numbers belong to the same collective or message. */
   uint64_t number;
 } tri_meeting;
 
@@ -64,18 +65,18 @@ typedef struct tri_event {
   int64_t step, bytes;
   tri_meeting meeting;
   int32_t rank, micro_batch, chunk; /* micro_batch and chunk: -1: none */
-  int32_t axis;                     /* of communication */
+  int32_t axis;                     /* axis of communication */
   tri_event_kind kind;
   tri_event_lane lane;
   char name[TRI_EVENT_NAME_BYTES];
 } tri_event;
 
-/* An event of the compute lane, of no step, axis or micro-batch; a longer name is cut. */
+/* Returns an event of the compute lane, without step, axis or micro-batch; a longer name is truncated. */
 tri_event tri_event_make(int rank, tri_event_kind kind, const char *name, double begin_s, double end_s);
 
-/* "forward", "backward_input", ... */
+/* Returns "forward", "backward_input", ... */
 const char *tri_event_kind_name(tri_event_kind kind);
-/* "tensor", "data", ..., and "all" for TRI_EVENT_NO_AXIS. */
+/* Returns "tensor", "data", ..., and "all" for TRI_EVENT_NO_AXIS. */
 const char *tri_event_axis_name(int axis);
 
 /* A growing list; starts as {0}. */
@@ -94,24 +95,25 @@ enum { TRI_TIMELINE_LABEL_BYTES = 96 };
 
 typedef struct tri_timeline {
   int num_ranks;
-  tri_event_list *ranks;                    /* [num_ranks]; once finished, by begin and the enclosing event first */
-  char (*labels)[TRI_TIMELINE_LABEL_BYTES]; /* [num_ranks] "rank 3: tensor 1, pipeline 2"; may be set again */
+  tri_event_list *ranks; /* [num_ranks]; after tri_timeline_finish sorted by begin, with enclosing events first */
+  char (*labels)[TRI_TIMELINE_LABEL_BYTES]; /* [num_ranks], such as "rank 3: tensor 1, pipeline 2"; the caller may
+                                               change them */
   bool finished;
 } tri_timeline;
 
-/* Release with tri_timeline_destroy. Labels are "rank 0", "rank 1", ... */
+/* Creates a timeline with labels "rank 0", "rank 1", ... Release with tri_timeline_destroy. */
 tri_status tri_timeline_create(int num_ranks, tri_timeline **out);
 void tri_timeline_destroy(tri_timeline *timeline);
 
-/* TRI_INTERNAL for an event that no rank can have had: one that ends before it begins, or of a rank that is not there.
- * wait_s is cut to the length of the event. */
+/* Adds an event. TRI_INTERNAL for an event that is not possible: it ends before it begins, or its rank does not exist.
+ * wait_s is limited to the length of the event. */
 tri_status tri_timeline_add(tri_timeline *timeline, const tri_event *event);
 
-/* Orders the events and finds what events with meetings waited. After the last tri_timeline_add; what follows needs it.
- */
+/* Sorts the events and computes the waits of events with meetings. Call after the last tri_timeline_add and before the
+ * functions below. */
 tri_status tri_timeline_finish(tri_timeline *timeline);
 
-/* The first begin and the last end of all events; false if there are no events. */
+/* Computes the first begin and the last end of all events; returns false if there are no events. */
 bool tri_timeline_span(const tri_timeline *timeline, double *begin_s, double *end_s);
 
 typedef struct tri_timeline_step {
@@ -119,46 +121,47 @@ typedef struct tri_timeline_step {
   double begin_s, end_s; /* the first begin and the last end of its events */
 } tri_timeline_step;
 
-/* The steps of a timeline in order; *out of *count, released with tri_free. */
+/* Lists the steps of a timeline in order, (*out)[*count]; release *out with tri_free. */
 tri_status tri_timeline_steps(const tri_timeline *timeline, tri_timeline_step **out, int64_t *count);
 
 /* ---- shares (timeline_shares.c) ---------------------------------------------------------------------------------- */
 
-/* Where the time of steps went, as fractions of it, on average over the ranks: compute + all of exposed + bubble = 1.
+/* Shares of the time of steps, averaged over the ranks: compute + all of exposed + bubble = 1.
  *
  * compute   the innermost event of the compute lane computes,
- * exposed   it communicates; or there is none, and something goes on in the communication lane,
- * bubble    neither: it waits for another rank, or nothing goes on at all,
- * hidden    something goes on in the communication lane while the rank computes: a part of compute.
+ * exposed   it communicates; or there is no such event, and the communication lane is active,
+ * bubble    neither: the event waits for another rank, or both lanes are idle,
+ * hidden    the communication lane is active while the rank computes: a part of compute.
  *
- * The innermost event is the one that began last. Where the communication lane goes on along several axes at once, the
- * moment is divided evenly among them. The time of steps is all in which at least one of them goes on, and what any
- * event does in it counts, so that where the next step begins before all ranks have ended one nothing counts twice. */
+ * The innermost event is the one that began last. If the communication lane is active along several axes at once, the
+ * time is divided evenly among them. The time of steps is all time in which at least one of them is in progress, and
+ * any event in it counts. So nothing is counted twice if a step begins before all ranks have ended the one before. */
 typedef struct tri_timeline_shares {
   int64_t num_steps;
-  double step_s; /* the time of the steps over their number */
+  double step_s; /* total time of the steps, divided by their number */
   double compute;
-  double by_kind[TRI_NUM_EVENT_KINDS]; /* compute = all of these; that of TRI_EVENT_COMMUNICATION is 0 */
+  double by_kind[TRI_NUM_EVENT_KINDS]; /* sum: compute; 0 for TRI_EVENT_COMMUNICATION */
   double exposed[TRI_EVENT_AXES], hidden[TRI_EVENT_AXES];
   double bubble;
 } tri_timeline_shares;
 
-/* Over the steps [first_step, end_step) that have events. Without any all is 0. */
+/* Computes the shares over the steps [first_step, end_step) that have events; all are 0 if there are none. */
 tri_status tri_timeline_add_up(const tri_timeline *timeline, int64_t first_step, int64_t end_step,
                                tri_timeline_shares *out);
 
-double tri_timeline_exposed(const tri_timeline_shares *shares); /* over all axes */
+double tri_timeline_exposed(const tri_timeline_shares *shares); /* sum over all axes */
 
 /* ---- files (timeline_json.c, timeline_svg.c) --------------------------------------------------------------------- */
 
-/* Both files count steps from 1 and micro-batches from 0, as the rest of what people see does. */
+/* Both files count steps from 1 and micro-batches from 0, as all other output does. */
 
 /* Replaces the file at `path` by the timeline in the trace event format, which Perfetto (ui.perfetto.dev) and Chrome
- * read: a process a rank, a thread a lane; more threads where events of the communication lane overlap. */
+ * read. Each rank is a process and each lane a thread; overlapping events of the communication lane get more threads.
+ */
 tri_status tri_timeline_write_json(const tri_timeline *timeline, const char *path);
 
-/* Replaces the file at `path` by a drawing: ranks down, time across. It shows the last three steps of those that there
- * are, and of more than 256 ranks as many, evenly chosen; the shares on top are those of all steps and ranks. */
+/* Replaces the file at `path` by a drawing, with a row for each rank and time from left to right. It shows the last
+ * three steps, and at most 256 ranks, evenly chosen; the shares at the top are those of all steps and ranks. */
 tri_status tri_timeline_write_svg(const tri_timeline *timeline, const char *title, const char *path);
 
 #endif

@@ -1,9 +1,9 @@
-/* The trace event format. Complete events ("ph": "X") of one thread must nest, or a viewer draws nonsense. Those of the
- * compute lane do so in a right timeline; whatever does not, and whatever overlaps in the communication lane, goes to
- * one more thread of its rank, the first on which it has room.
+/* Writes the trace event format. Complete events ("ph": "X") of one thread must nest, or viewers draw them wrong.
+ * Events of the compute lane nest if the timeline is right. Events that do not nest, and overlapping events of the
+ * communication lane, go to a further thread of their rank, the first one with room.
  *
- * Times are rounded to whole nanoseconds, both ends, before anything is compared: rounding keeps the order of times, so
- * that what nests on a thread still does in the file. */
+ * The times of both ends are rounded to whole nanoseconds before they are compared. Rounding keeps the order of times,
+ * so events that nest on a thread also do in the file. */
 #include "timeline/timeline.h"
 
 #include "base/file.h"
@@ -13,20 +13,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A thread of a viewer: the ends of the events that it is in, the innermost last. */
+/* A thread in the viewer. ends_ns: ends of the open events, the innermost last. */
 enum { MOST_DEPTH = 16 };
 
 typedef struct thread {
   tri_event_lane lane;
-  int number, depth; /* which of its lane's threads, from 1 */
+  int number, depth; /* number: index of the thread in its lane, from 1 */
   int64_t ends_ns[MOST_DEPTH];
 } thread;
 
 typedef struct trace {
   tri_file_writer *to;
-  double origin_s; /* what is written as 0 */
+  double origin_s; /* time that is written as 0 */
   const char *separator;
-  thread *threads; /* of the rank that is being written */
+  thread *threads; /* threads of the rank that is being written */
   int num_threads, thread_capacity;
 } trace;
 
@@ -41,7 +41,8 @@ static void put_string(trace *t, const char *text) {
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-/* Enters the event if it has room: after all others, or in the compute lane inside another. */
+/* Adds the event to the thread if it fits: after all others, or in the compute lane also nested in another. Returns
+ * whether it did. */
 static bool enter(thread *on, tri_event_lane lane, int64_t begin_ns, int64_t end_ns) {
   if (on->lane != lane) return false;
   while (on->depth > 0 && on->ends_ns[on->depth - 1] <= begin_ns) on->depth--;
@@ -114,7 +115,7 @@ static void put_thread(trace *t, int rank, int tid) {
   put_place(t, rank, tid, "thread", 1000 * (int)named->lane + named->number);
 }
 
-/* Microseconds with three decimals, which a double need not hold exactly. */
+/* Writes microseconds with three decimals, which a double cannot always represent. */
 static void put_time(trace *t, const char *key, int64_t ns) {
   tri_file_writer_put(t->to, ",\"%s\":%lld.%03lld", key, (long long)(ns / 1000), (long long)(ns % 1000));
 }

@@ -1,22 +1,22 @@
-/* From events to coloured spans.
+/* Converts events to coloured spans.
  *
- * The events of a lane are flattened first: at each moment the innermost counts. What is at least a pixel wide becomes
- * a span as it is. What lies between is dust, and a colour that always has the smaller part of a pixel must not vanish
- * (a collective in each layer of a forward). So dust is dealt with as in dithering: a pixel takes the colour that is
- * owed most so far, which then owes the others their part of it. */
+ * The events of a lane are flattened first, so that the innermost counts at each moment. A flattened piece that is at
+ * least a pixel wide becomes a span. Narrower pieces between such spans are *dust*. A colour that always has the
+ * smaller part of a pixel must not vanish (a collective in each layer of a forward), so dust is drawn as in dithering:
+ * each pixel takes the colour with the largest debt so far, and its debt decreases by the pixel. */
 #include "timeline/timeline_paint.h"
 
 #include "base/memory.h"
 
 #include <math.h>
 
-/* Narrower dust between two spans is given to the one before it. */
+/* Dust between two spans that is narrower (in pixels) is added to the span before it. */
 static const double NOTHING = 0.3;
 
 typedef struct painter {
   const tri_view *view;
   tri_lane_spans *out;
-  double dust_begin, dust_end; /* of the pixel that is being filled; equal: none is */
+  double dust_begin, dust_end; /* range of the pixel that is being filled; empty if both are equal */
   double owed[TRI_NUM_PAINTS];
 } painter;
 
@@ -56,7 +56,7 @@ static tri_status settle_dust(painter *p) {
   return TRI_OK;
 }
 
-/* Dust ends where something wide begins, and with it all debts. */
+/* Ends the dust before a wide piece, and clears all debts. */
 static tri_status end_dust(painter *p) {
   double width = p->dust_end - p->dust_begin;
   tri_lane_span *last = p->out->count > 0 ? &p->out->spans[p->out->count - 1] : NULL;
@@ -95,7 +95,7 @@ static int colour_of(const tri_event *event, double time_s, double waited_s) {
   return time_s < waited_s ? TRI_PAINT_IDLE : TRI_PAINT_AXES + event->axis;
 }
 
-/* Paints from the last time until this one. */
+/* Paints the innermost events from now_s to until_s. */
 static tri_status walk_until(walk *w, painter *p, double until_s) {
   while (w->now_s < until_s) {
     while (w->depth > 0 && w->stack[w->depth - 1]->end_s <= w->now_s) w->depth--;

@@ -1,10 +1,10 @@
-/* What is seen of a lane at the resolution of a drawing: coloured spans beside one another. Of timeline_svg.c. */
+/* Coloured spans of a lane at the resolution of a drawing, for timeline_svg.c. */
 #ifndef TRI_TIMELINE_TIMELINE_PAINT_H
 #define TRI_TIMELINE_TIMELINE_PAINT_H
 
 #include "timeline/timeline.h"
 
-/* A colour: idle, the kinds of events that compute, communication by axis. */
+/* Colours: idle, kinds of events that compute, and communication by axis. */
 enum {
   TRI_PAINT_IDLE,
   TRI_PAINT_WORK,
@@ -12,12 +12,12 @@ enum {
   TRI_NUM_PAINTS = TRI_PAINT_AXES + TRI_EVENT_AXES,
 };
 
-/* The part of time that is drawn, and on how many pixels. */
+/* Drawn range of time, and its width in pixels. */
 typedef struct tri_view {
   double begin_s, end_s, pixels;
 } tri_view;
 
-double tri_view_place(const tri_view *view, double time_s); /* in pixels, cut to the view */
+double tri_view_place(const tri_view *view, double time_s); /* position of a time, limited to the view */
 
 typedef struct tri_lane_span {
   int paint;
@@ -30,9 +30,9 @@ typedef struct tri_lane_spans {
   int64_t count, capacity;
 } tri_lane_spans;
 
-/* Replaces the spans by those of a lane of a finished timeline, in order and apart from one another. Time without a
- * span is idle. There are at most some two a pixel, whatever the number of events, and yet each colour has about the
- * width that belongs to it. */
+/* Replaces the spans by those of a lane of a finished timeline, sorted and without overlap. Time without a span is
+ * idle. There are at most about two spans per pixel, whatever the number of events, and each colour still has about its
+ * right total width. */
 tri_status tri_paint_lane(const tri_event_list *list, tri_event_lane lane, const tri_view *view, tri_lane_spans *out);
 
 #endif

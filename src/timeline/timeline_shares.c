@@ -1,9 +1,9 @@
-/* Where the time went.
+/* Computes the shares of time.
  *
- * Each rank is swept once. An edge is a moment at which what the rank does may change: an event begins, ends or has
- * waited enough, or a step begins or ends. Between two edges nothing changes, so that time is of one kind. What is
- * going on in the compute lane is a stack of the events that have begun, and the innermost is the topmost that has not
- * ended; of the communication lane a number of events along each axis is enough. */
+ * Each rank is swept once. An edge is a time at which the state of the rank may change: an event begins, ends or stops
+ * waiting, or a step begins or ends. Between two edges the state is constant, so that the whole time is of one kind.
+ * The state of the compute lane is a stack of the events that have begun; the innermost is the topmost one that has not
+ * ended. The state of the communication lane is the number of active events along each axis. */
 #include "timeline/timeline.h"
 
 #include "base/memory.h"
@@ -13,9 +13,9 @@
 
 typedef struct edge {
   double time_s;
-  int64_t begins;       /* which event of the compute lane begins, else -1 */
-  int axis, background; /* of the communication lane: what is added to the number of events along the axis */
-  int steps;            /* added to the number of steps that go on */
+  int64_t begins;       /* index of the event of the compute lane that begins; -1: none */
+  int axis, background; /* change of the number of active events of the communication lane along the axis */
+  int steps;            /* change of the number of steps in progress */
 } edge;
 
 typedef struct sweep {
@@ -30,7 +30,7 @@ typedef struct sweep {
 
 static double waited_until(const tri_event *event) { return fmin(event->begin_s + event->wait_s, event->end_s); }
 
-/* Of events that begin at the same moment the enclosing one comes first, as in the list. */
+/* Compares by time. If events begin at the same time, the enclosing one comes first, as in the list. */
 static int compare_edges(const void *left, const void *right) {
   const edge *a = left, *b = right;
   if (a->time_s != b->time_s) return a->time_s < b->time_s ? -1 : 1;
@@ -71,7 +71,7 @@ static void divide_among_axes(const sweep *s, int axes, double length_s, double 
   }
 }
 
-/* Adds the time from `begin_s` on, in which nothing changes; `shares` holds seconds until the end. */
+/* Adds the time from `begin_s` on, in which the state is constant; `shares` has seconds until the end of the sweep. */
 static void add_time(sweep *s, double begin_s, double length_s, tri_timeline_shares *shares) {
   const tri_event *event = innermost(s, begin_s);
   int axes = 0;
@@ -118,7 +118,7 @@ free_edges:
   return status;
 }
 
-/* From seconds of all ranks to fractions of them. */
+/* Converts the seconds of all ranks to shares. */
 static void divide(tri_timeline_shares *shares, int num_ranks) {
   double total_s = shares->compute + tri_timeline_exposed(shares) + shares->bubble;
   if (total_s <= 0) return;

@@ -1,11 +1,9 @@
-/* A timeline as a drawing that a browser, an editor or a paper shows: no scripts, no style sheets, nothing from
- * outside.
+/* A timeline as an SVG drawing that needs no scripts, style sheets or other files.
  *
- * Each rank has a row, which holds a lane for what its own thread does and a thin one for what goes on in the
- * background. A row is drawn in layers: the hatched ground of idle time, on it one path for each colour
- * (timeline_paint.h), which keeps the file small, then the events that are wide enough to point at, each an invisible
- * rectangle with a title, and the numbers of micro-batches. The narrowest events have no titles, as many as it takes to
- * stay below MOST_TITLES. */
+ * Each rank has a row with a lane for its own thread and a narrow lane for background communication. A row is drawn in
+ * layers: the hatched background of idle time; one path for each colour (timeline_paint.h), which keeps the file small;
+ * an invisible rectangle with a title for each event that is wide enough to point at; and the numbers of micro-batches.
+ * The narrowest events get no titles, so that there are at most MOST_TITLES. */
 #include "timeline/timeline.h"
 
 #include "base/file.h"
@@ -17,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Pixels. */
+/* Sizes in pixels. */
 enum { PLOT_WIDTH = 1360, MARGIN = 24, TOP = 118, BAR_TOP = 62, BAR_HEIGHT = 10, LEAST_OUTLINED = 5 };
 
 enum { MOST_STEPS = 3, MOST_ROWS = 256, MOST_TITLES = 9000 };
@@ -47,11 +45,11 @@ static const char *const work_names[] = {"forward",           "backward",  "back
 typedef struct drawing {
   tri_file_writer *to;
   const tri_timeline *timeline;
-  const tri_timeline_step *steps; /* that are drawn */
+  const tri_timeline_step *steps; /* steps to draw */
   int64_t num_steps;
   tri_timeline_shares shares;
   tri_view view;
-  double narrowest; /* event with a title */
+  double narrowest; /* width in pixels of the narrowest event with a title */
   int rows;
   double left, row_height, compute_height, communication_height;
   tri_lane_spans spans;
@@ -65,7 +63,8 @@ static bool is_utf8(const char *text) {
   return string != NULL;
 }
 
-/* XML has no control characters. Of a text that was cut inside a letter, only ASCII remains. */
+/* Writes text without control characters, which XML does not allow. If a letter was truncated, only ASCII characters
+ * are written. */
 static void put_text(drawing *d, const char *text) {
   bool whole = is_utf8(text);
   for (const char *c = text; *c != '\0'; c++) {
@@ -86,7 +85,7 @@ typedef struct unit {
   const char *name;
 } unit;
 
-/* The largest unit of which a length is at least `least`. */
+/* Returns the largest unit in which a length is at least `least`. */
 static unit unit_of(double length_s, double least) {
   static const unit units[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}};
   int i = 0;
@@ -114,7 +113,7 @@ static double share_of(const tri_timeline_shares *shares, int paint) {
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
-/* That is not written as 0.0 %. */
+/* Smallest share that is not printed as 0.0 %. */
 static const double LEAST_SHARE = 0.0005;
 
 static void put_axes(drawing *d, const char *what, const double by_axis[TRI_EVENT_AXES]) {
@@ -145,7 +144,7 @@ static void draw_shares(drawing *d) {
   tri_file_writer_put(d->to, "</text>\n");
 }
 
-/* The same as one bar; the bubble last. */
+/* Draws the shares as one bar, with the bubble last. */
 static void draw_bar(drawing *d) {
   double width = d->left + PLOT_WIDTH - MARGIN, x = MARGIN;
   for (int i = 1; i <= TRI_NUM_PAINTS; i++) {
@@ -224,7 +223,7 @@ static double height_of_lane(const drawing *d, tri_event_lane lane) {
   return 0;
 }
 
-/* The hatched ground, where a step goes on. */
+/* Draws the hatched background of the steps. */
 static void draw_ground(drawing *d, int row) {
   double end = 0;
   tri_file_writer_put(d->to, "<path fill=\"url(#idle)\" d=\"");
@@ -275,8 +274,8 @@ static double width_of(const drawing *d, const tri_event *event) {
   return tri_view_place(&d->view, event->end_s) - tri_view_place(&d->view, event->begin_s);
 }
 
-/* Invisible but for a line around a wide one (not around what lies inside others, where lines would look like pauses),
- * and for a chunk a shade that tells it from the one before. */
+/* Draws an event as an invisible rectangle with a title. A wide one gets an outline (not if it is nested in another,
+ * because the line would look like a pause), and chunks get different shades. */
 static void draw_event(drawing *d, int row, const tri_event *event) {
   static const double shades[] = {0, 0.28, 0.14, 0.4};
   double width = width_of(d, event);
@@ -336,7 +335,7 @@ static tri_status draw_row(drawing *d, int row) {
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* Under the rows, from the first step that is drawn. */
+/* Draws the time axis below the rows, from the first drawn step on. */
 static void draw_time(drawing *d) {
   double length_s = d->view.end_s - d->view.begin_s, bottom = top_of_row(d, d->rows);
   unit in = unit_of(length_s, 2);
@@ -356,7 +355,7 @@ static void draw_time(drawing *d) {
                       in.name);
 }
 
-/* Which of the steps are drawn, where they are not all, and what the small numbers are. */
+/* Prints the drawn steps if there are more, and explains the numbers in the bars. */
 static void draw_note(drawing *d) {
   const long long first = d->num_steps == 0 ? 0 : (long long)d->steps[0].step + 1;
   tri_file_writer_put(d->to, "<text x=\"%d\" y=\"%.1f\" font-size=\"11\">", MARGIN, top_of_row(d, d->rows) + 40);
@@ -402,7 +401,7 @@ static int64_t count_titles(const drawing *d) {
   return titles;
 }
 
-/* Titles for events as narrow as can be without becoming too many. */
+/* Chooses the smallest width of events with titles that does not give too many titles. */
 static void choose_titles(drawing *d) {
   d->narrowest = 2;
   while (count_titles(d) > MOST_TITLES) d->narrowest *= 1.5;

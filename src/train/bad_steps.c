@@ -1,6 +1,6 @@
-/* Steps without an update. A step is bad if its loss or gradient is not finite: it is reported, its state is not saved,
- * and too many in a row end the run. A step is empty if none of its labels counts: the weights stay as they were, so
- * the run goes on, unless its first steps are all empty. */
+/* Handles steps without an update. A step is *bad* if its loss or gradient is not finite: it is reported, its state is
+ * not saved, and too many bad steps in a row end the run. A step is *empty* if none of its labels counts: the weights
+ * stay the same and the run continues, unless its first steps are all empty. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 
-/* Where to go back to, in words: the newest checkpoint that later steps have proven. */
+/* Describes the checkpoint to resume from: the newest one that later steps have proven. */
 void tri_training_describe_proven(const tri_training *t, char *out, size_t out_bytes) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   bool known = tri_path_join(root, t->config->output, "checkpoints") == TRI_OK &&
@@ -17,7 +17,7 @@ void tri_training_describe_proven(const tri_training *t, char *out, size_t out_b
   if (!known) snprintf(out, out_bytes, "no good checkpoint has been saved");
 }
 
-/* Routers whose weights were not finite numbers: often the first to go. */
+/* Warns of the first layer whose router gave weights that are not finite; routers often fail first. */
 static void warn_of_routers(const tri_training *t) {
   const tri_router_loads loads = tri_engine_router_loads(t->engine);
   for (int64_t layer = 0; layer < loads.num_layers; layer++) {
@@ -57,7 +57,7 @@ bool tri_training_diverges(const tri_training *t) {
   return t->progress.bad_in_row > 0 && t->progress.bad_in_row >= t->config->optimizer.max_bad_steps;
 }
 
-/* "steps 2 to 11". */
+/* Formats the bad steps in a row, such as "steps 2 to 11". */
 static char *describe_bad_steps(const tri_progress *progress, char *buffer, size_t bytes) {
   const long last = (long)progress->step, first = last - (long)progress->bad_in_row + 1;
   if (first == last) snprintf(buffer, bytes, "step %ld", last);
@@ -65,7 +65,8 @@ static char *describe_bad_steps(const tri_progress *progress, char *buffer, size
   return buffer;
 }
 
-/* All ranks come to it together, and the first one says it. The board knows these messages by "so the run stops". */
+/* COLLECTIVE. Fails because of bad steps; only the first rank has a message. The board recognizes these messages by "so
+ * the run stops". */
 static tri_status give_up(tri_training *t) {
   char proven[1100], steps[64];
   tri_saver_disprove(t->saver);
@@ -79,7 +80,7 @@ static tri_status give_up(tri_training *t) {
                   steps, proven);
 }
 
-/* Whether the run has made only empty steps, as many as max_bad_steps or all of its steps. */
+/* Returns whether the run has made only empty steps, as many as max_bad_steps or all of its steps. */
 static bool has_learnt_nothing(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   const bool enough = progress->step >= t->config->optimizer.max_bad_steps || tri_training_is_over(t);

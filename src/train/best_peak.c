@@ -16,7 +16,7 @@ enum { TEXT_BYTES = TRI_PEAK_KEY_BYTES + 128, NAME_BYTES = 40 };
 void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char out[TRI_PEAK_KEY_BYTES]) {
   tri_machine machine = {.processor = ""};
   if (tri_machine_read("/", &machine) != TRI_OK) machine.processor[0] = '\0';
-  /* Without its place: each of a machine's GPUs is as fast as the others. */
+  /* The place is left out, because all GPUs of a machine are equally fast. */
   snprintf(out, TRI_PEAK_KEY_BYTES, "%s, %s, %d threads, %s%s", machine.processor, device->info.name,
            device->description.threads, tri_dtype_name(type), tf32 ? ", tf32" : "");
   for (char *at = out; *at != '\0'; at++) {
@@ -26,7 +26,7 @@ void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char
 
 static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
-/* The whole file: what it is, of what, the number, and a sum over these. */
+/* Prints the whole file: its format, the key, the number, and a checksum of these. */
 static void print_file(const char *key, double flops, char out[TEXT_BYTES]) {
   snprintf(out, TEXT_BYTES, "trireme peak 1\n%s\n%.17g FLOP/s\n", key, flops);
   size_t length = strlen(out);
@@ -39,7 +39,7 @@ static tri_status find_path(const char *folder, const char *key, char out[TRI_PA
   return tri_path_join(out, folder, name);
 }
 
-/* The number with which the file would be what it is. */
+/* Returns the number if the file is exactly what print_file prints with it. */
 double tri_best_peak_read(const char *folder, const char *key) {
   char path[TRI_PATH_BYTES], expected[TEXT_BYTES], *text = NULL;
   double flops = 0;

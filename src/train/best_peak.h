@@ -7,13 +7,14 @@
 
 enum { TRI_PEAK_KEY_BYTES = 512 };
 
-/* LOCAL. The key of a peak, one line: the processor, the device with its threads, and the number type. */
+/* LOCAL. Writes the key of a peak, one line: the processor, the device with its threads, and the number type. */
 void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char out[TRI_PEAK_KEY_BYTES]);
 
-/* LOCAL. The stored peak in FLOP/s; 0 if there is none, or the file is damaged or has another key. */
+/* LOCAL. Returns the stored peak in FLOP/s; 0 if there is none, or the file is damaged or has another key. */
 double tri_best_peak_read(const char *folder, const char *key);
 
-/* LOCAL. Replaces the stored peak; makes the folder if it is missing. Of several processes the last one wins. */
+/* LOCAL. Replaces the stored peak; creates the folder if it is missing. If several processes write, the last one wins.
+ */
 tri_status tri_best_peak_write(const char *folder, const char *key, double flops);
 
 #endif

@@ -1,10 +1,10 @@
-/* Saving the state while a run goes on; what is saved when is recovery/save.c's. */
+/* Saves checkpoints and takes snapshots after steps; recovery/save.c decides which. */
 #include "train/train_internal.h"
 
 #include "comm/agreement.h"
 
-/* A checkpoint that is there counts on its line of metrics; and the next save may remove the checkpoint of which
- * samples are still to be written, also when the run stops. */
+/* Flushes the metrics, because a checkpoint may only exist together with its line. Writes outstanding samples, because
+ * the save may remove the checkpoint that they need, also when the run stops. */
 static tri_status before_save(void *context) {
   tri_training *t = context;
   const tri_status status = tri_training_is_rank0(t) ? tri_metrics_sync(t->metrics) : TRI_OK;

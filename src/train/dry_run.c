@@ -34,7 +34,7 @@ static void print_call(const tri_op_list *list, const tri_op_call *call, FILE *t
   fprintf(to, "\n");
 }
 
-/* Layers between the first and the last of a stage are alike: the first stands for all. */
+/* Prints the operations of a chunk. All layers between the first and the last are equal and are printed only once. */
 static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chunks, FILE *to) {
   int32_t first = list->calls[0].layer < 0 ? 0 : list->calls[0].layer, last = list->calls[list->num_calls - 1].layer;
   bool skipped = false;
@@ -56,7 +56,7 @@ static void print_chunk(const tri_instruction *at, const tri_parts *parts, FILE 
   if (parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
 }
 
-/* Calls in the order in which they are made; nothing if they are all. */
+/* Prints the range of calls, in the order in which they run; nothing if it is the whole chunk. */
 static void print_calls(const tri_instruction *at, const tri_parts *parts, int32_t from, int32_t until, FILE *to) {
   fprintf(to, " micro_batch %d", at->micro_batch);
   print_chunk(at, parts, to);
@@ -108,7 +108,7 @@ static void print_program(const tri_parts *parts, FILE *to) {
   }
 }
 
-/* Which of several, and what it has to give. */
+/* Prints the device and its memory if there are several devices. */
 static void print_device(const tri_device *device, FILE *to) {
   char name[128], has[32], taken[160];
   if (device->info.place[0] == '\0') return;
@@ -117,7 +117,7 @@ static void print_device(const tri_device *device, FILE *to) {
           tri_device_taken(&device->info, taken, sizeof taken));
 }
 
-/* What samples take comes and goes; the rest stays. */
+/* Prints the memory plan. Memory for samples is temporary; the rest stays allocated. */
 static void print_memory(const tri_memory_plan *plan, const tri_runner_need *samples, FILE *to) {
   const size_t samples_bytes = samples->device_bytes + samples->host_bytes;
   const struct {

@@ -1,4 +1,4 @@
-/* The layout of a run: as it is given, or the nearest that the ranks have room for. */
+/* Chooses the layout of a run: the given one, or the nearest one for the available ranks. */
 #include "train/train_internal.h"
 
 #include "base/log.h"
@@ -22,7 +22,7 @@ static void tell_nearest(const tri_layout *wanted, const tri_layout *found, int6
       folded ? " expert, expert_tensor," : "", (long)batch);
 }
 
-/* An elastic run makes do with the ranks that there are. */
+/* If the layout does not fit the ranks, an elastic run uses the nearest one that does. */
 tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks) {
   tri_layout *layout = &config->layout, found;
   int64_t batch = config->optimizer.global_batch;

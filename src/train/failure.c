@@ -1,4 +1,4 @@
-/* What a rank says of itself, so that others know which it was and where when it fails. */
+/* Identifies this rank to the parent and in error messages, so that a failure names the rank and the step. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-/* What a rank of many fails with, says which rank it was and where. The first rank's name is in the message too: ranks
- * that only waited for it have nothing to add. */
+/* Adds the rank, its mesh position and the step to the error message, on the first rank too. Does nothing for an empty
+ * message (the rank only waited for the failed one) or for a job of one rank. */
 static tri_status name_rank(const tri_training *t, tri_status status) {
   char where[128];
   if (status == TRI_OK || t->mesh.world.size == 1 || tri_status_message()[0] == '\0') return status;
@@ -32,11 +32,11 @@ tri_status tri_training_watch(tri_training *t) {
   return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
 }
 
-/* The failure with its rank's name; what the rank did before is beside it in the flight record, if there is room. */
+/* Adds the rank's name to the error message, and writes the flight record if possible. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
   tri_saved_error failure = {TRI_OK, ""};
   tri_error_save(&failure, name_rank(t, status));
-  if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is another's */
+  if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* another run holds the output */
   if (tri_flight_report_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
   return tri_saved_error_restore(&failure);
 }

@@ -19,8 +19,8 @@ static int64_t count_lines(const char *text) {
   return count;
 }
 
-/* Whether some line of the text begins with these bytes and then ends or goes on with a blank: a choice begins with its
- * product. */
+/* Returns whether a line of the text is these bytes, or begins with them and a blank: a choice begins with its product.
+ */
 static bool has_line(const char *text, const char *line, size_t length) {
   while (*text != '\0') {
     const size_t whole = strcspn(text, "\n");
@@ -30,7 +30,7 @@ static bool has_line(const char *text, const char *line, size_t length) {
   return false;
 }
 
-/* Adds to *text the lines of `more` that `besides` does not begin a line with. */
+/* Appends the lines of `more` to *text for which `besides` (NULL: *text itself) has no line that begins with them. */
 static tri_status add_lines(char **text, const char *more, const char *besides) {
   const size_t used = *text == NULL ? 0 : strlen(*text);
   TRI_TRY(tri_realloc("a list of matrix products", used + strlen(more) + 1, 1, text));
@@ -50,15 +50,15 @@ static tri_status add_lines(char **text, const char *more, const char *besides) 
   return TRI_OK;
 }
 
-/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* What one rank will ask its device for; ranks of one part of the model ask for the same. */
+/* Products that a rank will request from its device; ranks with the same part of the model request the same. */
 typedef struct asked {
   char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
   uint64_t length, hash;
 } asked;
 
-/* Planning the engine's memory is what asks. */
+/* Lists the products that this rank needs; planning the engine's memory requests them from the device. */
 static tri_status ask_own(const tri_engine_options *options, tri_device *device, char **out) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
@@ -70,7 +70,7 @@ static tri_status ask_own(const tri_engine_options *options, tri_device *device,
   return status == TRI_OK ? tri_device_gemms_asked(device, out) : status;
 }
 
-/* COLLECTIVE. Every rank gets the text of rank r. */
+/* COLLECTIVE. Copies the text of rank r to all ranks. */
 static tri_status share_text(const tri_group *world, int r, const char *own, uint64_t length, char **out) {
   char *text = NULL;
   tri_status status = tri_alloc("a list of matrix products", (size_t)length + 1, 1, &text);
@@ -87,7 +87,7 @@ static tri_status share_text(const tri_group *world, int r, const char *own, uin
 
 static bool same_chooser(const asked *a, const asked *b) { return strcmp(a->chooser, b->chooser) == 0; }
 
-/* Whether rank r has rank 0's chooser and asks for something that no rank before it does. */
+/* Returns whether rank r has rank 0's chooser and requests products that no rank before it requests. */
 static bool adds_something(const asked *all, int r) {
   if (!same_chooser(&all[0], &all[r])) return false;
   for (int before = 0; before < r; before++) {
@@ -96,7 +96,7 @@ static bool adds_something(const asked *all, int r) {
   return true;
 }
 
-/* COLLECTIVE. All that the ranks of rank 0's chooser ask for. */
+/* COLLECTIVE. Collects the requests of all ranks that have rank 0's chooser. */
 static tri_status gather_asked(const tri_group *world, const asked *all, const char *own, char **out) {
   *out = NULL;
   TRI_TRY(tri_strdup("", out));
@@ -113,7 +113,7 @@ static tri_status gather_asked(const tri_group *world, const asked *all, const c
 
 /* ---- the first rank chooses -------------------------------------------------------------------------------------- */
 
-/* What an earlier part of the run chose; "" if that does not hold here. */
+/* Reads the choices of an earlier part of the run; "" if they do not apply to this device. */
 static tri_status read_choices(const char *path, const tri_run_config *config, tri_device *device, const char *chooser,
                                tri_gemm_choices_file *out) {
   bool found = false;
@@ -136,7 +136,7 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
   return tri_strdup("", &out->choices);
 }
 
-/* *choices is all of them, old and new. */
+/* Sets *choices to all choices, old and new. */
 static tri_status choose_run_gemms(const tri_run_config *config, tri_device *device, const char *chooser,
                                    const char *products, bool anew, char **choices) {
   char path[TRI_PATH_BYTES];
@@ -180,7 +180,7 @@ static void warn_of_others(const asked *all, int ranks) {
       all[0].chooser[0] == '\0' ? "nothing to choose from" : all[0].chooser);
 }
 
-/* COLLECTIVE. */
+/* COLLECTIVE. Chooses on the first rank, and shares the choices with all ranks. */
 static tri_status choose_together(const tri_run_config *config, const tri_group *world, tri_device *device,
                                   const asked *all, const char *products, bool anew) {
   char *choices = NULL, *text = NULL;

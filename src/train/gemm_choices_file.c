@@ -13,7 +13,8 @@
 
 enum { MOST_BYTES = 16 << 20, VERSION = 1 };
 
-/* Of the chooser and the choices: an algorithm's data mean something to the library alone, which trusts them. */
+/* Computes the checksum of the chooser and the choices. An algorithm's data are only understood by the library, which
+ * does not check them. */
 static void sum_of(const tri_gemm_choices_file *file, char out[17]) {
   const uint64_t hash = tri_fnv1a(tri_fnv1a(TRI_FNV1A_BEGIN, file->chooser), file->choices);
   snprintf(out, 17, "%016" PRIx64, hash);
@@ -24,7 +25,7 @@ static const char *product_text_at(const json_t *object, const char *key) {
   return text == NULL ? "" : text;
 }
 
-/* Strings of a list, a line each. */
+/* Joins the strings of a list, one per line. */
 static tri_status join(const json_t *list, char **out) {
   size_t index, length = 1;
   const json_t *item;

@@ -1,4 +1,4 @@
-/* The loop of a run, whatever it learns from: one step, the progress that it makes, and its observers. */
+/* The training loop, independent of the kind of data: each step, the progress, and the observers. */
 #include "train/train_internal.h"
 
 #include "base/clock.h"
@@ -16,7 +16,8 @@ const tri_train_loop *tri_train_loop_of(const tri_run_config *config) {
   return NULL;
 }
 
-/* A signal may have reached some ranks only, or one of them a step earlier: any one's wish is everybody's. */
+/* COLLECTIVE. Stops all ranks if any rank was asked to stop, because a signal may have reached only some ranks, or one
+ * of them a step earlier. */
 static tri_status agree_to_stop(tri_training *t) {
   int64_t asked = tri_stop_asked();
   TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &asked));

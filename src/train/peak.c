@@ -1,4 +1,4 @@
-/* What a run's MFU is a share of: the fastest that its device was ever measured to multiply, here and now or before. */
+/* The peak that a run's MFU is a share of: the highest rate of matrix products ever measured on its device. */
 #include "engine/peak.h"
 #include "base/cache_folder.h"
 #include "base/format.h"
@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-/* The better of this run's peak and the one that is kept becomes both. One rank of a node writes, and what cannot be
- * kept is measured again. */
+/* Keeps the larger of this run's peak and the stored one. One rank of a node writes it; a peak that cannot be stored is
+ * measured again by the next run. */
 static void keep_best(tri_training *t) {
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   if (!tri_cache_folder(folder)) return;
@@ -45,7 +45,7 @@ tri_status tri_training_doubt_peak(tri_training *t, double mfu) {
   t->peak_doubted = true;
   const double old = t->peak_flops;
   tri_status status = tri_peak_flops(t->device, t->config->precision, INFINITY, &again);
-  if (status == TRI_OUT_OF_MEMORY) return TRI_OK; /* there is no room for it beside the run */
+  if (status == TRI_OUT_OF_MEMORY) return TRI_OK; /* not enough memory for the measurement during the run */
   TRI_TRY(status);
   if (again > t->peak_flops) t->peak_flops = again;
   keep_best(t);

@@ -1,4 +1,4 @@
-/* Learning from preferences: the engine's step on pairs, or on single answers, and what is told of them. */
+/* Training on preferences: a step on pairs or on single answers, and the metrics of answers. */
 #include "train/train_internal.h"
 
 #include "base/memory.h"
@@ -12,13 +12,13 @@ typedef struct tri_preference_training {
   tri_preference_settings settings;
   tri_preference_rules rules;
   double *rows;                                   /* log-probabilities of a batch [most sequences, sequence] */
-  tri_preference_unit *units;                     /* of one sequence */
-  const double *reference, *validation_reference; /* mapped; NULL: not used */
+  tri_preference_unit *units;                     /* units of one sequence */
+  const double *reference, *validation_reference; /* mapped files; NULL: unused */
 } tri_preference_training;
 
-/* ---- what is told of answers ------------------------------------------------------------------------------------- */
+/* ---- metrics of answers ------------------------------------------------------------------------------------------ */
 
-/* Names as TRL has them, of steps and, where `validation`, of held-out answers. */
+/* Adds a metric under TRL's name, for a training step or (`validation`) for held-out answers. */
 static void tell(tri_training *t, bool validation, const char *name, const char *held_out, double value) {
   if (!isfinite(value) || t->num_named == TRI_MOST_NAMED_METRICS) return;
   t->named[t->num_named++] = (tri_named_metric){validation ? held_out : name, value};
@@ -35,7 +35,7 @@ static void tell_means(tri_training *t, bool validation, const tri_preference_me
 }
 #undef TELL
 
-/* All units of `count` samples, whose log-probabilities are in `rows`. */
+/* Adds all units of `count` samples, whose log-probabilities are in p->rows. */
 static tri_status add_samples(tri_training *t, const tri_preference_at *at, int64_t count, double kl,
                               tri_preference_sums *to) {
   const tri_preference_training *p = t->preferences;
@@ -44,7 +44,7 @@ static tri_status add_samples(tri_training *t, const tri_preference_at *at, int6
   return tri_preference_sums_add(to, &settings, at, count, p->rows, p->units);
 }
 
-/* KTO's z, of the batch's mismatched answers. */
+/* Computes KTO's z from the batch's mismatched answers. */
 static tri_status find_kl(tri_training *t, const tri_preference_at *matched, int64_t count, tri_policy policy,
                           double *out) {
   const tri_preference_training *p = t->preferences;
@@ -71,7 +71,7 @@ static tri_status open_references(tri_training *t) {
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* How many held-out sequences an evaluation reads. */
+/* Returns the number of held-out sequences that an evaluation reads. */
 static int64_t num_held_out(const tri_training *t) {
   const int64_t all = t->data.validation_preferences.per_epoch, asked = t->config->evaluation.sequences;
   return all < asked ? all : asked;
@@ -106,7 +106,8 @@ static void preference_release(tri_training *t) {
   t->preferences = NULL;
 }
 
-/* Steps before may have been of another global_batch. */
+/* Trains on the next samples. Earlier steps may have had another global_batch, so `at` is shifted by the difference
+ * between the samples read and step * batch. */
 static tri_status preference_step(tri_training *t, double lr, tri_step *out) {
   const tri_progress *progress = &t->progress;
   const int64_t batch = t->config->optimizer.global_batch, expected = progress->step * batch;

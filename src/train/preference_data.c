@@ -1,5 +1,5 @@
-/* Preferences that a run file names as JSON lines become a corpus in the run's folder, each time that the run begins:
- * the same text makes the same corpus, and other text is found by its fingerprint. */
+/* Prepares preferences that a run file names as JSON lines as a corpus in the run's folder, each time the run begins.
+ * The same text gives the same corpus, and a different text is detected by its fingerprint. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* The one that the run names, or that of the model that it begins with. */
+/* Finds the tokenizer of the run, or that of the model that it begins with. */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char folder[TRI_PATH_BYTES];
   if (config->data.tokenizer[0] != '\0') {

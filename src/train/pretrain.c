@@ -1,7 +1,8 @@
-/* Learning from text: pretraining and fine-tuning. */
+/* Training on text: pretraining and fine-tuning. */
 #include "train/train_internal.h"
 
-/* Steps before may have been of another global_batch. */
+/* Trains on the next samples. Earlier steps may have had another global_batch, so the feed is shifted by the difference
+ * between the samples read and step * batch. */
 static tri_status text_step(tri_training *t, double lr, tri_step *out) {
   const tri_progress *progress = &t->progress;
   const int64_t expected = progress->step * t->config->optimizer.global_batch;

@@ -1,9 +1,10 @@
-/* Log-probabilities of the answers of a run's preferences under its reference, which is the model as the run begins:
- * they are computed once, before the first update, and stored in the run's folder. So no second model is in memory, and
- * a resumed run reads what its first start computed.
+/* Log-probabilities of a run's answers under its reference, which is the model as the run begins. They are computed
+ * once, before the first update, and stored in the run's folder. So no second model is in memory, and a resumed run
+ * reads what its first start computed.
  *
- * The file is a head of REFERENCE_HEAD_BYTES, lines of text padded with zeros, and then a double for each label, in the
- * order of the corpus; for a loss with a KL divergence as many again, of the mismatched answers. */
+ * The file has a head of REFERENCE_HEAD_BYTES, lines of text padded with zeros, and then a double for each label, in
+ * the order of the corpus. For a loss with a KL divergence, the same number of doubles for the mismatched answers
+ * follows. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -32,8 +33,9 @@ static size_t file_bytes(const tri_preference_source *source) {
   return REFERENCE_HEAD_BYTES + (size_t)num_numbers(source) * sizeof(double);
 }
 
-/* What the numbers are of, and what they hash to. The first line is the format; the line of the run comes last but one,
- * since numbers that are checked against the weights may be another run's. */
+/* Prints a description of the data that the numbers belong to; the hash of the numbers follows it. The first line is
+ * the format. The line of the run is last but one in the file, because numbers that are checked against the weights may
+ * come from another run. */
 static size_t print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
                          char out[REFERENCE_HEAD_BYTES]) {
   memset(out, 0, REFERENCE_HEAD_BYTES);
@@ -51,7 +53,7 @@ static void print_hash(const tri_preference_source *source, const double *number
   snprintf(out, HASH_BYTES, "numbers %016" PRIx64 "\n", (uint64_t)XXH3_64bits(numbers, bytes));
 }
 
-/* The first line that differs; NULL if none does. */
+/* Returns the first line that differs, in a static buffer; NULL if none does. */
 static const char *first_difference(const char *ours, const char *theirs) {
   static char line[128];
   while (*ours != '\0') {
@@ -88,7 +90,7 @@ void tri_reference_close(const tri_preference_source *source, const double *refe
   munmap((void *)((uintptr_t)reference - REFERENCE_HEAD_BYTES), file_bytes(source));
 }
 
-/* What is wrong with a file whose head is right; "" if nothing is. */
+/* Sets `why` to what is wrong with a file whose head is right; "" if nothing is. */
 static void check_numbers(const tri_preference_source *source, const char *path, const char *hash,
                           char why[WHY_BYTES]) {
   const double *numbers = NULL;
@@ -103,13 +105,13 @@ static void check_numbers(const tri_preference_source *source, const char *path,
   tri_reference_close(source, numbers);
 }
 
-/* A file, as it was found. */
+/* State of an existing file. */
 typedef struct finding {
-  int64_t there, fits, of_other_data; /* it is this run's, but of other data */
-  char why[WHY_BYTES];                /* it does not fit; on the first rank */
+  int64_t there, fits, of_other_data; /* of_other_data: the file is this run's, but for other data */
+  char why[WHY_BYTES];                /* why the file does not fit; only on the first rank */
 } finding;
 
-/* On the first rank. */
+/* On the first rank: examines the file at `path`. */
 static void find(const tri_training *t, const tri_preference_source *source, const char *path, const char *fingerprint,
                  finding *out) {
   char ours[REFERENCE_HEAD_BYTES], theirs[REFERENCE_HEAD_BYTES + 1] = {0};
@@ -131,8 +133,9 @@ static void find(const tri_training *t, const tri_preference_source *source, con
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-/* Factors that begin as parts of the base, and what they began as, add to nothing but for rounding, and magnitudes are
- * norms but for rounding: the base alone is what can be computed again later, to the bit. */
+/* Returns the policy to compute: the current weights, or the reference (the base alone). Factors that begin as parts of
+ * the base cancel with their initial values except for rounding, and magnitudes are norms except for rounding. Only the
+ * base alone can be computed again later to the bit. */
 static tri_policy policy_of(const tri_training *t) {
   const tri_adapter *adapter = &t->config->model.tuning.adapter;
   const bool rounds = tri_adapter_is_principal(adapter) || adapter->magnitude;
@@ -140,7 +143,8 @@ static tri_policy policy_of(const tri_training *t) {
   return is_base ? TRI_POLICY_REFERENCE : TRI_POLICY_TRAINED;
 }
 
-/* Sequences [first, first + count) of the source, in order, to where their labels belong. */
+/* Computes sequences [first, first + count) of the source, and stores each label's number at its place in `numbers`,
+ * unless that is NULL. */
 static tri_status compute_some(tri_training *t, const tri_preference_source *source, int64_t first, int64_t count,
                                double *rows, double *numbers) {
   const int64_t sequence = source->options.sequence;
@@ -159,22 +163,24 @@ static int64_t batch_at(const tri_training *t, const tri_preference_source *sour
   return left < batch ? left : batch;
 }
 
-/* A file that is computed, on the first rank in memory as it is on disk; the other ranks take part. */
+/* A file that is being computed. The first rank has its image in memory; the other ranks take part in the computation.
+ */
 typedef struct computing {
   tri_training *t;
   const tri_preference_source *source;
   const char *path, *fingerprint;
-  double *rows;    /* of a batch */
-  char *image;     /* of the file; NULL on other ranks */
-  double *numbers; /* in it */
+  double *rows;    /* log-probabilities of a batch */
+  char *image;     /* whole file; NULL on other ranks */
+  double *numbers; /* the numbers inside `image` */
 } computing;
 
-/* Where a stop keeps the numbers of the first sequences: PATH.part, whose head also says of how many. */
+/* Returns the path of PATH.part, which holds the numbers of the first sequences after a stop; its head says how many
+ * sequences. */
 static tri_status part_path(const computing *c, char out[TRI_PATH_BYTES]) {
   return tri_path_with(out, c->path, ".part");
 }
 
-/* On the first rank: writes the numbers of the first `done` sequences. The rest is zero. */
+/* On the first rank: writes the numbers of the first `done` sequences, and zeros for the rest. */
 static tri_status keep_part(const computing *c, int64_t done) {
   char path[TRI_PATH_BYTES];
   char *line = c->image + print_head(c->t, c->source, c->fingerprint, c->image);
@@ -184,7 +190,7 @@ static tri_status keep_part(const computing *c, int64_t done) {
   return tri_file_replace(path, c->image, file_bytes(c->source));
 }
 
-/* On the first rank: reads what a stop has kept; *done is 0 if there is nothing that fits. */
+/* On the first rank: reads the file of an interrupted computation; *done is 0 if there is no file that fits. */
 static tri_status read_part(const computing *c, int64_t *done) {
   char path[TRI_PATH_BYTES], head[REFERENCE_HEAD_BYTES], hash[HASH_BYTES], *text = NULL;
   const size_t length = print_head(c->t, c->source, c->fingerprint, head);
@@ -207,7 +213,7 @@ static tri_status read_part(const computing *c, int64_t *done) {
   return TRI_OK;
 }
 
-/* Whether the weights give the numbers of the first batch again, to the bit. */
+/* COLLECTIVE. Sets *same to whether the current weights give the stored numbers of the first batch, to the bit. */
 static tri_status is_of_these_weights(const computing *c, bool *same) {
   const size_t bytes = (size_t)num_numbers(c->source) * sizeof(double);
   double *before = NULL;
@@ -224,7 +230,7 @@ static tri_status is_of_these_weights(const computing *c, bool *same) {
   return TRI_OK;
 }
 
-/* Sets *done to the number of sequences that a stop has kept, the same on all ranks. */
+/* COLLECTIVE. Sets *done to the number of sequences that were computed before a stop, the same on all ranks. */
 static tri_status find_part(const computing *c, int64_t *done) {
   const tri_group *world = &c->t->mesh.world;
   bool same = true;
@@ -260,7 +266,7 @@ static tri_status compute_all(const computing *c) {
   return TRI_OK;
 }
 
-/* On the first rank. */
+/* On the first rank: writes the complete file, and removes the partial one. */
 static tri_status write_all(const computing *c) {
   char part[TRI_PATH_BYTES];
   memset(c->image, 0, REFERENCE_HEAD_BYTES);
@@ -276,7 +282,7 @@ static tri_status compute(tri_training *t, const tri_preference_source *source, 
   computing c = {.t = t, .source = source, .path = path, .fingerprint = fingerprint};
   tri_stop_defer("interrupted twice, so it ends at once; reference log-probabilities begin again");
   if (first)
-    tri_log_to_parent("step %ld", (long)t->progress.step); /* the parent may pass on a stop request from here on */
+    tri_log_to_parent("step %ld", (long)t->progress.step); /* from here on the parent may pass on a stop request */
   tri_status status =
       tri_alloc("log-probabilities of a batch", (size_t)(t->config->optimizer.global_batch * source->options.sequence),
                 sizeof *c.rows, &c.rows);
@@ -290,8 +296,8 @@ static tri_status compute(tri_training *t, const tri_preference_source *source, 
   return status;
 }
 
-/* COLLECTIVE. Before the first update the numbers can be checked: whether those of the first batch have the bits of the
- * weights that are there now. */
+/* COLLECTIVE. Before the first update, sets *same to whether the current weights give the stored numbers of the first
+ * batch, to the bit. */
 static tri_status check_first(tri_training *t, const tri_preference_source *source, const double *stored, bool *same) {
   const int64_t count = batch_at(t, source, 0);
   double *rows = NULL, *numbers = NULL;
@@ -315,9 +321,10 @@ static tri_status check_first(tri_training *t, const tri_preference_source *sour
   return status;
 }
 
-/* ---- both -------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* After updates of the reference itself there is no other way to the numbers than the file of the run's beginning. */
+/* Fails with the reason why the file cannot be used. After updates of the reference, the numbers exist only in the file
+ * from the run's beginning. */
 static tri_status refuse(const tri_training *t, const tri_preference_source *source, const char *path,
                          const finding *found) {
   const bool held_out = source == &t->data.validation_preferences;

@@ -1,4 +1,4 @@
-/* How a run ends, and what it leaves: its summary, and the curve of its losses. */
+/* Ends a run: its last messages, its summary, and the curve of its losses. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -18,9 +18,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FEWEST_STEPS = 20 }; /* of which a tenth says anything */
+enum { FEWEST_STEPS = 20 }; /* with fewer steps, a tenth of them says little */
 
-/* Times the loss of a model that has learnt nothing, ln(vocabulary); times the mean of the first losses. */
+/* A loss is too high if it is above ABOVE_RANDOM times that of a model that has learned nothing, ln(vocabulary); it has
+ * risen if it is above RISEN times the mean of the first losses. */
 static const double ABOVE_RANDOM = 1.05, RISEN = 1.02;
 
 static void tell_early_end(const tri_training *t) {
@@ -51,7 +52,7 @@ static void tell_early_end(const tri_training *t) {
       (long)progress->best_step);
 }
 
-/* How a run ends that a signal stopped, or whose last steps were bad. */
+/* Ends a run that was stopped by a signal, or whose last steps were bad. */
 tri_status tri_training_end(tri_training *t) {
   const tri_progress *progress = &t->progress;
   char proven[1100];
@@ -74,7 +75,7 @@ tri_status tri_training_end(tri_training *t) {
   return tri_fail(TRI_INTERRUPTED, "interrupted after step %ld; %s", (long)progress->step, saved);
 }
 
-/* Of the steps behind `after`, up to `last`. */
+/* Returns the mean loss of the steps after `after`, up to `last`. */
 static double mean_loss(const tri_metrics_history *history, int64_t after, int64_t last) {
   double sum = 0;
   int64_t count = 0;
@@ -87,14 +88,14 @@ static double mean_loss(const tri_metrics_history *history, int64_t after, int64
   return count == 0 ? NAN : sum / (double)count;
 }
 
-/* How the loss went, over all that has been made of the run. */
+/* Compares the losses at the beginning and at the end of the run, over all its steps so far. */
 static void compare_losses(tri_training *t, const tri_metrics_history *history) {
   const int64_t steps = t->progress.step, tenth = steps / 10;
   if (steps < FEWEST_STEPS) return;
   t->first_steps = tenth;
   t->first_losses = mean_loss(history, 0, tenth);
   t->last_losses = mean_loss(history, steps - tenth, steps);
-  /* A run that blew up within the first tenth has come down from there: it is compared with its beginning. */
+  /* A loss that rose within the first tenth may have fallen since; then it is compared with the first step. */
   const double begin = mean_loss(history, 0, 1), random = log((double)t->config->model.vocab_size);
   if (t->last_losses <= begin || t->last_losses <= ABOVE_RANDOM * random) return;
   if (begin >= t->first_losses) return;
@@ -102,7 +103,7 @@ static void compare_losses(tri_training *t, const tri_metrics_history *history) 
   t->first_losses = begin;
 }
 
-/* The summary is the last file that a run writes: a run that finds one at its start has nothing left to do. */
+/* Writes the summary, the last file of a run: a run that finds one at its start has nothing left to do. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES], title[TRI_RUN_TITLE_BYTES];
@@ -132,7 +133,7 @@ tri_status tri_training_write_summary(tri_training *t) {
   compare_losses(t, &history);
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
-  if (t->progress.best_step > 0) { /* earlier steps may have been measured on other held-out text */
+  if (t->progress.best_step > 0) { /* earlier steps may have been evaluated on other text */
     summary.best_validation_loss = t->progress.best_loss;
     summary.best_validation_step = t->progress.best_step;
   }
@@ -144,7 +145,7 @@ tri_status tri_training_write_summary(tri_training *t) {
   return status;
 }
 
-/* A word as a shell takes it. */
+/* Quotes a word for a shell. */
 static const char *quoted(const char *word, char out[TRI_PATH_BYTES + 2]) {
   if (strcspn(word, " \t\n\"'$&|;<>()*?[]#~`\\!{}") == strlen(word)) return word;
   if (strchr(word, '\'') != NULL || strlen(word) >= TRI_PATH_BYTES) return "FOLDER";
@@ -169,7 +170,8 @@ static bool is_stopped(const tri_training *t) {
   return t->progress.step < t->config->optimizer.steps && t->progress.step >= tri_training_last_step(t);
 }
 
-/* More steps stretch the schedule of the rate, so that it may be far from where it has come to. */
+/* Suggests more steps. They stretch the schedule of the learning rate, so the next rate may differ much from the
+ * current one. */
 static void tell_more_steps(const tri_run_config *config, const tri_progress *progress) {
   const int64_t steps = config->optimizer.steps;
   tri_run_config *longer = NULL;
@@ -192,10 +194,10 @@ static void tell_more_steps(const tri_run_config *config, const tri_progress *pr
   tri_free(longer);
 }
 
-/* By more than what one batch differs from another. */
+/* Returns whether the loss has risen by more than the differences between batches. */
 static bool has_risen(const tri_training *t) { return t->last_losses > RISEN * t->first_losses; }
 
-/* A user who has seen the last line alone would generate from it. */
+/* Warns that the loss has risen, because the last line alone does not show it. */
 static void warn_of_rise(const tri_training *t) {
   const tri_run_config *config = t->config;
   const long tenth = (long)(t->progress.step / 10);
@@ -214,7 +216,7 @@ static void warn_of_rise(const tri_training *t) {
       (long)config->optimizer.warmup, TRI_PLURAL(config->optimizer.warmup), clip);
 }
 
-/* Whether the model has learnt conversations by a chat template, which its prompts need, too. */
+/* Returns whether the model was trained on conversations with a chat template, which its prompts need, too. */
 static bool is_chat_run(const tri_training *t) {
   const tri_chat_format_options options = {.tokenizer = t->data.tokenizer};
   tri_chat_format format = {0};
@@ -224,7 +226,7 @@ static bool is_chat_run(const tri_training *t) {
   return found;
 }
 
-/* What somebody who has come so far types next. */
+/* Suggests the next commands. */
 static void tell_next(const tri_training *t) {
   const tri_run_config *config = t->config;
   const char *judged = config->data.validation[0] != '\0' ? config->data.validation : config->data.train[0].path;
@@ -260,7 +262,7 @@ void tri_training_tell_end(const tri_training *t) {
   tell_next(t);
 }
 
-/* The summary is of a run that has ended: none is left of the steps before these. */
+/* Removes the summary, which describes an ended run, before the run continues. */
 tri_status tri_training_remove_summary(const tri_training *t) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
@@ -268,7 +270,8 @@ tri_status tri_training_remove_summary(const tri_training *t) {
   return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
 }
 
-/* A run that was through: what follows its last checkpoint is done now if it was killed between the two. */
+/* Completes a run that made all its steps. If it was killed after its last checkpoint, the remaining files are written
+ * now. */
 tri_status tri_training_finish_ended(tri_training *t) {
   char path[TRI_PATH_BYTES];
   const bool early = tri_training_stops_early(t), by_epochs = t->config->optimizer.epochs > 0;

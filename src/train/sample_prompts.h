@@ -1,4 +1,4 @@
-/* What the samples of a run begin with: `samples.prompts` as they are, and `samples.chat` through the chat template. */
+/* Prompts of a run's samples: `samples.prompts` unchanged, and `samples.chat` through the chat template. */
 #ifndef TRI_TRAIN_SAMPLE_PROMPTS_H
 #define TRI_TRAIN_SAMPLE_PROMPTS_H
 
@@ -8,21 +8,21 @@
 
 enum { TRI_MOST_SAMPLE_PROMPTS = 2 * TRI_MOST_SAMPLES };
 
-/* A template adds at most this many bytes to a message: as much is planned. */
+/* Memory is planned for at most this many bytes that a template adds to a message. */
 enum { TRI_SAMPLE_TEMPLATE_BYTES = 8192 };
 
 typedef struct tri_sample_prompts {
   tri_prompt list[TRI_MOST_SAMPLE_PROMPTS];      /* first those of samples.prompts */
-  const char *messages[TRI_MOST_SAMPLE_PROMPTS]; /* the configuration's text of samples.chat; NULL: not of a chat */
+  const char *messages[TRI_MOST_SAMPLE_PROMPTS]; /* text of samples.chat in the configuration; NULL: not a chat */
   int64_t count;
-  char turn_end[TRI_TURN_END_BYTES]; /* what the template prints behind an answer; "": unknown, or no chat */
+  char turn_end[TRI_TURN_END_BYTES]; /* text that the template prints after an answer; "": unknown, or no chat */
 } tri_sample_prompts;
 
 static inline int64_t tri_num_samples(const tri_run_config *config) {
   return config->samples.num_prompts + config->samples.num_chat;
 }
 
-/* Renders all of them with the template beside the tokenizer. TRI_BAD_CONFIG if there are chat samples and no template
+/* Renders all prompts with the template next to the tokenizer. TRI_BAD_CONFIG if there are chat samples and no template
  * is found. Release with tri_sample_prompts_release, also after a failure. */
 tri_status tri_sample_prompts_make(const tri_run_config *config, const char *tokenizer_file, tri_sample_prompts *out);
 void tri_sample_prompts_release(tri_sample_prompts *prompts);

@@ -1,10 +1,10 @@
-/* Texts that a run writes of its checkpoints: lines of OUTPUT/samples.jsonl, each as `trireme generate --json` has it.
+/* Writes samples of a run's checkpoints: lines of OUTPUT/samples.jsonl in the format of `trireme generate --json`.
  *
- * They are made of what lies on disk, by the first rank alone and with a generator of its own: so they are the same
- * under every layout, what reads a checkpoint has been shown to read this one, and the engine knows nothing of them.
- * The others wait in the next collective. What a checkpoint lacks in the file is added when the run is resumed, since
- * a run may have been killed between the two. A text that cannot be made is warned of; a file that cannot be written
- * ends the run, as it does with its metrics. */
+ * The first rank generates them from the checkpoint on disk, with its own generator. So they are the same under every
+ * layout, they show that the checkpoint can be read, and the engine is not involved. The other ranks wait in the next
+ * collective. If a run was killed between a checkpoint and its samples, the missing samples are added when the run is
+ * resumed. A text that cannot be generated causes a warning; a file that cannot be written ends the run, as with its
+ * metrics. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -25,11 +25,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 8 /* texts side by side, as `generate` has it */, LONGEST_LINE_BYTES = 64 << 20 };
+enum { BATCH = 8 /* texts per batch, as in `generate` */, LONGEST_LINE_BYTES = 64 << 20 };
 
 /* ---- before the run ---------------------------------------------------------------------------------------------- */
 
-/* "`samples.prompts` number 2" */
+/* Formats the name of a prompt, such as "`samples.prompts` number 2". */
 static const char *name_of(const tri_run_config *config, int64_t number, char out[64]) {
   const int64_t prompts = config->samples.num_prompts;
   snprintf(out, 64, "`samples.%s` number %ld", number < prompts ? "prompts" : "chat",
@@ -99,8 +99,8 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
   return status;
 }
 
-/* A prompt has no more tokens than bytes, with one for the space that a tokenizer puts before it, and those that it
- * begins texts with. */
+/* Plans the memory for the longest prompt. A prompt has at most one token per byte, one for the space that a tokenizer
+ * puts before it, and those that the tokenizer begins texts with. */
 tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_runner_need *out) {
   const int64_t prompts = config->samples.num_prompts, count = tri_num_samples(config);
   const int64_t model = config->model.max_sequence;
@@ -168,7 +168,7 @@ static tri_status put_line(const samples *s, int64_t number, FILE *to) {
   return TRI_OK;
 }
 
-/* Those of the texts that are not there. */
+/* Appends the texts that are not in the file. */
 static tri_status append_texts(const samples *s, const char *path, const bool *there) {
   tri_status status = TRI_OK;
   FILE *to = fopen(path, "ae");
@@ -219,18 +219,19 @@ tri_status tri_training_sample(tri_training *t) {
 
 tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
   (void)made;
-  /* A run that is asked to stop does so; the texts of its newest checkpoint are made when it is resumed. */
+  /* A run that is asked to stop does so at once; the samples of its newest checkpoint are written when it is resumed.
+   */
   return t->stopping && !tri_training_is_over(t) ? TRI_OK : tri_training_sample(t);
 }
 
-/* ---- taking a run up --------------------------------------------------------------------------------------------- */
+/* ---- resuming ---------------------------------------------------------------------------------------------------- */
 
-/* A file that is looked through: whether any line is torn or of a step after `last`, the highest step before that, and
- * which prompts have a text of that one. */
+/* Result of reading the file: whether a line is incomplete or belongs to a step after `last`, the highest step up to
+ * `last`, and which prompts have a text of that step. */
 typedef struct samples_look {
   const tri_sample_prompts *prompts;
-  int64_t last, highest; /* -1: there is no line with a step */
-  tri_file_writer *to;   /* what stays goes there; or NULL */
+  int64_t last, highest; /* -1: no line has a step */
+  tri_file_writer *to;   /* file for the lines to keep; NULL: none */
   bool drops, there[TRI_MOST_SAMPLE_PROMPTS];
 } samples_look;
 
@@ -244,7 +245,7 @@ static void note_text(samples_look *look, int64_t step, const json_t *line) {
   if (strcmp(prompt, look->prompts->list[number].text) == 0) look->there[number] = true;
 }
 
-/* Whether a line stays. */
+/* Returns whether a line is kept. */
 static bool take_line(samples_look *look, const tri_line *text) {
   json_t *line = text->too_long ? NULL : json_loadb(text->text, text->bytes, JSON_ALLOW_NUL, NULL);
   const json_t *number = json_object_get(line, "step");
@@ -276,8 +277,8 @@ static tri_status rewrite(samples_look *look, const char *path) {
   return tri_file_writer_close(look->to, look_through(look, path));
 }
 
-/* Whether a checkpoint's texts are wanting: of one after the last that has any, or of that one some; where none has
- * any, of the newest. */
+/* Returns whether a checkpoint's texts are missing: it is newer than the newest one with texts, or it is that one and
+ * has only some. If no checkpoint has texts, only those of the newest are missing. */
 static bool lacks_texts(const samples_look *look, int64_t step, bool newest) {
   bool whole = true;
   if (step > look->last || step < look->highest) return false;

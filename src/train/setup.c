@@ -1,4 +1,4 @@
-/* From a configuration to all that a run needs: what it reads, its engine, its output. */
+/* Creates everything that a run needs from its configuration: data, engine and output. */
 #include "train/train_internal.h"
 
 #include "base/clock.h"
@@ -59,7 +59,7 @@ static tri_status open_snapshots(tri_training *t) {
   return TRI_OK;
 }
 
-/* The files of the output, behind what the run resumes from. On the first rank. */
+/* On the first rank: opens the files of the output after the position where the run resumes. */
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
   TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, tri_corpus_end_of_text(t->data.train_corpora[0])));
@@ -91,7 +91,7 @@ static tri_status resume_run(tri_training *t, const char *resume) {
   return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK);
 }
 
-/* Checks that `--resume FOLDER` names a checkpoint, before the run writes anything. On the first rank. */
+/* On the first rank: checks that `--resume FOLDER` names a checkpoint, before the run writes anything. */
 static tri_status check_resume(const char *resume) {
   const tri_checkpoint_use use = {.settings_only = true};
   char folder[TRI_PATH_BYTES];

@@ -14,7 +14,7 @@
 
 enum { MOST_PROGRAM_BYTES = 1 << 30, LOOKS = 256, LOOK_TOKENS = 64 };
 
-/* A program that cannot be read, on any rank, is not compared. */
+/* COLLECTIVE. Compares the program file of all ranks. It is not compared if any rank cannot read it. */
 static tri_status agree_on_program(const tri_group *world) {
   char *text = NULL;
   size_t bytes = 0;
@@ -34,7 +34,7 @@ static tri_status agree_on_configuration(const tri_group *world, const tri_run_c
   return status;
 }
 
-/* Its size, and what it has at some places that are spread over all of it. */
+/* Reads the corpus' size and tokens at places that are spread evenly over it. */
 static tri_status look_at(const tri_corpus *corpus, int64_t vocab_size, int32_t *tokens) {
   int64_t count = tri_corpus_num_tokens(corpus);
   memcpy(tokens, &count, sizeof count);
@@ -78,17 +78,18 @@ tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_confi
 
 enum { NODE_BYTES = 64, RANKS_TOLD = 16 };
 
-/* Of one rank. */
+/* Memory needs of one rank. */
 typedef struct need {
   size_t parameters, gradients, optimizer, activations, samples, buffers, total;
-  size_t on_node;   /* of the total: in the node's memory */
-  size_t available; /* there, to all of the node's ranks */
+  size_t on_node;   /* part of the total in the node's memory */
+  size_t available; /* memory of the node that is available to all its ranks */
   size_t on_device, device_has;
   char device[TRI_DEVICE_NAME_BYTES], taken[160];
   char node[NODE_BYTES];
 } need;
 
-/* Two snapshots while the newer is being made, of this rank and, with several nodes, of another. */
+/* Returns the bytes of two snapshots of this rank and, with several nodes, of two of another rank. The old snapshot is
+ * kept while the new one is written. */
 static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world) {
   bool nodes = false;
   for (int r = 1; r < world->size; r++) nodes = nodes || tri_comm_node_of(r) != tri_comm_node_of(0);
@@ -155,7 +156,7 @@ static void add_rank(text *to, const tri_mesh_shape *shape, int rank, const need
   add_size(to, "=", what->total);
 }
 
-/* What to change, by the largest part. */
+/* Returns advice about the largest part. */
 static const char *advice(const need *all) {
   if (all->samples > all->total / 2)
     return "the whole model writes samples on the first rank: leave samples.prompts out";
@@ -165,7 +166,7 @@ static const char *advice(const need *all) {
   return "raise layout.zero, layout.tensor or layout.pipeline, use fewer ranks a node, or a smaller model";
 }
 
-/* Adds up the ranks of the node that rank `first` is the first of. */
+/* Sums the needs of all ranks of a node, whose first rank is `first`, and fails if they exceed its memory. */
 static tri_status check_node(const tri_mesh *mesh, const need *needs, int first) {
   need sum = {0};
   text told = {.length = 0};
@@ -188,13 +189,13 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
                   told.bytes, ranks > RANKS_TOLD ? "\n  ..." : "");
 }
 
-/* Each rank's device against what it has, or may give. */
+/* Compares a rank's needs with the memory of its device, or with the limit for it. */
 static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank) {
   const need *n = &needs[rank];
   text told = {.length = 0};
   char need_text[32], have_text[32];
   if (n->device_has == 0 || n->on_device <= n->device_has) return TRI_OK;
-  need on_device = *n; /* without what lies in host memory */
+  need on_device = *n; /* without the part in host memory */
   on_device.total = n->on_device;
   on_device.buffers = 0;
   if (n->on_device > n->parameters + n->gradients + n->optimizer + n->activations + n->samples) {
@@ -211,7 +212,7 @@ tri_status tri_startup_check_memory(const tri_engine_options *options, tri_devic
                                     const tri_startup_memory *more) {
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
-  const bool samples = more->samples.device_bytes > 0; /* of one rank the executor says the rest */
+  const bool samples = more->samples.device_bytes > 0; /* for a single rank the executor checks the rest */
   if (mesh->world.size == 1 && !samples) return TRI_OK;
   TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, more, &own)));
   tri_status status = tri_alloc("what ranks need", (size_t)mesh->world.size, sizeof *needs, &needs);
@@ -225,5 +226,5 @@ tri_status tri_startup_check_memory(const tri_engine_options *options, tri_devic
   }
   tri_free(needs);
   if (status == TRI_OK || mesh->world.rank == 0) return status;
-  return tri_fail(status, "%s", ""); /* the first rank says it */
+  return tri_fail(status, "%s", ""); /* the first rank has the message */
 }

@@ -7,20 +7,18 @@
 #include "run/run_config.h"
 #include "run/run_data.h"
 
-/* COLLECTIVE. All ranks must run the same program with the same configuration on the same corpora (validation corpora
- * are optional); else TRI_BAD_CONFIG on all ranks, with what differs and on which rank. */
+/* COLLECTIVE. Checks that all ranks run the same program with the same configuration on the same corpora (validation
+ * corpora are optional); otherwise TRI_BAD_CONFIG on all ranks, with the difference and the rank. */
 tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
 
 /* Memory that a rank needs in addition to its engine's. */
 typedef struct tri_startup_memory {
   bool snapshots;          /* the run takes snapshots */
-  tri_runner_need samples; /* on the first rank */
+  tri_runner_need samples; /* memory for generating samples, on the first rank */
 } tri_startup_memory;
 
-/* COLLECTIVE. Plans every rank's memory without allocating it, adds `more`, and sums the ranks of each node.
- * TRI_OUT_OF_MEMORY on all ranks if a node has less memory; the message says what each of its ranks needs, and for
- * what.
- */
+/* COLLECTIVE. Plans every rank's memory without allocating it, adds `more`, and sums over the ranks of each node.
+ * TRI_OUT_OF_MEMORY on all ranks if a node has less memory; the message lists the needs of each of its ranks. */
 tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,
                                     const tri_startup_memory *more);
 

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Logs "19 steps = 2 epochs of 75 sequences". `more`: further words, or "". */
+/* Logs "19 steps = 2 epochs of 75 sequences". `more`: text to append, or "". */
 static void log_epochs(const tri_training *t, double epochs, int64_t per_epoch, const char *more) {
   const long steps = (long)t->config->optimizer.steps;
   char count[32];
@@ -20,14 +20,14 @@ static void log_epochs(const tri_training *t, double epochs, int64_t per_epoch, 
           strcmp(count, "1") == 0 ? "" : "s", (long)per_epoch, TRI_PLURAL(per_epoch), more);
 }
 
-/* Returns the samples that the whole run takes: those that it has taken, with any batch, and those of the steps left.
+/* Returns the number of samples of the whole run: those read so far, with any batch, and those of the remaining steps.
  */
 static int64_t samples_of_run(const tri_training *t) {
   const int64_t left = t->config->optimizer.steps - t->progress.step;
   return t->progress.samples + (left > 0 ? left * t->config->optimizer.global_batch : 0);
 }
 
-/* Each of several sources: its share, and how often the whole run goes through it. */
+/* Logs each source's share and its epochs in the whole run, if there are several sources. */
 static void announce_sources(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   const tri_mixture_shares *shares = &train->mixture.shares;
@@ -41,7 +41,7 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
-/* What a run on preferences learns from. */
+/* Logs the objective and the preferences that the run trains on. */
 static void announce_preferences(const tri_training *t) {
   const tri_preference_source *source = &t->data.preferences;
   const char *noun = source->options.paired ? "pair" : "answer";
@@ -61,7 +61,7 @@ static void announce_preferences(const tri_training *t) {
   log_epochs(t, (double)samples_of_run(t) / (double)source->per_epoch, source->per_epoch, "");
 }
 
-/* How long the run is, in passes over its one corpus. */
+/* Logs the length of the run in epochs, if there is only one source. */
 static void announce_epochs(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   if (train->mixture.shares.num_sources > 1) return;
@@ -70,8 +70,7 @@ static void announce_epochs(const tri_training *t) {
   log_epochs(t, tri_sampler_epochs(train, 0, samples_of_run(t)), train->per_epoch, first);
 }
 
-/* ---- keys that change nothing --------------------------------------------------------------------------------------
- */
+/* ---- keys that change nothing ------------------------------------------------------------------------------------ */
 
 static bool is_used(const tri_run_config *config, const char *optimizer) {
   for (int g = 0; g < TRI_NUM_GROUPS; g++) {
@@ -81,7 +80,7 @@ static bool is_used(const tri_run_config *config, const char *optimizer) {
   return false;
 }
 
-/* Optimizers that have a section of this name, "optimizer.muon.": whether none of the run's is. */
+/* Returns whether a key belongs to the section of an optimizer ("optimizer.muon.") that the run does not use. */
 static bool is_of_another(const tri_run_config *config, const char *key) {
 #define OPTIMIZER(VALUE, NAME) #NAME,
   static const char *const names[] = {TRI_OPTIMIZERS(OPTIMIZER)};
@@ -96,7 +95,7 @@ static bool is_of_another(const tri_run_config *config, const char *key) {
   return false;
 }
 
-/* `here` is what the run has where the defaults are `there`. */
+/* Warns of a key of an unused optimizer; `here` is its value, `there` its default. */
 static void tell_of_another(void *context, const char *key, const char *there, const char *here) {
   (void)there;
   if (is_of_another(context, key))
@@ -112,7 +111,7 @@ static void tell_of_other_optimizers(const tri_run_config *config) {
   tri_free(plain);
 }
 
-/* What somebody has set, and another key switches off. */
+/* Warns of keys that were set and have no effect because of other keys. */
 static void announce_idle(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_average_settings *average = &config->optimizer.settings.average,
@@ -139,7 +138,8 @@ static void announce_idle(const tri_training *t) {
   tell_of_other_optimizers(config);
 }
 
-/* A run that kept no best checkpoints before, or goes on from another run's, may have none of its lowest loss. */
+/* Warns if the lowest validation loss so far has no checkpoint, because the run did not keep best checkpoints before,
+ * or continues another run. */
 static void announce_best(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
@@ -152,7 +152,8 @@ static void announce_best(const tri_training *t) {
       progress->best_loss, (long)progress->best_step, path);
 }
 
-/* Held-out text that is learnt, under whatever name, says nothing of other text. */
+/* Warns if the validation text is also trained on, under any name, because its loss then says nothing about other text.
+ */
 static void announce_held_out(const tri_training *t) {
   const tri_identity *identity = &t->identity;
   for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
@@ -164,7 +165,7 @@ static void announce_held_out(const tri_training *t) {
   }
 }
 
-/* What becomes of documents that are longer than a sequence. */
+/* Logs what happens to documents that are longer than a sequence. */
 static void announce_too_long(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   long documents = 0, too_long = 0, left_out = 0, unlearnt = 0;
@@ -187,7 +188,7 @@ static void announce_too_long(const tri_training *t) {
       unlearnt, unlearnt == 1 ? "is" : "are", unlearnt == 1 ? "es" : "");
 }
 
-/* How the text becomes sequences, where that is not by windows of joined documents. */
+/* Logs how text becomes sequences, unless it is windows of joined documents. */
 static void announce_documents(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   bool packed = t->config->data.packing == TRI_PACKING_DOCUMENTS;
@@ -205,7 +206,8 @@ static void announce_documents(const tri_training *t) {
           masked);
 }
 
-/* Padding has often been given that id, and is then not told from ends. */
+/* Warns if the ignored token is the end-of-text token. Padding often has this id, and then ends of documents cannot be
+ * distinguished from it. */
 static void announce_ignored(const tri_training *t) {
   const int64_t ignored = t->config->data.ignore_token;
   if (ignored < 0 || ignored != t->data.end_of_text) return;
@@ -215,7 +217,8 @@ static void announce_ignored(const tri_training *t) {
       (long)ignored);
 }
 
-/* The program with the devices for tests does the same work, and is not what is installed, packed and measured. */
+/* Warns of a long run with trireme-test. Its results are the same, but it is not the program that is installed,
+ * packaged and measured. */
 static void announce_program(const tri_training *t) {
   enum { MANY_STEPS = 1000 };
   const int64_t steps = t->config->optimizer.steps - t->progress.step;
@@ -233,7 +236,7 @@ static double tokens_to_train_on(const tri_training *t) {
   return tokens;
 }
 
-/* How long it is, before anything of it was timed: it cannot be faster than its devices' peak. */
+/* Logs the length of the run, and a lower bound of its time from the devices' peak, because no step was timed yet. */
 static void announce_length(const tri_training *t) {
   const tri_run_config *config = t->config;
   const int64_t steps = config->optimizer.steps - t->progress.step;
@@ -263,7 +266,7 @@ static void announce_length(const tri_training *t) {
           tri_format_seconds(tri_training_work_flops(t) / t->peak_flops, seconds, sizeof seconds));
 }
 
-/* ZeRO 2 and 3 shard gradients only in steps of one micro-batch (buckets.h). */
+/* Logs if gradients are not sharded: ZeRO 2 and 3 shard them only in steps of one micro-batch (buckets.h). */
 static void announce_whole_gradients(const tri_training *t) {
   const tri_layout *layout = &t->config->layout;
   const int64_t micro_batches = tri_layout_micro_batches(layout, t->config->optimizer.global_batch);

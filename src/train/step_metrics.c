@@ -1,4 +1,4 @@
-/* The line of metrics that a step leaves. */
+/* Writes a line of metrics for each step. */
 #include "train/train_internal.h"
 
 #include "base/log.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* What has been read of each source; nothing of one that is alone. Returns their number. */
+/* Sets `out` to what has been read of each source. Returns the number of sources; 0 if there is only one. */
 int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_MOST_SOURCES]) {
   const tri_sampler *train = &t->data.train;
   const int64_t count = train->mixture.shares.num_sources, samples = t->progress.samples;
@@ -21,8 +21,8 @@ int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_M
   return count > 1 ? count : 0;
 }
 
-/* What masks and windows left of attention's work in a step, on average of all layers: 1 where every token sees all
- * before it in its sequence. */
+/* Returns the share of attention's work in a step that masks and windows leave, averaged over all layers: 1 if every
+ * token sees all tokens before it in its sequence. */
 static double area_of(const tri_training *t, const tri_step *step) {
   const tri_model *model = &t->config->model;
   double sequence = (double)t->config->data.sequence, seen = 0;
@@ -33,7 +33,7 @@ static double area_of(const tri_training *t, const tri_step *step) {
   return seen / ((double)model->num_layers * all);
 }
 
-/* Layers that have experts; `out` has room for all layers. */
+/* Measures the layers that have experts; `out` has room for all layers. Returns their number. */
 static int64_t measure_experts(const tri_training *t, tri_expert_metrics *out) {
   const tri_router_loads loads = tri_engine_router_loads(t->engine);
   int64_t count = 0;
@@ -45,12 +45,12 @@ static int64_t measure_experts(const tri_training *t, tri_expert_metrics *out) {
   return count;
 }
 
-/* NAN if the peak is not known. */
+/* Returns the MFU; NAN if the peak is not known. */
 static double mfu_of(const tri_training *t, double flops_per_s) {
   return t->peak_flops > 0 ? flops_per_s / (t->peak_flops * t->mesh.world.size) : NAN;
 }
 
-/* Known with the last of the steps that are timed; NULL with all others. */
+/* Returns the shares of a step's time after the last of the timed steps; NULL after all others. */
 static const tri_timeline_shares *new_shares(const tri_training *t) {
   const tri_timing *timing = &t->timing;
   return timing->shares.num_steps > 0 && t->progress.step == timing->end ? &timing->shares : NULL;

@@ -23,61 +23,62 @@ typedef struct tri_train_loop tri_train_loop;
 typedef struct tri_training {
   tri_run_config *config; /* its layout is resolved here */
   const tri_train_loop *loop;
-  struct tri_preference_training *preferences; /* of the loop of preferences (preference.c); NULL */
+  struct tri_preference_training
+      *preferences; /* state of the loop of preferences (preference.c); NULL in other loops */
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
   tri_expert_metrics *experts; /* [layers]: scratch for a line of the metrics */
   tri_saver *saver;
-  tri_snapshots *snapshots; /* or NULL */
-  tri_run_output output;    /* held by this run alone */
+  tri_snapshots *snapshots; /* NULL: none */
+  tri_run_output output;    /* locked by this run */
   tri_identity identity;
   tri_run_data data;
   tri_metrics *metrics;
-  tri_named_metric named[TRI_MOST_NAMED_METRICS]; /* what the loop adds to the next line of the metrics */
+  tri_named_metric named[TRI_MOST_NAMED_METRICS]; /* metrics that the loop adds to the next line */
   int64_t num_named;
   tri_progress progress;
   double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; measured by this process */
   bool peak_doubted;                 /* a step was faster than the peak, so it was measured again */
-  double load_s;                     /* time for loading the state at the start */
-  double loss;                       /* of the last step; on the first rank */
+  double load_s;                     /* seconds for loading the state at the start */
+  double loss;                       /* loss of the last step; only on the first rank */
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
-  int64_t first_steps;               /* of which first_losses is the mean: the tenth, or 1 */
-  double validation_loss;            /* of the last evaluation; NaN before the first */
-  double validation_accuracy;        /* the same, of preference pairs */
+  int64_t first_steps;               /* number of steps that first_losses is the mean of: the tenth, or 1 */
+  double validation_loss;            /* loss of the last evaluation; NaN before the first */
+  double validation_accuracy;        /* accuracy of the last evaluation on preference pairs; NaN before the first */
   bool unjudged;                     /* it was logged that no label of the validation corpus counts */
-  int64_t evaluated_step;            /* step whose state the last finite evaluation was of, or -1 */
+  int64_t evaluated_step;            /* step of the last finite evaluation, or -1 */
   size_t predicted_bytes;
   int64_t sampled_step; /* step of the newest checkpoint that has samples, or -1 */
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* folder of the ranks' flight reports */
   tri_timing timing;
   int64_t stop_at; /* tri_train_options */
-  bool stopping;   /* some rank was asked to stop */
+  bool stopping;   /* a rank was asked to stop */
   tri_save_pending pending;
 } tri_training;
 
 static inline bool tri_training_is_rank0(const tri_training *t) { return t->mesh.world.rank == 0; }
 
-/* The last step that this process makes. */
+/* Returns the last step that this process makes. */
 static inline int64_t tri_training_last_step(const tri_training *t) {
   const int64_t steps = t->config->optimizer.steps;
   return t->stop_at > 0 && t->stop_at < steps ? t->stop_at : steps;
 }
 
-/* Whether something that is done every `every` steps, and after the last step, is due. */
+/* Returns whether something is due that is done every `every` steps and after the last step. */
 static inline bool tri_training_is_due(const tri_training *t, int64_t every) {
   const int64_t step = t->progress.step;
   return step == tri_training_last_step(t) || (every > 0 && step % every == 0);
 }
 
-/* Whether the validation loss has not improved for evaluation.stop_after evaluations. */
+/* Returns whether the validation loss has not improved for evaluation.stop_after evaluations. */
 static inline bool tri_training_stops_early(const tri_training *t) {
   const int64_t after = t->config->evaluation.stop_after;
   return after > 0 && t->progress.not_better >= after;
 }
 
-/* Whether this process has no more steps to make. */
+/* Returns whether this process has no more steps to make. */
 static inline bool tri_training_is_over(const tri_training *t) {
   return t->progress.step >= tri_training_last_step(t) || tri_training_stops_early(t);
 }
@@ -94,13 +95,13 @@ tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
 
-/* FLOPs of the remaining steps for one rank, if all have equal work. */
+/* Returns the FLOPs of the remaining steps for one rank, if all ranks have equal work. */
 double tri_training_work_flops(const tri_training *t);
 
 /* LOCAL. Finds the device's peak: the best of a measurement now and earlier ones on machines of this kind (peak.c). */
 tri_status tri_training_measure_peak(tri_training *t);
-/* Returns whether a matrix product of a layer is so small that its time is not that of the peak: a share of the peak
- * says nothing then. */
+/* Returns whether a matrix product of a layer is so small that it cannot reach the peak; then a share of the peak says
+ * nothing. */
 bool tri_training_has_small_products(const tri_training *t);
 /* LOCAL. If the last step reached an `mfu` above 1, measures the peak again, once in a run, and keeps the better one.
  */
@@ -111,8 +112,8 @@ tri_status tri_training_watch(tri_training *t);
 /* LOCAL. Adds the name of this rank to the message of a failure, and writes its flight report. Returns status. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 
-/* The end of a loop that a signal stopped, or whose last steps were bad; and the summary, which the first rank writes
- * (run_end.c). */
+/* Functions for the end of a run: messages for a loop that was stopped by a signal or ended with bad steps, and the
+ * summary, which the first rank writes (run_end.c). */
 tri_status tri_training_end(tri_training *t);
 tri_status tri_training_remove_summary(const tri_training *t);
 tri_status tri_training_write_summary(tri_training *t);
@@ -124,9 +125,9 @@ tri_status tri_training_finish_ended(tri_training *t);
 /* LOCAL. Checks that samples can be generated: there is a tokenizer, and prompts and texts fit the model's positions.
  */
 tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer);
-/* LOCAL. The most memory that the first rank needs for generating samples; {0} without samples. */
+/* LOCAL. Computes the most memory that the first rank needs for generating samples; {0} without samples. */
 tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_runner_need *out);
-/* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it has some. */
+/* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it already has samples. */
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL, on the first rank. Removes samples of steps that will be repeated from the file, and adds those of checkpoints
  * that a run which was killed or stopped did not write. */
@@ -134,11 +135,11 @@ tri_status tri_training_resume_samples(tri_training *t);
 
 /* ---- observers --------------------------------------------------------------------------------------------------- */
 
-/* A step that has been done; `progress` includes it. */
+/* A completed step; `progress` includes it. */
 typedef struct tri_made_step {
   tri_step step;
   double lr, seconds;
-  bool evaluated; /* an evaluation followed it */
+  bool evaluated; /* an evaluation followed the step */
 } tri_made_step;
 
 /* COLLECTIVE. Called after each step; the first observer that fails ends the loop. */
@@ -153,21 +154,21 @@ tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samp
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
 
-/* How a run learns from its data: a row of the table in loop.c, which the objective chooses. */
+/* The kind of data that a run trains on: a row of the table in loop.c, which the objective chooses. */
 struct tri_train_loop {
   const char *name;
-  bool of_preferences; /* whether its objectives are losses of preferences */
-  /* COLLECTIVE, once the run's state is loaded, before its output's files are changed and its first step. NULL: there
-   * is nothing to do. */
+  bool of_preferences; /* its objectives are losses of preferences */
+  /* COLLECTIVE, after the run's state is loaded, and before the output's files change and the first step. NULL: nothing
+   * to do. */
   tri_status (*begin)(tri_training *t);
-  /* COLLECTIVE. One step of the engine on the next samples. */
+  /* COLLECTIVE. Runs one step of the engine on the next samples. */
   tri_status (*step)(tri_training *t, double lr, tri_step *out);
-  /* In this order, up to NULL: a line of metrics tells of the evaluation, and is there before a run is given up; what
-   * is saved has been looked at. */
+  /* Observers in order, up to NULL. The evaluation comes before the line of metrics that contains it, the line is
+   * written before the run is given up, and a state is evaluated before it is saved. */
   tri_observer *const *observers;
-  void (*release)(tri_training *t); /* NULL: there is nothing to release */
+  void (*release)(tri_training *t); /* NULL: nothing to release */
 };
-extern const tri_train_loop tri_loop_text;        /* the next token of text: pretraining and fine-tuning (pretrain.c) */
+extern const tri_train_loop tri_loop_text;        /* text: pretraining and fine-tuning (pretrain.c) */
 extern const tri_train_loop tri_loop_preferences; /* preferences (preference.c) */
 
 const tri_train_loop *tri_train_loop_of(const tri_run_config *config);
@@ -183,19 +184,19 @@ tri_status tri_training_prepare_preferences(const tri_run_config *config);
 
 tri_observer tri_observe_preference_validation; /* evaluates on held-out preferences every few steps */
 
-/* LOCAL. `validation_loss` is that of the state now: notes it, and whether it is the lowest so far (validation.c). */
+/* LOCAL. Records `validation_loss` as that of the current state, and whether it is the lowest so far (validation.c). */
 void tri_training_judged(tri_training *t);
 
-/* COLLECTIVE. The log-probabilities of a source's answers under the reference, which is the model as the run begins:
- * read from OUTPUT/NAME or, before the first update, computed and stored there. *out is mapped memory, released with
- * tri_reference_close (reference.c). */
+/* COLLECTIVE. Opens the log-probabilities of a source's answers under the reference, which is the model as the run
+ * begins: reads them from OUTPUT/NAME or, before the first update, computes them and stores them there. *out is mapped
+ * memory; release it with tri_reference_close (reference.c). */
 tri_status tri_reference_open(tri_training *t, const tri_preference_source *source, const char *name,
                               const char *fingerprint, const double **out);
 void tri_reference_close(const tri_preference_source *source, const double *reference);
 
 /* Describes the newest proven checkpoint, from which the user can resume (bad_steps.c). */
 void tri_training_describe_proven(const tri_training *t, char *out, size_t out_bytes);
-/* Whether the run ends because too many steps in a row were bad. */
+/* Returns whether the run ends because too many steps in a row were bad. */
 bool tri_training_diverges(const tri_training *t);
 
 /* Sets `out` to what has been read from each source so far. Returns their number; 0 if there is only one source

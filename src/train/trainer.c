@@ -1,4 +1,4 @@
-/* A run from beginning to end: what it needs is opened, a loop makes its steps, and what it leaves is written. */
+/* Runs a whole training run: opens what it needs, runs the loop, and writes its results. */
 #include "train/trainer.h"
 
 #include "base/log.h"
@@ -30,7 +30,8 @@ static tri_status trainer_run(tri_training *t) {
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
-  bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED; /* the checkpoint is as new as any snapshot */
+  bool saved =
+      t->progress.bad_in_row == 0 && status != TRI_DIVERGED; /* the last checkpoint is as new as any snapshot */
   if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return tri_training_name_failure(t, status);
   if (!tri_training_is_rank0(t) || status == TRI_DIVERGED) return status;
@@ -67,7 +68,7 @@ static void release(tri_training *t) {
   tri_mesh_destroy(&t->mesh);
 }
 
-/* A dry run is of any layout on one process; a run is of the job's ranks. */
+/* Sets the layout. A dry run may have any number of ranks on one process; a run has the job's ranks. */
 static tri_status trainer_set_up(tri_training *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
   int64_t ranks = tri_comm_size();

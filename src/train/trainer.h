@@ -11,18 +11,18 @@ typedef struct tri_train_options {
   const tri_run_config *config;
   const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
   bool dry_run;       /* print the step program and the memory plan, and do nothing else */
-  int threads;        /* of this rank if the configuration says auto; 0: all cores */
-  int64_t ranks;      /* dry run: number of ranks; 0: as few as the layout has */
-  int64_t dry_run_rank; /* dry run: the rank that is printed */
-  int64_t stop_at;      /* end after this step, with a checkpoint and an evaluation; 0: at the run's end */
-  const char *timeline; /* a timeline is written to this name with .json and with .svg; NULL: none */
+  int threads;        /* threads of this rank if the configuration says auto; 0: all cores */
+  int64_t ranks;      /* dry run: number of ranks; 0: the fewest that the layout allows */
+  int64_t dry_run_rank; /* dry run: rank to print */
+  int64_t stop_at;      /* step after which the run ends, with a checkpoint and an evaluation; 0: at the run's end */
+  const char *timeline; /* path of a timeline without its ending, .json and .svg are written; NULL: none */
 } tri_train_options;
 
-/* COLLECTIVE over the job (tri_comm_open comes first). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint
- * is written and the status is TRI_INTERRUPTED. */
+/* COLLECTIVE over the job (after tri_comm_open). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint is
+ * written and the status is TRI_INTERRUPTED. */
 tri_status tri_train(const tri_train_options *options);
 
-/* The bytes that the first rank of `ranks` takes, by the memory plan, on the device of the configuration; nothing is
+/* Computes the bytes that the first rank of `ranks` needs on the configuration's device, by the memory plan. Nothing is
  * trained, and no other rank is needed. The configuration's corpora need not exist. */
 tri_status tri_train_predict(const tri_run_config *config, int64_t ranks, size_t *bytes);
 

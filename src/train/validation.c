@@ -1,4 +1,4 @@
-/* Now and then, and after the last step, a look at text that is not trained on. */
+/* Evaluates the model every few steps, and after the last step, on text that is not trained on. */
 #include "train/train_internal.h"
 
 #include "base/log.h"
@@ -28,7 +28,8 @@ static bool is_better(const tri_training *t) {
   return t->validation_loss < progress->best_loss;
 }
 
-/* Among bad steps nothing is saved, and nothing has changed that could be better. */
+/* Compares the validation loss with the best so far. During bad steps nothing is saved and the weights do not change,
+ * so there is nothing to compare. */
 static void compare_with_best(tri_training *t) {
   tri_progress *progress = &t->progress;
   if (progress->bad_in_row > 0) return;

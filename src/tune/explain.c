@@ -18,7 +18,8 @@ double tri_explain_shown(const tri_explanation *e, const tri_trial *trial) {
   return tri_objective_shown(e->study->objective, trial->value);
 }
 
-/* What simulated trials rest on. A report of a store knows neither, if what the study names is not there any more. */
+/* Describes the assumptions of the trials. The accuracy of simulations is left out if the cluster is not known, as in a
+ * report of a store whose cluster file is gone. */
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]) {
   char accuracy[TRI_ACCURACY_TEXT_BYTES], fitted[TRI_ACCURACY_TEXT_BYTES], kernels[TRI_ACCURACY_TEXT_BYTES];
   buffer[0] = '\0';
@@ -35,7 +36,7 @@ char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTE
   return buffer;
 }
 
-/* ---- finding out ------------------------------------------------------------------------------------------------- */
+/* ---- analysis ---------------------------------------------------------------------------------------------------- */
 
 static void count_trials(tri_explanation *e) {
   const tri_trial *best = tri_trial_best(e->trials, e->count);
@@ -62,7 +63,8 @@ static void find_effects(tri_explanation *e) {
   }
 }
 
-/* The mean over the trials of the absolute Shapley values, of the model of those that are done or of all that ended. */
+/* Computes the mean of the absolute Shapley values over the trials, of the model of the finished trials or (`failures`)
+ * of all trials that ended. */
 static tri_status find_importance(const tri_explanation *e, bool failures, double *importance) {
   const tri_space *space = &e->study->space;
   tri_gaussian *model = NULL;
@@ -136,7 +138,7 @@ tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t 
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* Those that were stopped early behind those that came to their end. */
+/* Compares trials by value, best first; trials that were stopped early come after all others. */
 static int compare_trials(const void *left, const void *right) {
   const tri_trial *const *a = left, *const *b = right;
   if ((*a)->early != (*b)->early) return (*a)->early ? 1 : -1;
@@ -178,7 +180,7 @@ static void print_known(const tri_explanation *e, FILE *to) {
   }
 }
 
-/* Fastest first: each takes less memory than the one before it. */
+/* Prints the Pareto-optimal trials, fastest first; each needs less memory than the one before it. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
   char text[TRI_POINT_TEXT_BYTES];
   double below = INFINITY;
@@ -197,7 +199,8 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
   }
 }
 
-/* Whether memory is known and is a price: of a loss it is what the run takes, whatever comes out. */
+/* Returns whether memory is known and is a price of better values. For a validation loss it is not: the run needs its
+ * memory whatever the loss is. */
 static bool knows_memory(const tri_explanation *e) {
   if (e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return false;
   for (int64_t i = 0; i < e->count; i++) {
@@ -206,7 +209,7 @@ static bool knows_memory(const tri_explanation *e) {
   return false;
 }
 
-/* Where nothing has succeeded: why not, each reason once. */
+/* Prints why trials failed, each reason once, if none has succeeded. */
 static void print_failures(const tri_explanation *e, FILE *to) {
   fprintf(to, "no trial has succeeded yet\n");
   for (int64_t i = 0; i < e->count; i++) {
@@ -270,7 +273,8 @@ static json_t *json_of_trials(const tri_explanation *e) {
   return trials;
 }
 
-/* The parameters, most important first, each with its values: the mean of their trials, and how many failed. */
+/* Returns the parameters, most important first, each with its values: the mean of their trials, and the number of
+ * failed trials. */
 static json_t *json_of_parameters(const tri_explanation *e) {
   json_t *parameters = json_array();
   for (int64_t i = 0; i < e->study->space.num_knobs; i++) {

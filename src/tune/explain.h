@@ -19,8 +19,8 @@ typedef struct tri_explanation {
   double importance[TRI_KNOBS];    /* mean |Shapley value| over the finished trials, in units of the objective */
   double with_failures[TRI_KNOBS]; /* the same over all trials, with value 0 for failed ones; 0 if none failed */
   int32_t order[TRI_KNOBS];        /* parameters by importance, the most important first */
-  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* mean of the trials with each parameter value, as it is
-                                              * shown; NaN: no trial */
+  double effect[TRI_KNOBS]
+               [TRI_KNOB_VALUES]; /* mean shown value of the trials with each parameter value; NaN: no trial */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 
@@ -31,15 +31,15 @@ tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t 
 enum { TRI_EXPLAIN_NOTE_BYTES = 2100 };
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]);
 
-/* The unit of values: "TFLOP/s a device, recomputed products counted". */
+/* Returns the unit of values, such as "TFLOP/s a device, recomputed products counted". */
 const char *tri_explain_unit(const tri_study *study);
-/* A trial's value as it is shown, in that unit. */
+/* Returns a trial's value as it is shown, in that unit. */
 double tri_explain_shown(const tri_explanation *e, const tri_trial *trial);
 
-/* Whether trial i is Pareto-optimal in value and memory; false if its memory is not known. */
+/* Returns whether trial i is Pareto-optimal in value and memory; false if its memory is not known. */
 bool tri_explain_is_pareto(const tri_explanation *e, int64_t i);
 
-/* The rank that a value would have among the finished trials: 1 is the best. */
+/* Returns the rank that a value would have among the finished trials: 1 is the best. */
 int64_t tri_explain_rank(const tri_explanation *e, double value);
 
 void tri_explain_text(const tri_explanation *e, FILE *to);

@@ -1,5 +1,5 @@
-/* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
- * print is black on white. */
+/* The report as a page that needs no other file: plots are SVG, and styles are inline. Wide plots shrink to a phone's
+ * width, and print is black on white. */
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/chart.h"
@@ -9,17 +9,17 @@
 
 #include <math.h>
 
-/* Below its title as a heading. */
+/* Begins a plot below a heading with its title. */
 static void begin_plot(tri_chart *c, const tri_chart_form *form, const char *title, FILE *to) {
   fprintf(to, "<h2>%s</h2>\n", title);
   tri_chart_begin(c, form, title, to);
 }
 
 typedef struct spans {
-  tri_chart_span value, memory; /* memory in per cent of the fullest device's, from 0 on */
+  tri_chart_span value, memory; /* memory in per cent of the fullest device's memory; begins at 0 */
 } spans;
 
-/* Of the trials, and of the first `num_known` known recipes. */
+/* Returns the ranges of the trials, and of the first `num_known` known recipes. */
 static spans spans_of(const tri_explanation *e, int64_t num_known) {
   spans found = {TRI_CHART_NO_SPAN, {0, 0}};
   for (int64_t i = 0; i < e->count + num_known; i++) {
@@ -31,14 +31,14 @@ static spans spans_of(const tri_explanation *e, int64_t num_known) {
   return found;
 }
 
-/* Empty unless a known recipe came out; its mark is a diamond, which no trial has. */
+/* Returns the legend of known recipes, or "" if none has finished. Their mark is a diamond, which trials do not use. */
 static const char *known_legend(const tri_explanation *e) {
   bool any = false;
   for (int64_t r = 0; r < e->study->num_known; r++) any = any || e->known[r].state == TRI_TRIAL_DONE;
   return any ? "; ◆ a known recipe" : "";
 }
 
-/* A dashed line at the value of each known recipe, with its name. */
+/* Draws a dashed line at the value of each known recipe, with its name. */
 static void print_known_lines(const tri_explanation *e, const tri_chart *c) {
   const double right = c->x.plot.high;
   for (int64_t r = 0; r < e->study->num_known; r++) {
@@ -51,7 +51,7 @@ static void print_known_lines(const tri_explanation *e, const tri_chart *c) {
   }
 }
 
-/* The value of each trial, and the best so far as a line. */
+/* Draws the value of each trial, and a line of the best value so far. */
 static void print_course(const tri_explanation *e, FILE *to) {
   tri_chart c;
   char name[80];
@@ -79,7 +79,7 @@ static void print_course(const tri_explanation *e, FILE *to) {
   tri_chart_end(&c);
 }
 
-/* A bar for each parameter, or a pair. */
+/* Draws a bar for each parameter, or two if trials have failed. */
 static void print_importance(const tri_explanation *e, FILE *to) {
   const tri_space *space = &e->study->space;
   const char *names[TRI_KNOBS];
@@ -116,7 +116,7 @@ static void print_importance(const tri_explanation *e, FILE *to) {
           e->failed > 0 ? ", <b class=\"key failing\"></b> of all, those that failed counted as worth nothing" : "");
 }
 
-/* Of a validation loss: over each parameter. */
+/* Draws the validation loss over each parameter. */
 static void print_losses(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   tri_loss_mark *marks = NULL;
@@ -136,7 +136,8 @@ static void words_of(const tri_knob *knob, const char *words[TRI_KNOB_VALUES]) {
   for (int64_t v = 0; v < knob->count; v++) words[v] = knob->words[v];
 }
 
-/* One parameter: each trial's value, the mean of each column as a bar, and how many of the column failed. */
+/* Draws one parameter: each trial's value, the mean of each column as a bar, and the number of failed trials of the
+ * column. */
 static void print_panel(const tri_explanation *e, int32_t k, FILE *to) {
   const tri_knob *knob = &e->study->space.knobs[k];
   const char *words[TRI_KNOB_VALUES];
@@ -171,7 +172,7 @@ static void print_effects(const tri_explanation *e, FILE *to) {
           tri_explain_unit(e->study));
 }
 
-/* How many of the trials with value v of parameter a and w of b failed, and of how many. */
+/* Draws the number of failed trials and of all trials with value v of parameter a and value w of parameter b. */
 static void print_region(const tri_explanation *e, const tri_chart *c, int64_t a, int64_t v, int64_t b, int64_t w) {
   int64_t done = 0, failed = 0;
   char look[64], text[48];
@@ -190,7 +191,7 @@ static void print_region(const tri_explanation *e, const tri_chart *c, int64_t a
   tri_chart_text(c, "", left + wide / 2, y + 4.5, "middle", text);
 }
 
-/* The two parameters on which failing hangs most, as a map. */
+/* Draws a map of the two parameters with the largest effect on failures. */
 static void print_regions(const tri_explanation *e, FILE *to) {
   const tri_space *space = &e->study->space;
   int64_t a = 0, b = -1;
@@ -221,7 +222,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
   fprintf(to, " (down): what failures depend on most.</p>\n");
 }
 
-/* Value against memory; those that no other beats in both are larger. */
+/* Draws value against memory; Pareto-optimal trials are larger. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
   tri_chart c;
   const spans s = spans_of(e, e->study->num_known);

@@ -9,15 +9,16 @@
 struct tri_gaussian {
   int64_t dims, count;
   bool is_category[TRI_GAUSSIAN_DIMS];
-  double log[TRI_GAUSSIAN_NUMBERS], inverse_squares[TRI_GAUSSIAN_DIMS]; /* of the lengths */
+  double log[TRI_GAUSSIAN_NUMBERS],
+      inverse_squares[TRI_GAUSSIAN_DIMS]; /* logarithms of the hyperparameters; 1 / length^2 */
   double strength, noise;
-  /* factor: column j holds row j of the lower Cholesky factor. */
+  /* factor: column j is row j of the lower Cholesky factor. */
   double *x, *factor, *inverse, *weights, *targets;
   double mean, scale;
 };
 
-/* Before anything is seen, lengths are of the size of the space, the strength is that of the targets, and noise is
- * little: normal distributions of the logarithms, which keep few points from proving too much. */
+/* Prior of the hyperparameters: normal distributions of their logarithms. Lengths are of the size of the space, the
+ * strength is that of the targets, and noise is small. The prior keeps few points from determining too much. */
 static const double LENGTH = -0.35, LENGTH_VARIANCE = 0.5, STRENGTH_VARIANCE = 2, NOISE = -8, NOISE_VARIANCE = 12;
 
 enum { BLOCK = 16 };
@@ -42,7 +43,8 @@ static double covariance(const tri_gaussian *g, const double *a, const double *b
   return g->strength * (1.0 + r + r * r / 3.0) * exp(-r);
 }
 
-/* The logarithm of how unlikely the numbers were beforehand, and its slope, which is added. */
+/* Returns the negative logarithm of the hyperparameters' prior, and adds its gradient to `slope` unless that is NULL.
+ */
 static double unlikely(const tri_gaussian *g, double *slope) {
   double sum = 0;
   for (int64_t i = 0; i < g->dims + 2; i++) {
@@ -54,8 +56,9 @@ static double unlikely(const tri_gaussian *g, double *slope) {
   return sum;
 }
 
-/* Factors the covariance and solves for the weights; the negative log of the posterior (of the marginal likelihood,
- * Rasmussen and Williams eq. 2.30, and the prior of the numbers), or infinity. */
+/* Factors the covariance and solves for the weights. Returns the negative log of the posterior (the marginal
+ * likelihood, Rasmussen and Williams eq. 2.30, times the prior of the hyperparameters), or infinity if it cannot be
+ * factored. */
 static double factorise(tri_gaussian *g) {
   lapack_int n = (lapack_int)g->count;
   unpack(g);
@@ -75,7 +78,7 @@ static double factorise(tri_gaussian *g) {
   return value + unlikely(g, NULL);
 }
 
-/* slope[dims + 2] of the above, behind a factorise (eq. 5.9). */
+/* Computes the gradient slope[dims + 2] of the negative log of the posterior; call after factorise (eq. 5.9). */
 static void slope_of(tri_gaussian *g, double *slope) {
   lapack_int n = (lapack_int)g->count;
   memset(slope, 0, TRI_GAUSSIAN_NUMBERS * sizeof *slope);
@@ -102,7 +105,7 @@ static void slope_of(tri_gaussian *g, double *slope) {
 
 typedef double square[TRI_GAUSSIAN_NUMBERS][TRI_GAUSSIAN_NUMBERS];
 
-/* The inverse Hessian, by what the step s has changed of the slope (Broyden, Fletcher, Goldfarb, Shanno). */
+/* Updates the inverse Hessian with the change of the gradient over the step s (Broyden, Fletcher, Goldfarb, Shanno). */
 static void learn(square h, int64_t n, const double *s, const double *change) {
   double curve = 0, hc[TRI_GAUSSIAN_NUMBERS] = {0}, chc = 0;
   for (int64_t i = 0; i < n; i++) curve += s[i] * change[i];
@@ -118,7 +121,7 @@ static void learn(square h, int64_t n, const double *s, const double *change) {
   }
 }
 
-/* Goes down along -h slope, no number by more than 1 at once. */
+/* Computes the descent direction -h slope, scaled so that no hyperparameter changes by more than 1. */
 static void direction_of(square h, int64_t n, const double *slope, double *direction) {
   double most = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -129,7 +132,8 @@ static void direction_of(square h, int64_t n, const double *slope, double *direc
   for (int64_t i = 0; i < n && most > 1; i++) direction[i] /= most;
 }
 
-/* From where the numbers are; the negative log of the posterior there. */
+/* Maximises the posterior from the current hyperparameters. Returns the negative log of the posterior that was reached.
+ */
 static double maximise(tri_gaussian *g, int evaluations) {
   int64_t n = g->dims + 2;
   square h = {{0}};
@@ -144,7 +148,7 @@ static double maximise(tri_gaussian *g, int evaluations) {
     memcpy(old, slope, sizeof old);
     for (int64_t i = 0; i < n; i++) g->log[i] += step[i] = rate * direction[i];
     double now = factorise(g);
-    if (!(now < best)) { /* too far */
+    if (!(now < best)) { /* the step was too long */
       memcpy(g->log, before, sizeof before);
       rate *= 0.3;
       continue;
@@ -160,14 +164,15 @@ static double maximise(tri_gaussian *g, int evaluations) {
   return best;
 }
 
-/* Where the last fit ended, or what is likely before any. */
+/* Sets the hyperparameters to the result of the last fit, or to the prior's means before the first. */
 static void gaussian_begin(tri_gaussian *g, const tri_gaussian_state *state) {
   for (int64_t i = 0; i < g->dims + 2; i++) {
     g->log[i] = state->begun ? state->log[i] : i < g->dims ? LENGTH : i == g->dims ? 0 : NOISE;
   }
 }
 
-/* From where the last fit ended, and, where there is time, from the beginning too: likelihoods have several tops. */
+/* Maximises from the result of the last fit and, if evaluations allow it, also from the prior's means, because a
+ * likelihood may have several maxima. */
 static void maximise_all(tri_gaussian *g, int evaluations, const tri_gaussian_state *state) {
   double found[TRI_GAUSSIAN_NUMBERS], first = maximise(g, evaluations);
   if (!state->begun || evaluations < 10) return;
@@ -206,7 +211,7 @@ tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t co
   normalise(g, y);
   gaussian_begin(g, state);
   if (evaluations > 0 && count > 2) maximise_all(g, evaluations, state);
-  /* Points that are nearly the same to such lengths: they are told apart by more noise. */
+  /* Points that are nearly equal at these lengths make the matrix singular; more noise makes it regular. */
   for (int i = 0; i < 8 && !isfinite(factorise(g)); i++) g->log[dims + 1] += 2;
   if (!isfinite(factorise(g))) {
     status = tri_fail_internal("the covariance of %lld trials cannot be factored", (long long)count);
@@ -229,8 +234,8 @@ void tri_gaussian_destroy(tri_gaussian *g) {
   tri_free(g);
 }
 
-/* Of up to BLOCK places at once, side by side in `work[count][BLOCK]`, so that each number of the factor is read once
- * for all of them. */
+/* Predicts up to BLOCK points together, interleaved in `work[count][BLOCK]`, so that each number of the factor is read
+ * once for all of them. */
 static void predict_block(const tri_gaussian *g, int64_t places, const double *x, double (*work)[BLOCK], double *means,
                           double *deviations) {
   double sums[BLOCK] = {0}, left[BLOCK];

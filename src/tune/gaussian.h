@@ -1,5 +1,6 @@
-/* A Gaussian process (Rasmussen and Williams 2006): Matern 5/2 with a length for each dimension, a strength, noise, and
- * all of them by maximal marginal likelihood. Categories are dimensions in which all values are equally far apart. */
+/* A Gaussian process (Rasmussen and Williams 2006) with a Matern 5/2 kernel: a length for each dimension, a strength
+ * and noise, all found by maximal marginal likelihood. Categories are dimensions in which all values are equally far
+ * apart. */
 #ifndef TRI_TUNE_GAUSSIAN_H
 #define TRI_TUNE_GAUSSIAN_H
 
@@ -10,8 +11,8 @@
 
 enum { TRI_GAUSSIAN_DIMS = 16, TRI_GAUSSIAN_NUMBERS = TRI_GAUSSIAN_DIMS + 2 };
 
-/* The fitted hyperparameters as logarithms: the lengths, then strength and noise (variances, for targets whose variance
- * is 1). Each fit starts from that of the one before; {0}: none before. */
+/* Fitted hyperparameters as logarithms: the lengths, then strength and noise (variances, for targets whose variance is
+ * 1). Each fit starts from that of the one before; {0}: no fit before. */
 typedef struct tri_gaussian_state {
   double log[TRI_GAUSSIAN_NUMBERS];
   bool begun;
@@ -19,14 +20,14 @@ typedef struct tri_gaussian_state {
 
 typedef struct tri_gaussian tri_gaussian;
 
-/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First improves *state with at most
- * `evaluations` evaluations of the likelihood (each count^3 operations); 0: uses it as it is. Release with
+/* Creates a model of x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First improves *state with
+ * at most `evaluations` evaluations of the likelihood (each count^3 operations); 0: uses it unchanged. Release with
  * tri_gaussian_destroy. */
 tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t count, const double *x, const double *y,
                                int evaluations, tri_gaussian_state *state, tri_gaussian **out);
 void tri_gaussian_destroy(tri_gaussian *gaussian);
 
-/* Sets the means and the standard deviations of the function, without noise, at x[count * dims]; deviations may be
+/* Computes the means and the standard deviations of the function, without noise, at x[count * dims]; deviations may be
  * NULL. */
 tri_status tri_gaussian_predict(const tri_gaussian *gaussian, int64_t count, const double *x, double *means,
                                 double *deviations);

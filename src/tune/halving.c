@@ -1,7 +1,7 @@
-/* Successive halving (Jamieson and Talwalkar 2016), of a validation loss: all trials are trained for an eighth of their
- * steps, the better half of them for a quarter, the better half of those for a half, and what is left to the end. All
- * are under the learning-rate schedule of the whole run, and go on from their own checkpoints: the trial that comes to
- * the end is, to the bit, the run that its settings alone would have made. */
+/* Successive halving (Jamieson and Talwalkar 2016) of a validation loss. All trials are trained for an eighth of their
+ * steps, the better half of them for a quarter, the better half of those for a half, and the remaining ones to the end.
+ * All follow the learning-rate schedule of the whole run, and each round resumes the trial's own checkpoint. So a trial
+ * that is trained to the end equals, to the bit, a plain run with its settings. */
 #include "tune/halving.h"
 
 #include "base/file.h"
@@ -21,12 +21,13 @@ int64_t tri_halving_last_step(const tri_study *study, int64_t round) {
   return (study->trial.steps + part - 1) / part;
 }
 
-/* The better half of a round, without those that failed. */
+/* Returns the maximum number of trials that continue after a round; failed trials do not. */
 static int64_t better_half(int64_t members) { return (members + 1) / 2; }
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
 
-/* The first `some` of `count` points become that many drawn at random: a larger number keeps those of a smaller one. */
+/* Moves a random sample of points to the first `some` places of points[count]. A larger sample with the same seed
+ * contains the smaller one. */
 static void draw_points(const tri_study *study, tri_point *points, int64_t count, int64_t some) {
   const tri_random_key key = tri_random_stream(study->search.seed, TRI_RANDOM_TUNE, FOR_HALVING);
   for (int64_t i = 0; i < some && i + 1 < count; i++) {
@@ -74,10 +75,10 @@ typedef struct contestant {
   double loss;
 } contestant;
 
-/* The trials of a round. */
+/* Trials of a round. */
 typedef struct field {
   int64_t round, count;
-  bool ended; /* all of them have come to its end */
+  bool ended; /* all trials have ended the round */
   contestant of[TRI_MOST_MEMBERS];
 } field;
 
@@ -96,7 +97,8 @@ static void look_at_round(field *f, const tri_member *rows, int64_t count) {
   }
 }
 
-/* The first round that has not ended, or the last; its count is 0 if all trials of the round before it have failed. */
+/* Finds the first round that has not ended, or the last one; f->count is 0 if all trials of the round before have
+ * failed. */
 static void find_round(const tri_rounds *r, const tri_member *rows, int64_t count, field *f) {
   f->count = r->members;
   for (int64_t i = 0; i < f->count; i++) f->of[i].member = i + 1;
@@ -151,7 +153,8 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   tri_trial_plan plan;
   tri_short_run *run = NULL;
   TRI_TRY(tri_point_plan(study, &row->point, &plan));
-  if (row->round == 1 && tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* of one that was killed */
+  if (row->round == 1 && tri_path_exists(folder))
+    TRI_TRY(tri_directory_remove(folder)); /* left by a process that was killed */
   TRI_TRY(tri_short_run_create(study, plan.devices, folder, row->round == 1 ? "never" : "auto", &run));
   tri_short_run_plan(run, study, &plan);
   tri_short_run_learn(run, &plan);
@@ -165,7 +168,7 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   return TRI_OK;
 }
 
-/* Whether a trial may still be trained, or is the best one at the end. */
+/* Returns whether a trial may still be trained, or is the best one at the end. */
 static bool is_needed(const field *f, const tri_member *rows, int64_t count, int64_t member) {
   const tri_member *best = f->ended ? tri_rounds_best(rows, count) : NULL;
   if (best != NULL) return best->member == member;
@@ -184,7 +187,8 @@ static tri_status halving_clear(const tri_rounds *r, const tri_member *rows, int
     char path[TRI_PATH_BYTES];
     if (is_needed(f, rows, count, rows[i].member)) continue;
     status = tri_rounds_folder(r, &rows[i], root, path);
-    if (status == TRI_OK && tri_path_exists(path)) (void)tri_directory_remove(path); /* another tuner may be at it */
+    if (status == TRI_OK && tri_path_exists(path))
+      (void)tri_directory_remove(path); /* another tuner may be removing it */
   }
   tri_free(f);
   return status;

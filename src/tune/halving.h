@@ -1,10 +1,11 @@
-/* Successive halving: the method is in halving.c, what it reports in halving_report.c. */
+/* Successive halving: the method is in halving.c, its reports are in halving_report.c. */
 #ifndef TRI_TUNE_HALVING_H
 #define TRI_TUNE_HALVING_H
 
 #include "tune/rounds.h"
 
-/* The steps with which a trial ends its round: an eighth, a quarter and a half of all, and all. */
+/* Number of rounds. tri_halving_last_step returns the step that ends a round: at an eighth, a quarter, a half and the
+ * end of all steps. */
 enum { TRI_HALVING_ROUNDS = 4 };
 int64_t tri_halving_last_step(const tri_study *study, int64_t round);
 

@@ -1,4 +1,4 @@
-/* What became of the trials of successive halving. */
+/* Reports of a study by successive halving. */
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/html.h"
@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A trial by its last round, those first that came the furthest, and of these the lowest loss. */
+/* A trial and the last round that it ended. Standings are sorted by that round, the latest first, then by loss; failed
+ * trials come last. */
 typedef struct standing {
   const tri_member *last;
-  double seconds; /* of all its rounds */
+  double seconds; /* seconds of all rounds */
 } standing;
 
 static int compare_standings(const void *left, const void *right) {
@@ -25,7 +26,8 @@ static int compare_standings(const void *left, const void *right) {
   return (a->member > b->member) - (a->member < b->member);
 }
 
-/* *out has an entry for each trial; release it with tri_free. A round that runs counts as far as the one before it. */
+/* Sets *out to a standing for each trial, and returns their number; release *out with tri_free. A round in progress
+ * does not count. */
 static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   int64_t found = 0;
   if (tri_alloc("standings", (size_t)count, sizeof **out, out) != TRI_OK) return 0;
@@ -41,7 +43,7 @@ static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   return found;
 }
 
-/* Steps that were made in all, and that all trials would have made to their ends. */
+/* Returns the number of steps that all trials have made. */
 static int64_t steps_made(const tri_study *study, const tri_member *rows, int64_t count) {
   int64_t steps = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -146,7 +148,7 @@ json_t *tri_halving_json(const tri_study *study, const tri_member *rows, int64_t
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-/* Rows are by round, which is the order of their steps. */
+/* Plots the losses. Rows are sorted by round, and so by steps. */
 static void print_plots(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
   tri_loss_mark *marks = NULL;
   int64_t n = 0;

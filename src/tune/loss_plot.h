@@ -1,4 +1,4 @@
-/* The validation loss over one parameter of a study, as a plot of its page. */
+/* A plot of the validation loss over one parameter, for the page of a study. */
 #ifndef TRI_TUNE_LOSS_PLOT_H
 #define TRI_TUNE_LOSS_PLOT_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* A trial after `steps` steps. */
+/* A trial's loss after `steps` steps. */
 typedef struct tri_loss_mark {
   const tri_point *point;
   int64_t number, steps;
@@ -14,10 +14,10 @@ typedef struct tri_loss_mark {
 } tri_loss_mark;
 
 /* Draws marks[count], which are sorted by their steps, below a heading: a colour for each number of steps, with a line
- * where the parameter is the only one that varies. */
+ * if the parameter is the only one that varies. */
 void tri_loss_plot(const tri_study *study, int64_t knob, const tri_loss_mark *marks, int64_t count, FILE *to);
 
-/* The settings of a point as options of `trireme train`: "--set optimizer.lr=0.002". */
+/* Prints the settings of a point as options of `trireme train`: "--set optimizer.lr=0.002". */
 void tri_point_settings(const tri_study *study, const tri_point *point, FILE *to);
 
 #endif

@@ -1,5 +1,5 @@
-/* What became of a population: the lineage of its best member as a schedule of its parameters, all members, and how
- * they descend from one another. */
+/* Reports of a population: the lineage of its best member as a schedule of its parameters, all members, and their
+ * descent. */
 #include "report/chart.h"
 #include "report/html.h"
 #include "tune/population.h"
@@ -7,14 +7,14 @@
 
 #include <math.h>
 
-/* The rows from which the best comes, by round: line[round - 1]; its length. */
+/* Finds the ancestors of the best row, by round: line[round - 1]. Returns their number. */
 static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[TRI_MOST_ROUNDS]) {
   const tri_member *at = tri_rounds_best(rows, count);
   int64_t length = at == NULL ? 0 : at->round;
   for (int64_t round = length; round > 0 && at != NULL; round--) {
     line[round - 1] = at;
     at = at->parent > 0 ? tri_rounds_find(rows, count, at->parent, round - 1) : NULL;
-    if (at == NULL && round > 1) { /* it restarted there */
+    if (at == NULL && round > 1) { /* the member restarted with new weights */
       for (int64_t i = round - 1; i > 0; i--) line[i - 1] = NULL;
       break;
     }
@@ -80,10 +80,10 @@ json_t *tri_population_json(const tri_study *study, const tri_member *rows, int6
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-/* What is drawn: the loss, or a parameter (its number from 0). */
+/* Returns the number to plot: the loss (`what` is -1), or parameter `what`. */
 static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
 
-/* Each stretch a dot; a line from that whose weights it began with. */
+/* Draws a dot for each round of a member, and a line from the round whose weights it began with. */
 static void print_stretches(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
   for (int64_t i = 0; i < count; i++) {
     const tri_member *row = &rows[i], *from = tri_rounds_find(rows, count, row->parent, row->round - 1);
@@ -98,7 +98,7 @@ static void print_stretches(const tri_chart *c, const tri_member *rows, int64_t 
   }
 }
 
-/* The stretches, and the best one's line in another colour. */
+/* Plots all rounds, with the best member's lineage in another colour. */
 static void print_plot(const tri_study *study, const tri_member *rows, int64_t count, int64_t what, FILE *to) {
   const tri_member *line[TRI_MOST_ROUNDS] = {NULL};
   const int64_t length = line_of(rows, count, line);

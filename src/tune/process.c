@@ -16,10 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOKS = 250 }; /* pauses until it gives up, five seconds */
+enum { LOOKS = 250 }; /* pauses before giving up, five seconds in all */
 static const double PAUSE_S = 0.02;
 
-/* Every parts-th of the cores that this process may use, so that trials side by side have none in common. */
+/* Binds this process to part `part` of `parts` equal parts of its cores, so that parallel trials share no core. */
 static void take_cores(int part, int parts) {
   cpu_set_t all, own;
   int seen = 0;
@@ -57,7 +57,7 @@ static void become(char *const *line, const char *log, const tri_process_limits 
 }
 
 tri_status tri_process_start(char *const *line, const char *log, const tri_process_limits *limits, tri_process *out) {
-  /* Whatever loses its parent comes to this process, and can be waited for. */
+  /* Orphaned processes of the session become children of this process, which can then wait for them. */
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   pid_t parent = getpid(), child = fork();
   if (child == 0) become(line, log, limits, parent);
@@ -66,8 +66,8 @@ tri_status tri_process_start(char *const *line, const char *log, const tri_proce
   return TRI_OK;
 }
 
-/* Kills what is left of the session, but for its leader, and says how many that were. The command's name in
- * /proc/N/stat may hold anything, so that reading goes on behind its last bracket. */
+/* Kills all processes of the session except its leader, and returns their number. The command's name in /proc/N/stat
+ * may contain any character, so parsing starts after the last bracket. */
 static int sweep(pid_t session) {
   int found = 0;
   DIR *all = opendir("/proc");
@@ -88,7 +88,7 @@ static int sweep(pid_t session) {
     if (rest == NULL || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &own) != 4) continue;
     if (own != session || id == session) continue;
     kill(id, SIGKILL);
-    waitpid(id, NULL, WNOHANG); /* where its own parent is gone it has become this process's */
+    waitpid(id, NULL, WNOHANG); /* an orphan is now a child of this process */
     found++;
   }
   closedir(all);
@@ -108,7 +108,7 @@ bool tri_process_ended(tri_process *p) {
 
 void tri_process_stop(tri_process *p) {
   kill(p->id, SIGTERM);
-  kill(p->id, SIGCONT); /* it may have been stopped */
+  kill(p->id, SIGCONT); /* it may be stopped by SIGSTOP */
   for (int i = 0; i < LOOKS; i++) {
     if (tri_process_ended(p)) return;
     tri_pause_s(PAUSE_S);

@@ -9,23 +9,23 @@
 #include <sys/types.h>
 
 typedef struct tri_process {
-  pid_t id;   /* also that of its session; 0: none */
+  pid_t id;   /* process and session; 0: none */
   int result; /* from waitpid, after it has ended */
 } tri_process;
 
 typedef struct tri_process_limits {
-  size_t memory_bytes; /* of data in each of its processes (RLIMIT_DATA); 0: no limit */
-  int part, parts;     /* it may use part `part` of `parts` equal parts of the cores; parts 0: all cores */
+  size_t memory_bytes; /* maximum data of each process (RLIMIT_DATA); 0: no limit */
+  int part, parts;     /* cores: part `part` of `parts` equal parts; parts 0: all cores */
 } tri_process_limits;
 
 /* Starts the program line[0] with the arguments line[1], ..., up to NULL; standard output and error go to the file
- * `log`. It ends when this process ends. */
+ * `log`. The subprocess ends when this process ends. */
 tri_status tri_process_start(char *const *line, const char *log, const tri_process_limits *limits, tri_process *out);
 
-/* Whether it has ended, without waiting; if so, ends what is left in its session. */
+/* Returns whether the subprocess has ended, without waiting; if so, kills the remaining processes of its session. */
 bool tri_process_ended(tri_process *process);
 
-/* Asks it to end, kills it after five seconds, and waits until its session has no processes. */
+/* Asks the subprocess to end, kills it after five seconds, and waits until its session has no processes. */
 void tri_process_stop(tri_process *process);
 
 #endif

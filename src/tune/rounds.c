@@ -14,11 +14,11 @@
 
 enum { MOST_AT_ONCE = 256 };
 
-/* Between two looks at what runs. */
+/* Pause between two checks of running rounds. */
 static const double PAUSE_S = 0.1;
 
 typedef struct seat {
-  tri_process process; /* id 0: free */
+  tri_process process; /* id 0: unused */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;
@@ -119,7 +119,7 @@ static tri_status clear_away(const trainer *t) {
   return t->rounds.method->clear(&t->rounds, rows, count, t->folder);
 }
 
-/* Fails if a trial lacks a file and none has succeeded: the others lack it too. */
+/* Fails if a trial lacks a file and no trial has succeeded, because the others lack it, too. */
 static tri_status check_any_done(const trainer *t, const tri_member *row) {
   const tri_member *rows = NULL;
   int64_t count = 0;
@@ -167,7 +167,8 @@ static tri_status rounds_begin(trainer *t, int at, int64_t *left) {
   bool claimed = false;
   TRI_TRY(tri_store_members(t->store, &rows, &count));
   TRI_TRY(r->method->next(r, rows, count, &member, &round, left));
-  if (member == 0) return tri_store_forget_dead(t->store); /* others train the rest, if they still live */
+  if (member == 0)
+    return tri_store_forget_dead(t->store); /* other tuners train the remaining rounds, if they are still alive */
   r->method->decide(r, rows, count, member, round, &s->row);
   TRI_TRY(tri_store_begin_member(t->store, &s->row, &claimed));
   if (!claimed) return TRI_OK;

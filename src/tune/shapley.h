@@ -1,4 +1,4 @@
-/* What mattered: Shapley values of the model of the trials over its parameters, all subsets counted (Lundberg and Lee
+/* Importance of parameters: Shapley values of the model of the trials, over all subsets of parameters (Lundberg and Lee
  * 2017). */
 #ifndef TRI_TUNE_SHAPLEY_H
 #define TRI_TUNE_SHAPLEY_H
@@ -7,8 +7,8 @@
 
 enum { TRI_SHAPLEY_DIMS = 12 };
 
-/* values[dims]: the contribution of each parameter to the difference between the model's mean at the point x and its
- * mean over background[count * dims]; their sum is that difference. TRI_UNSUPPORTED above TRI_SHAPLEY_DIMS. */
+/* Computes values[dims]: the contribution of each parameter to the difference between the model's mean at the point x
+ * and its mean over background[count * dims]; their sum is that difference. TRI_UNSUPPORTED above TRI_SHAPLEY_DIMS. */
 tri_status tri_shapley(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
                        const double *x, double *values);
 

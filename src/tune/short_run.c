@@ -55,9 +55,10 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   tri_short_run_add(run, "--resume", resume);
   tri_short_run_set(run, "output", "%s", folder);
   tri_short_run_set(run, "max_restarts", "0");
-  tri_short_run_set(run, "evaluation.stop_after", "0"); /* the study says when it ends, and what stays */
+  tri_short_run_set(run, "evaluation.stop_after",
+                    "0"); /* the study decides when a run ends and which checkpoints stay */
   tri_short_run_set(run, "checkpoint.best", "false");
-  tri_short_run_set(run, "samples.prompts", "[]"); /* they are not read, and random tokens spell nothing */
+  tri_short_run_set(run, "samples.prompts", "[]"); /* samples are not read, and random tokens have no text */
   *out = run;
   return TRI_OK;
 }
@@ -94,15 +95,15 @@ tri_process_limits tri_short_run_limits(const tri_study *study, int part) {
       .memory_bytes = (size_t)(study->trial.memory_gib * 1073741824.0), .part = part, .parts = (int)study->parallel};
 }
 
-/* ---- what it left ------------------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* What cannot be read ends a file here. */
+/* Reads the next line. An error counts as the end of the file. */
 static bool next_line(tri_lines *lines, tri_line *line) {
   bool there = false;
   return lines != NULL && tri_lines_next_any(lines, line, &there) == TRI_OK && there;
 }
 
-/* Each line of metrics.jsonl: of one step. */
+/* Reads a number of each line of metrics.jsonl, which is a step's, after the first `skip` lines. Returns the count. */
 static int64_t read_metrics(const char *folder, const char *key, int64_t skip, double values[MOST_STEPS]) {
   char path[TRI_PATH_BYTES];
   tri_line line;
@@ -189,15 +190,15 @@ void tri_short_run_reason(const tri_process *process, const char *log, char *rea
   tri_line line;
   tri_lines *lines = NULL;
   if (tri_lines_open(log, LONGEST_LINE_BYTES, &lines) != TRI_OK) lines = NULL;
-  while (next_line(lines, &line)) { /* the program says its failure there */
+  while (next_line(lines, &line)) { /* the program logs its error message there */
     if (strncmp(line.text, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%s", line.text + 9);
   }
-  if (strlen(words) == sizeof words - 1) { /* it was longer: up to its last whole word */
+  if (strlen(words) == sizeof words - 1) { /* a longer message is cut after its last whole word */
     char *blank = strrchr(words, ' ');
     if (blank != NULL) memcpy(blank, "...", blank + 4 > words + sizeof words ? 0 : 4);
   }
   tri_lines_close(lines);
-  for (char *at = words; *at != '\0'; at++) { /* a name cut in the middle of a letter would be no text */
+  for (char *at = words; *at != '\0'; at++) { /* a letter of several bytes may have been cut */
     if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '?';
   }
   const char *kind = ended_with(process, TRI_OUT_OF_MEMORY) ? "out of memory: "

@@ -14,11 +14,11 @@ typedef struct tri_short_run {
   int count;
 } tri_short_run;
 
-/* The command line of the study's run file on that many ranks, with the output `folder`; `resume`: value of --resume.
- * Release *out with tri_free. */
+/* Creates the command line of the study's run file on that many ranks, with the output `folder`; `resume`: value of
+ * --resume. Release *out with tri_free. */
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out);
-/* Appends an option and its value, and --set key=value. */
+/* Append an option and its value, and --set key=value. */
 void tri_short_run_add(tri_short_run *run, const char *option, const char *value);
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) TRI_PRINTF(3, 4);
 
@@ -27,25 +27,26 @@ void tri_short_run_plan(tri_short_run *run, const tri_study *study, const tri_tr
 /* Sets the other keys of a plan. The schedule of the learning rate is the run file's (tune/trial_schedule.h). */
 void tri_short_run_learn(tri_short_run *run, const tri_trial_plan *plan);
 
-/* The limits of the study for one of its subprocesses: number `part` of those that run at once. */
+/* Returns the study's limits for one of its subprocesses; `part`: its number among those that run in parallel. */
 tri_process_limits tri_short_run_limits(const tri_study *study, int part);
 
-/* The median of its steps' seconds without the first `skip` steps; 0 if there is none. *count: the number of steps. */
+/* Returns the median seconds of a step, without the first `skip` steps; 0 if there are none. *count: number of steps.
+ */
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
-/* The validation loss after a step; NaN if there is none. */
+/* Returns the validation loss after a step; NaN if there is none. */
 double tri_short_run_loss(const char *folder, int64_t step);
 
-/* When a run reached a target validation loss; if it has not, the members have the values so far. */
+/* Progress of a run towards a target validation loss. If it has not been reached, the members have the values so far.
+ */
 typedef struct tri_way_to_loss {
   bool reached;
   int64_t step;
-  double seconds; /* of its steps, without evaluations */
+  double seconds; /* seconds of the steps, without evaluations */
   double loss;    /* the last validation loss, or NaN */
 } tri_way_to_loss;
 tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target);
 
-/* The beginning of the reason of a trial whose key or file was refused. Such trials are tried again by the next tuner.
- */
+/* Prefix of the reason of a trial whose key or file was refused. The next tuner repeats such trials. */
 #define TRI_TRIAL_REFUSED "refused: "
 
 /* Returns whether a run failed because of a file that it could not read or write. */

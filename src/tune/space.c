@@ -91,7 +91,8 @@ int64_t tri_space_find(const tri_space *space, const char *name, size_t length) 
   return -1;
 }
 
-/* What a word of a rule is worth at a point; false if it is neither a parameter nor one of the words for devices. */
+/* Sets *out to the value of a name in a rule at a point: a parameter, `devices` or `node_devices`. Returns false for
+ * any other name. */
 static bool value_of(const tri_space *space, const tri_point *point, const char *name, size_t length, double *out) {
   int64_t knob = tri_space_find(space, name, length), nodes = tri_space_find(space, "nodes", 5);
   if (knob >= 0) {
@@ -104,7 +105,7 @@ static bool value_of(const tri_space *space, const tri_point *point, const char 
   return all || (length == 12 && strncmp(name, "node_devices", length) == 0);
 }
 
-/* A product of names and numbers; *at moves behind it. False where something is neither. */
+/* Evaluates a product of names and numbers, and moves *at past it. Returns false if a factor is neither. */
 static bool product_of(const tri_space *space, const tri_point *point, const char **at, double *out) {
   *out = 1;
   for (;;) {
@@ -126,7 +127,7 @@ static bool product_of(const tri_space *space, const tri_point *point, const cha
   }
 }
 
-/* Whether it holds; *legal says whether it could be read. */
+/* Returns whether a rule holds at a point; *legal is false if it cannot be parsed. */
 static bool rule_holds(const tri_space *space, const tri_point *point, const char *text, bool *legal) {
   double left = 0, right = 0;
   const char *at = text;
@@ -147,7 +148,7 @@ static bool rule_holds(const tri_space *space, const tri_point *point, const cha
   return false;
 }
 
-/* "schedule = interleaved": a knob of the space and one of its values. */
+/* Parses a condition such as "schedule = interleaved": a parameter of the space and one of its values. */
 static bool condition_of(const tri_space *space, const char *text, int64_t *knob, int32_t *value) {
   size_t length = strcspn(text, " =");
   *knob = tri_space_find(space, text, length);
@@ -173,7 +174,7 @@ bool tri_point_equal(const tri_space *space, const tri_point *a, const tri_point
   return memcmp(a->at, b->at, (size_t)space->num_knobs * sizeof a->at[0]) == 0;
 }
 
-/* Whether all rules hold. */
+/* Returns whether all rules hold. */
 static bool is_allowed(const tri_space *space, const tri_point *point) {
   bool legal = true;
   for (int64_t r = 0; r < space->num_rules; r++) {
@@ -223,7 +224,7 @@ void tri_point_place(const tri_space *space, const tri_point *point, double *x) 
     double value = knob->numbers[point->at[k]], low = knob->numbers[0], high = knob->numbers[knob->count - 1];
     if (knob->is_category || knob->count == 1) {
       x[k] = knob->count == 1 ? 0 : (double)point->at[k] / (double)(knob->count - 1);
-    } else if (low > 0 && high / low >= 4) { /* sizes differ by factors */
+    } else if (low > 0 && high / low >= 4) { /* sizes that differ by factors */
       x[k] = log(value / low) / log(high / low);
     } else {
       x[k] = (value - low) / (high - low);

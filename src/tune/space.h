@@ -1,5 +1,5 @@
-/* A search space: parameters with their values, conditions between them, and rules that points must obey. The meaning
- * of points is defined elsewhere (study.h). */
+/* A search space: parameters with their values, conditions between them, and rules that points must obey. study.h
+ * defines the meaning of points. */
 #ifndef TRI_TUNE_SPACE_H
 #define TRI_TUNE_SPACE_H
 
@@ -12,13 +12,14 @@ enum { TRI_KNOBS = 16, TRI_KNOB_VALUES = 64, TRI_RULES = 16 };
 /* One parameter of the space: a list of values, or a range. Words (schedule: 1f1b) are values, too. */
 typedef struct tri_knob {
   char name[32];
-  char values[256];       /* "1 2 4 8", "1f1b interleaved"; "": the range below */
+  char values[256];       /* such as "1 2 4 8" or "1f1b interleaved"; "": use the range */
   double low, high, step; /* the values low, low + step, ..., high */
   bool powers;            /* the powers of two from low to high */
-  char when[64]; /* "schedule = interleaved": condition; if it does not hold the parameter has its first value; or "" */
+  char when[64]; /* condition such as "schedule = interleaved"; if it does not hold, the parameter has its first value;
+                    "": none */
   /* Set by tri_space_complete. */
   char words[TRI_KNOB_VALUES][24];
-  double numbers[TRI_KNOB_VALUES]; /* of a word its index */
+  double numbers[TRI_KNOB_VALUES]; /* a word's number is its index */
   int64_t count;
   bool is_category;
 } tri_knob;
@@ -35,10 +36,10 @@ typedef struct tri_space {
   double devices, node_devices; /* values of these words in rules; a parameter `nodes` changes `devices` */
 } tri_space;
 
-/* The tables of an entry of the lists `space` and `constraints` of a study file. */
+/* Tables of the entries of the lists `space` and `constraints` in a study file. */
 extern const tri_config_table tri_knob_table, tri_rule_table;
 
-/* A value of each parameter, by its index. */
+/* A value of each parameter, as an index. */
 typedef struct tri_point {
   int32_t at[TRI_KNOBS];
 } tri_point;
@@ -46,18 +47,18 @@ typedef struct tri_point {
 /* Lists the values and checks conditions and rules; TRI_BAD_CONFIG names the parameter or the rule. */
 tri_status tri_space_complete(tri_space *space);
 
-/* The index of the parameter with the name name[length]; -1: none. */
+/* Returns the index of the parameter with the name name[length]; -1: none. */
 int64_t tri_space_find(const tri_space *space, const char *name, size_t length);
 
-/* All points that obey the rules, in order; release *out with tri_free. TRI_UNSUPPORTED above a million. */
+/* Lists all points that obey the rules, in order; release *out with tri_free. TRI_UNSUPPORTED above a million. */
 tri_status tri_space_points(const tri_space *space, tri_point **out, int64_t *count);
 
 /* Sets parameters whose condition does not hold to their first value. */
 void tri_point_settle(const tri_space *space, tri_point *point);
 bool tri_point_equal(const tri_space *space, const tri_point *a, const tri_point *b);
 
-/* Writes "tensor=4,pipeline=16,nodes=12", and returns buffer; and reads it: TRI_BAD_CONFIG if it is not in the space.
- */
+/* tri_point_text writes a point such as "tensor=4,pipeline=16,nodes=12", and returns buffer. tri_point_parse reads it;
+ * TRI_BAD_CONFIG if it is not in the space. */
 enum { TRI_POINT_TEXT_BYTES = 1024 };
 char *tri_point_text(const tri_space *space, const tri_point *point, char *buffer, size_t bytes);
 tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *out);

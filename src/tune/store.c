@@ -32,7 +32,7 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
                     what, s->guard.most_s);
   }
   bool damaged = tri_store_is_damage(code);
-  if (code == SQLITE_FULL || code == SQLITE_IOERR) { /* a write that the system refused has its own reason */
+  if (code == SQLITE_FULL || code == SQLITE_IOERR) { /* a failed write has its own reason */
     int error = code == SQLITE_FULL ? ENOSPC : sqlite3_system_errno(s->db);
     if (error != 0) return tri_fail(TRI_IO_FAILED, "%s: cannot %s: %s", s->path, what, tri_write_fault(error));
   }
@@ -52,10 +52,10 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 
 /* ---- the study --------------------------------------------------------------------------------------------------- */
 
-/* Files are identified by their contents, not by their names. */
+/* Returns a hash. Files are identified by their contents, not by their names. */
 static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
-/* Cuts a comment off a line of printed values, and the blanks before it. */
+/* Removes a comment from a line of printed values, and the blanks before it. */
 static void cut_comment(char *line) {
   bool quoted = false;
   char *end = line;
@@ -66,7 +66,7 @@ static void cut_comment(char *line) {
   *end = '\0';
 }
 
-/* Whether a line says no more than a key that is not there: keys that are added to a table have such a default. */
+/* Returns whether a line has no information: keys that are added to a table have such a default. */
 static bool is_nothing(const char *line) {
   static const char *const nothing[] = {": 0", ": 0.0", ": false", ": \"\"", ": auto", ": []"};
   for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
@@ -76,8 +76,8 @@ static bool is_nothing(const char *line) {
   return line[0] == '\0';
 }
 
-/* Of a part of a study that was read from a file of that name; 0 if it has none. Help texts do not count, nor do keys
- * that say nothing: another version's tables have the same sum. */
+/* Returns a hash of a part of a study that was read from the file `name`; 0 if it has none. Comments and keys with
+ * empty values are skipped, so that tables of other versions give the same hash. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
   char *text = NULL, *rest = NULL;
   uint64_t sum = TRI_FNV1A_BEGIN;
@@ -99,10 +99,10 @@ static uint64_t sum_of_file(const char *path) {
   return sum;
 }
 
-/* The line of a validation loss's steps, which the study's file may leave to the run file. */
+/* Prefix of the line with the steps of a validation loss, which the study's file may leave to the run file. */
 #define STEPS_LINE "steps "
 
-/* What must be the same for trials to be comparable. */
+/* Writes the facts that must be equal for trials to be comparable. */
 static void store_describe(const tri_study *study, char *text, size_t bytes) {
   const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
   size_t held = (size_t)snprintf(text, bytes,
@@ -136,7 +136,8 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
   }
 }
 
-/* Sums of an earlier version, which counted help texts, are passed over: what a study names says what it is then. */
+/* Compares two descriptions, ignoring hashes of an earlier version, which included help texts. The names before them
+ * are compared. */
 static bool is_same_but_for_sums(const char *theirs, const char *mine) {
   while (*theirs != '\0' && *mine != '\0') {
     const bool sum = strncmp(mine, " v2:", 4) == 0 && strncmp(theirs, " v2:", 4) != 0 && *theirs == ' ';
@@ -158,7 +159,7 @@ static tri_status take_sums(tri_store *s, const char *mine) {
   return status;
 }
 
-/* The text that the store has; "" if there is none. */
+/* Reads the description in the store; "" if there is none. */
 static tri_status read_description(tri_store *s, char *text, size_t bytes) {
   sqlite3_stmt *query = NULL;
   TRI_TRY(tri_store_prepare(s, "SELECT text FROM study WHERE id = 1", &query));
@@ -201,7 +202,7 @@ static tri_status check_study(tri_store *s, const char *text) {
     status = take_sums(s, mine);
     if (status == TRI_OK) status = read_description(s, theirs, ROOM);
   }
-  /* The same study: what else its file says now (budget, recipes) is what reports go by. */
+  /* The study is the same: reports use the remaining keys of the current file (budget, recipes). */
   if (status == TRI_OK)
     status = tri_store_prepare(s, "UPDATE study SET file = ? WHERE id = 1 AND text = ? AND file <> ?", &query);
   if (status == TRI_OK) {
@@ -223,7 +224,8 @@ void tri_store_host(char host[TRI_HOST_BYTES]) {
   host[TRI_HOST_BYTES - 1] = '\0';
 }
 
-/* What was running here in a process that has ended, or elsewhere in one that has not been heard of for long. */
+/* Removes running rows of dead processes: on this host those whose process is gone, on others those without a heartbeat
+ * for long. */
 static tri_status forget_the_dead(tri_store *s, const char *table) {
   char host[TRI_HOST_BYTES], text[160];
   sqlite3_stmt *query = NULL, *drop = NULL;
@@ -275,8 +277,8 @@ tri_status tri_store_beat(tri_store *s) {
   return TRI_OK;
 }
 
-/* A write-ahead log is shared through memory, so that all who use it must be on one machine: on a file system that
- * several machines may have mounted SQLite's older journal takes its place. */
+/* Returns whether a file is on a local file system. A write-ahead log is shared through memory, so all its users must
+ * be on one machine. On a file system that several machines may have mounted, SQLite's older journal is used. */
 static bool is_local(const char *path) {
   static const long local[] = {0xEF53 /* ext */,       0x58465342 /* XFS */,     0x9123683E /* btrfs */,
                                0x01021994 /* tmpfs */, 0x794C7630 /* overlay */, 0x2FC12FC1 /* ZFS */};
@@ -288,7 +290,7 @@ static bool is_local(const char *path) {
   return false;
 }
 
-/* A file without tables is new; one with ours has our number in it. */
+/* Checks that the file has our format number, or no tables because it is new. */
 static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
@@ -325,8 +327,8 @@ static const struct {
      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
 };
 
-/* Makes a table if it is missing. In one without our keys a tuner would not find its own trials again, and go on for
- * ever. */
+/* Creates a table if it is missing, and checks an existing one. Without our keys in it, a tuner would not find its own
+ * trials, and would never end. */
 static tri_status make_table(tri_store *s, const char *name, const char *columns) {
   char sql[1024];
   sqlite3_stmt *query = NULL;
@@ -346,8 +348,8 @@ static tri_status make_table(tri_store *s, const char *name, const char *columns
                   s->path, name);
 }
 
-/* Removes trials whose key or file was refused, so that they are tried again: the file may be there now. A member that
- * has later rounds stays. */
+/* Removes trials whose key or file was refused, so that they are repeated: the file may exist now. A member that has
+ * later rounds stays. */
 static tri_status forget_the_refused(tri_store *s) {
   char sql[512];
   snprintf(sql, sizeof sql,
@@ -370,7 +372,7 @@ static tri_status store_set_up(tri_store *s, const char *text) {
   return tri_store_forget_dead(s);
 }
 
-/* Opens the file and looks at what kind of tables it has, before anything is read from them. */
+/* Opens the file and checks the kinds of its tables, before anything is read from them. */
 static tri_status open_guarded(tri_store *s, int flags) {
   const char *kind = tri_path_odd_kind(s->path);
   int code = SQLITE_OK;
@@ -450,7 +452,7 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
   return read_point(s, row, 1, out);
 }
 
-/* The rows behind those that are held, which have ended and change no more. */
+/* Reads the rows after those in memory that have ended, because these do not change any more. */
 static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
   int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : INT64_MIN;
@@ -560,7 +562,7 @@ tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double val
   return status;
 }
 
-/* A recipe is what it says, wherever it stands in the file. */
+/* Binds the text of a recipe, which identifies it independently of its place in the file. */
 static void bind_recipe(sqlite3_stmt *query, const tri_recipe *recipe) {
   char text[sizeof recipe->layout + 64];
   snprintf(text, sizeof text, "%s devices=%lld global_batch=%lld", recipe->layout, (long long)recipe->devices,
@@ -619,7 +621,7 @@ bool tri_store_is_one(const char *path) {
   return is_one;
 }
 
-/* The first row's one text; "" if there is no row. */
+/* Reads the text in the first row of a query; "" if there is no row. */
 static tri_status text_of(const char *path, const char *sql, char *text, size_t bytes) {
   tri_store s = {0};
   sqlite3_stmt *query = NULL;
@@ -628,7 +630,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   if (!tri_path_exists(path)) return tri_fail(TRI_BAD_FILE, "there is no store %s", path);
   tri_status status = open_guarded(&s, SQLITE_OPEN_READWRITE);
   if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
-    bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database, but without our tables */
+    bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database without our tables */
     status = other ? tri_fail(TRI_BAD_FILE, "%s is not a store of trireme tune: %s", path, sqlite3_errmsg(s.db))
                    : tri_store_failed(&s, "read it");
   }
@@ -643,7 +645,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   return status;
 }
 
-/* `text` is scratch of TRI_STUDY_TEXT_BYTES. */
+/* Reads the steps of a trial from the description. `text`: scratch of TRI_STUDY_TEXT_BYTES. */
 static tri_status read_steps(const char *path, char *text, tri_study *out) {
   TRI_TRY(text_of(path, "SELECT text FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES));
   const char *line = strstr(text, "\n" STEPS_LINE);

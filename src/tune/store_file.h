@@ -1,4 +1,4 @@
-/* What the parts of the store share: the open file, and how its failures are said. */
+/* Shared by the parts of the store: the open file, and the error messages of SQLite. */
 #ifndef TRI_TUNE_STORE_FILE_H
 #define TRI_TUNE_STORE_FILE_H
 
@@ -12,13 +12,13 @@ struct tri_store {
   tri_store_guard guard;
   const tri_study *study;
   char path[TRI_PATH_BYTES];
-  tri_trial *trials; /* as read last; the first num_ended have ended */
+  tri_trial *trials; /* as last read; the first num_ended have ended */
   int64_t num_trials, num_ended, room;
-  tri_member *members; /* as read last */
-  double beat_s;       /* when tri_store_beat has last written */
+  tri_member *members; /* as last read */
+  double beat_s;       /* time of the last write by tri_store_beat */
 };
 
-/* Says what SQLite says of the last call. */
+/* Fails with SQLite's message about the last call; `what`: the action that failed. */
 tri_status tri_store_failed(const tri_store *s, const char *what);
 tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out);
 

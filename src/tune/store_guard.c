@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Of a store of a million trials, with room. */
+/* Limits with room for a store of a million trials. */
 enum { MOST_VALUE_BYTES = 1 << 20, MOST_SQL_BYTES = 1 << 16, MOST_HEAP_BYTES = 64 << 20, ASK_EVERY = 2000 };
 
 static const struct {
@@ -46,13 +46,15 @@ void tri_store_guard_begin(tri_store_guard *guard, sqlite3 *db, double most_s) {
   tri_store_guard_renew(guard);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) sqlite3_limit(db, limits[i].what, limits[i].most);
   for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
-    (void)sqlite3_db_config(db, switches[i].what, switches[i].on, NULL); /* one that is not known is not needed */
+    (void)sqlite3_db_config(db, switches[i].what, switches[i].on,
+                            NULL); /* fails for a switch that this SQLite does not know, and does not need */
   }
   sqlite3_hard_heap_limit64(MOST_HEAP_BYTES);
   sqlite3_progress_handler(db, ASK_EVERY, is_late, guard);
 }
 
-/* By the text as well, which is what SQLite goes by: a row of sqlite_schema may say `table` and be a view. */
+/* Checks types and texts, because SQLite uses the text: a row of sqlite_schema may have the type `table` and be a view.
+ */
 tri_status tri_store_check_schema(sqlite3 *db, const char *path, int *code) {
   static const char sql[] =
       "SELECT CASE WHEN type IN ('table', 'index') THEN 'view or virtual table' ELSE type END, name"
@@ -95,7 +97,7 @@ tri_status tri_store_check_state(const char *path, const char *what, int64_t num
 }
 
 tri_status tri_store_check_real(const char *path, const char *what, int64_t number, const char *column, double value) {
-  const double most = 1e30; /* whose square is a number still */
+  const double most = 1e30; /* its square is finite */
   if (fabs(value) <= most) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s: %s %lld: its `%s` is %g, and no more than %g can be; name another file", path,
                   what, (long long)number, column, value, most);

@@ -15,7 +15,8 @@ static bool has_points(const tri_study *study) {
   return method != NULL && method->of_points;
 }
 
-/* "lr=0.001,clip=1": all digits that matter; of a method whose members are points of the space, its point. */
+/* Writes the parameters as "lr=0.001,clip=1" with all significant digits; for a method whose members are points of the
+ * space, writes the point. */
 static void write_params(const tri_study *study, const tri_member *row, char text[PARAMS_BYTES]) {
   const double *values = row->values;
   size_t held = 0;
@@ -44,7 +45,7 @@ static tri_status read_params(const tri_study *study, const char *text, tri_memb
   return TRI_OK;
 }
 
-/* `before` is the row before it, if there is one. */
+/* Checks the numbers of a row; `before` is the row before it, or NULL. */
 static tri_status check_member(const tri_store *s, int64_t state, const tri_member *row, const tri_member *before) {
   TRI_TRY(tri_store_check_number(s->path, "member", row->member, TRI_MOST_MEMBERS));
   TRI_TRY(tri_store_check_number(s->path, "round", row->round, TRI_MOST_ROUNDS));

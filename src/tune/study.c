@@ -236,7 +236,7 @@ static const tri_config_key *layout_key(const char *name) {
   return NULL;
 }
 
-/* Choices of the optimizer's that points may have, and where they are kept in its settings. */
+/* Choices of the optimizer that can be parameters, and their offsets in the optimizer's settings. */
 static const struct {
   const char *name;
   const tri_config_word *words;
@@ -247,7 +247,7 @@ static const struct {
 };
 enum { OPTIMIZER_KNOBS = sizeof optimizer_knobs / sizeof *optimizer_knobs };
 
-/* -1: it is not one of them. */
+/* Returns the index of a parameter in optimizer_knobs; -1: none. */
 static int optimizer_knob(const char *name) {
   for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
     if (strcmp(optimizer_knobs[i].name, name) == 0) return i;
@@ -348,7 +348,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   bool recomputes = false;
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    double number = knob->numbers[point->at[k]]; /* of these two a count up to MOST_COUNTED (check_values) */
+    double number = knob->numbers[point->at[k]]; /* both are counts up to MOST_COUNTED (check_values) */
     if (strcmp(knob->name, "nodes") == 0) {
       TRI_TRY(devices_of_nodes(study, (int64_t)number, &plan.devices));
     } else if (strcmp(knob->name, "accumulation") == 0) {
@@ -368,7 +368,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   add_rest(study, text, sizeof text);
   TRI_TRY(tri_layout_parse(text, &plan.layout));
   TRI_TRY(tri_system_settle(&study->system, text, &plan.layout));
-  /* Systems that make whole layers again are measured so, unless the space says otherwise. */
+  /* Systems that recompute whole layers are measured with full recomputation, unless the space varies it. */
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
   if (accumulation > 0) TRI_TRY(batch_of(study, &plan, accumulation, &plan.global_batch));
   TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, study->sequence, plan.global_batch, plan.devices));
@@ -378,7 +378,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
 
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
   tri_status status = plan_of(study, point, out);
-  if (status == TRI_BAD_CONFIG) return TRI_BAD_LAYOUT; /* one key of a point is as little its own fault */
+  if (status == TRI_BAD_CONFIG) return TRI_BAD_LAYOUT; /* a key that is refused for a point is a bad combination, too */
   return status;
 }
 
@@ -396,7 +396,7 @@ tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri
 }
 
 tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan) {
-  const tri_train_objective *objective = &study->trained.objective.trained; /* without a run file it is not set */
+  const tri_train_objective *objective = &study->trained.objective.trained; /* not set without a run file */
   return (tri_simulation_request){.model = &study->model,
                                   .layout = &plan->layout,
                                   .cluster = &study->cluster,
@@ -423,8 +423,8 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
   return 0;
 }
 
-/* As AlgoPerf has it (Dahl et al. 2023): a fixed target within a fixed budget. Whatever comes there is better than
- * whatever does not. */
+/* The objective of AlgoPerf (Dahl et al. 2023): a fixed target within a fixed budget. Any run that reaches the target
+ * is better than any that does not. */
 double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss) {
   if (reached) return 1 + 3600 / fmax(seconds, 1e-9);
   return fmin(study->trial.target_loss / loss, 1);
@@ -451,7 +451,7 @@ static tri_status check_names(const tri_study *study) {
   return TRI_OK;
 }
 
-/* Whether a value could be one, whatever the others are; the message says what else there is. */
+/* Checks whether a value is possible by itself; the message lists the possible ones. */
 static tri_status check_value(const tri_study *study, const tri_knob *knob, int64_t v) {
   char text[80];
   tri_layout layout;
@@ -476,7 +476,7 @@ static tri_status check_values(const tri_study *study) {
     for (int64_t v = 0; v < knob->count && !tri_objective_is_setting(knob->name); v++) {
       char why[512];
       if (check_value(study, knob, v) == TRI_OK) continue;
-      const char *said = tri_status_message(), *prefix = "--layout: "; /* that option was not given here */
+      const char *said = tri_status_message(), *prefix = "--layout: "; /* the option was not given here */
       if (strncmp(said, prefix, strlen(prefix)) == 0) said += strlen(prefix);
       snprintf(why, sizeof why, "%s", said);
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
@@ -496,7 +496,7 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
   tri_trial_plan plan;
   char why[512] = "no point satisfies the constraints";
   TRI_TRY(tri_space_points(&study->space, &points, &all));
-  for (int64_t i = 0; i < all; i++) { /* what no layout can be needs no trial */
+  for (int64_t i = 0; i < all; i++) { /* a point that is not a valid layout needs no trial */
     if (tri_point_plan(study, &points[i], &plan) == TRI_OK) {
       points[legal++] = points[i];
     } else if (i == 0) {
@@ -522,7 +522,7 @@ static tri_status precision_of(tri_study *study) {
   return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
-/* A run whose validation loss can be looked at, with every value that it may be given. */
+/* Checks that the run has a validation loss, and that it accepts every value of each parameter. */
 static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
   const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
@@ -537,7 +537,7 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
     const tri_knob *knob = &study->space.knobs[k];
     for (int64_t v = 0; v < knob->count && strncmp(knob->name, "optimizer.", 10) == 0; v++) {
       char text[80], steps[64];
-      const char *const overrides[] = {steps, text}; /* as long as a trial is */
+      const char *const overrides[] = {steps, text}; /* as many steps as a trial has */
       snprintf(steps, sizeof steps, "optimizer.steps=%lld", (long long)tri_study_trial_steps(study));
       snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
       if (tri_run_config_load(study->run, overrides, 2, scratch) == TRI_OK) continue;
@@ -549,7 +549,7 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
   return TRI_OK;
 }
 
-/* What a run file says, where the study does not. */
+/* Takes from the run file what the study does not set. */
 static tri_status take_run(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
@@ -573,7 +573,7 @@ static tri_status take_run(tri_study *study) {
 
 bool tri_study_is_real(const tri_study *study) { return study->run[0] != '\0'; }
 
-/* Every point needs devices and a batch, from the study or from what it varies. */
+/* Checks that every point has devices and a batch, from the study or from a parameter. */
 static tri_status check_given(const tri_study *study) {
   if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
   bool nodes = tri_space_find(&study->space, "nodes", 5) >= 0;
@@ -650,7 +650,7 @@ tri_status tri_study_set_method(tri_study *study, const char *name) {
 
 int64_t tri_study_trial_steps(const tri_study *study) { return study->trial.warmup + study->trial.steps; }
 
-/* What population-based training can vary: what may change in the middle of a run. */
+/* Parameters that population-based training can vary, because they may change in the middle of a run. */
 static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
 
 static tri_status check_population(const tri_study *study) {
@@ -680,7 +680,7 @@ static tri_status check_space(tri_study *study, const tri_yaml *root) {
   return status == TRI_OK ? TRI_OK : tri_objective_add_line(status, root);
 }
 
-/* Refuses a run file in the place of a study. */
+/* Refuses a run file in place of a study. */
 static tri_status check_is_study(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "data") == NULL || tri_yaml_find(root, "space") != NULL) {
     return TRI_OK;

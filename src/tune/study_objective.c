@@ -47,13 +47,13 @@ bool tri_objective_is_setting(const char *name) {
          strcmp(name, "optimizer.state") != 0;
 }
 
-/* ---- what the file says ------------------------------------------------------------------------------------------ */
+/* ---- checks of the file ------------------------------------------------------------------------------------------ */
 
 static const tri_yaml *find(const tri_yaml *mapping, const char *key) {
   return mapping != NULL && mapping->kind == TRI_YAML_MAPPING ? tri_yaml_find(mapping, key) : NULL;
 }
 
-/* The entry of `space` with that name, for its line. */
+/* Returns the entry of `space` with that name, for its line in messages. */
 static const tri_yaml *entry_of(const tri_yaml *root, const char *name) {
   const tri_yaml *space = find(root, "space");
   for (const tri_yaml *entry = space == NULL ? NULL : space->first; entry != NULL; entry = entry->next) {
@@ -97,10 +97,10 @@ tri_status tri_objective_add_line(tri_status status, const tri_yaml *root) {
 
 static bool is_of_optimizer(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
 
-/* Whether another value of the parameter is another loss after as many steps. */
+/* Returns whether a parameter changes the loss after the same number of steps. */
 static bool changes_loss(const char *name) { return is_of_optimizer(name) || strcmp(name, "accumulation") == 0; }
 
-/* Whether the run file has such a key, and what it is called; "" if it has none. */
+/* Returns whether the run file has such a key. `meant`: the nearest key, or "". */
 static bool is_key(const char *name, char meant[128]) {
   if (!tri_config_meant(tri_run_config_table(), name, meant, 128)) meant[0] = '\0';
   return strcmp(meant, name) == 0;
@@ -135,7 +135,7 @@ static tri_status check_space(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* Keys of `trial` and of the study that only another objective or method reads. */
+/* Refuses keys of `trial` and of the study that this objective or method does not read. */
 static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   const struct {
     const char *section, *key, *reason;
@@ -163,7 +163,7 @@ static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* What goes together with a target, and with nothing else. */
+/* Checks that target_loss is given for objective time_to_loss, and only for it. */
 static tri_status check_target(const tri_study *study) {
   const bool wanted = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if ((study->trial.target_loss != 0) == wanted) return TRI_OK;
@@ -173,7 +173,7 @@ static tri_status check_target(const tri_study *study) {
                   "example `target_loss: 3.2`");
 }
 
-/* A trial of a validation loss is a whole run: by default it has the run file's steps, and the time that they take. */
+/* Sets the defaults of a trial of a validation loss, which is a whole run: the run file's steps, and no time limit. */
 static void complete_trial(tri_study *study, const tri_yaml *root) {
   const tri_yaml *trial = find(root, "trial");
   if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || study->search.method == TRI_METHOD_POPULATION) return;

@@ -1,4 +1,4 @@
-/* What a study maximises, and what each objective asks of the study: one table of all that is known of them. */
+/* The objectives of studies: their properties, and the checks of a study against its objective. */
 #ifndef TRI_TUNE_STUDY_OBJECTIVE_H
 #define TRI_TUNE_STUDY_OBJECTIVE_H
 
@@ -13,30 +13,32 @@
   X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)                                                                        \
   X("validation_loss", TRI_OBJECTIVE_VALIDATION_LOSS)
 
-/* What a value counts, for reports. */
+/* Returns the unit of a value, for reports. */
 const char *tri_objective_unit(tri_objective objective);
 
-/* Whether it is about the validation loss: trials are real, and `space` may name keys of the optimizer. */
+/* Returns whether the objective uses the validation loss: trials are real, and `space` may name keys of the optimizer.
+ */
 bool tri_objective_is_of_loss(tri_objective objective);
 
-/* A trial's value, of which higher is better, as reports show it, and back: of a validation loss the loss itself. */
+/* Converts a trial's value (higher is better) to the value in reports, and back; for a validation loss that is the loss
+ * itself. */
 double tri_objective_shown(tri_objective objective, double value);
 
-/* Whether a parameter of `space` is a key of the optimizer that the run file's reader alone knows. */
+/* Returns whether a parameter of `space` is a key of the optimizer, which only the run file's reader knows. */
 bool tri_objective_is_setting(const char *name);
 
-/* What the study file says of its objective, its trials and its space, against what the objective needs; `root` is the
- * file's tree, for lines and for what was left out. Completes the defaults of `trial`:
- * of a validation loss trial.steps is then 0 where the file does not say it. */
+/* Checks the study file's objective, trials and space against the needs of the objective; `root` is the file's tree,
+ * for lines and for missing keys. Completes the defaults of `trial`: for a validation loss, trial.steps is then 0 if
+ * the file does not set it. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
-/* A study of a loss has something to vary: said before the file is read, since the usual example is of speed. */
+/* Checks, before the file is read, that a study of a loss has a space, because the usual example is for speed. */
 tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 
-/* Puts the line of the parameter that a message begins with ("`space`: `NAME` ...") behind it; returns `status`. */
+/* Appends the line of the parameter that the error message begins with ("`space`: `NAME` ..."). Returns `status`. */
 tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
 
-/* The steps of a trial where the study does not say them: those of the run file, 0 if it counts epochs. */
+/* Sets the steps of a trial that the study does not set to those of the run file; 0 if it counts epochs. */
 tri_status tri_objective_take_steps(tri_study *study, int64_t steps);
 
 #endif

@@ -1,10 +1,10 @@
-/* Expected improvement, weighted by the probability of success (Gelbart et al. 2014). Up to three Gaussian processes:
- * of the value, of the trials that are done; of the memory that trials took, or would have taken, as a logarithm, which
- * says where it will not be enough; of success, 1 or 0, of all that ended, where some failed for other reasons.
+/* Expected improvement, weighted by the probability of success (Gelbart et al. 2014). There are up to three Gaussian
+ * processes: the value of the finished trials; the logarithm of the memory that trials needed, which predicts where it
+ * will not suffice; and success (1 or 0) of all trials that ended, if some failed for other reasons.
  *
- * Memory is a model of its own because it says more than a failure does: a trial that wanted forty times what there is
- * tells how far to go, and one that just fitted tells where the edge is. In a space of which one point in twenty fits
- * that is what finds the good ones. If the memory of a failed trial is unknown, it counts as a failure only. */
+ * Memory has its own model because it has more information than failures: the need of a trial, whether it fitted or
+ * not, shows how far the limit is. This finds the good points in a space if only one point in twenty fits. If the
+ * memory of a failed trial is unknown, it counts as a failure only. */
 #include "tune/suggest.h"
 
 #include "base/memory.h"
@@ -80,15 +80,15 @@ static tri_status fit(const tri_space *space, const samples *s, int evaluations,
   return tri_gaussian_create(space->num_knobs, categories, s->count, s->x, s->y, evaluations, state, out);
 }
 
-/* How often the likelihood may be looked at: it costs the cube of the trials, and the more they are, the less the
- * numbers still move. From a hundred on the models take turns. */
+/* Returns the number of evaluations of the likelihood for a fit. Their cost grows with the cube of the trials, while
+ * the hyperparameters change less. With more than a hundred trials the models take turns. */
 static int effort(int64_t count, int64_t turn) {
   if (count <= 60) return 30;
   if (count <= 100) return 8;
   return count % 6 == turn ? 3 : 0;
 }
 
-/* The point's place in the list, which is in order, or -1. */
+/* Returns the index of a point in the sorted list; -1 if it is not in it. */
 static int64_t find_point_index(const tri_suggester *s, const tri_point *point) {
   int64_t low = 0, high = s->num_points - 1;
   while (low <= high) {
@@ -110,7 +110,7 @@ static double prior_of(const tri_suggester *s, const tri_point *point) {
   return place < 0 ? 0 : s->prior[place];
 }
 
-/* What the prior's values are multiplied by to be like those measured. */
+/* Returns the factor by which the prior's values are multiplied to match the measured ones. */
 static double prior_scale(const tri_suggester *s, const tri_trial *trials, int64_t count) {
   double measured = 0, expected = 0;
   if (s->prior == NULL) return 0;
@@ -133,7 +133,7 @@ static bool counts_in(const tri_trial *trial, bool failures) {
   return trial->state == TRI_TRIAL_DONE || (failures && trial->state == TRI_TRIAL_FAILED);
 }
 
-/* A failure is as bad as nothing at all. */
+/* Returns the value of a trial for models; failures have 0. */
 static double worth_of(const tri_trial *trial) {
   switch (trial->state) {
     case TRI_TRIAL_DONE: return trial->value;
@@ -162,8 +162,8 @@ tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, in
 
 typedef struct models {
   tri_gaussian *value, *success, *memory;
-  double best, scale; /* of values, as they are modelled; what the prior is multiplied by */
-  int64_t all;        /* trials there are, of which those modelled may be a part */
+  double best, scale; /* best value as it is modelled; factor of the prior */
+  int64_t all;        /* number of all trials; the models may use only some */
 } models;
 
 static void release_models(models *m) {
@@ -177,8 +177,8 @@ static int suggest_compare(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* Values below the median are drawn together, the more the farther they are: how bad a bad point is says little about
- * where the best is, and one of a thousand times the usual would flatten all the others. Returns the best. */
+/* Compresses values below the median logarithmically: differences between bad points have little information about the
+ * best, and an extreme value would flatten all others. Sets *best to the best value. */
 static tri_status draw_together(samples *values, double *best) {
   double *sorted = NULL;
   int64_t n = values->count;
@@ -209,8 +209,8 @@ static tri_status model_values(tri_suggester *s, const tri_trial *trials, int64_
     m->best = fmax(m->best, trials[i].value);
     worst = fmin(worst, trials[i].value);
   }
-  /* The liar: what is running will come out as the worst so far, so that others look elsewhere; and so has, as far as
-   * values go, what failed for no reason that is modelled. */
+  /* The constant liar: running trials count as the worst value so far, so that others search elsewhere. Trials that
+   * failed for a reason that no model covers count the same. */
   for (int64_t i = 0; i < count && isfinite(worst); i++) {
     if (trials[i].state == TRI_TRIAL_DONE || wanted_too_much(&trials[i])) continue;
     add_sample(s->space, &values, &trials[i].point, worst - m->scale * prior_of(s, &trials[i].point));
@@ -246,7 +246,7 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
     add_sample(s->space, &ends, &trials[i].point, trials[i].state == TRI_TRIAL_DONE);
     done += trials[i].state == TRI_TRIAL_DONE;
   }
-  /* Failures alone say nothing about lengths: then the model only keeps away from where it has been. */
+  /* Failures alone have no information about lengths; then the model only avoids the points tried. */
   bool matters = ends.count > 1 && done < ends.count;
   tri_status status =
       matters ? fit(s->space, &ends, done == 0 ? 0 : effort(m->all, 4), &s->success, &m->success) : TRI_OK;
@@ -256,7 +256,7 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Which points have a trial, by their places. Trials are mostly those of the last time and some more. */
+/* Marks the points that have a trial. The trials usually are those of the last call and some more. */
 static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t count) {
   if (s->tried == NULL) TRI_TRY(tri_alloc("points", (size_t)s->num_points, sizeof *s->tried, &s->tried));
   bool same = s->marked > 0 && s->marked <= count && trials[s->marked - 1].number == s->last_marked;
@@ -275,7 +275,7 @@ static uint64_t suggest_draw(const tri_suggester *s, uint64_t purpose, uint64_t 
   return (uint64_t)tri_random_u32(key, 2 * index) << 32 | tri_random_u32(key, 2 * index + 1);
 }
 
-/* One that was not tried, or the next of them. */
+/* Returns a random point without a trial, or the next such point after it; -1: none. */
 static int64_t at_random(const tri_suggester *s, int64_t count) {
   uint64_t from = suggest_draw(s, FOR_RANDOM_POINTS, (uint64_t)count) % (uint64_t)s->num_points;
   for (uint64_t i = 0; i < DRAWS; i++) {
@@ -289,7 +289,8 @@ static int64_t at_random(const tri_suggester *s, int64_t count) {
   return -1;
 }
 
-/* The i-th of `trials` spread evenly over the whole space, or all of it. */
+/* Returns the first point without a trial, of `trials` points that are spread evenly over the list, or of all points;
+ * -1: none. */
 static int64_t in_order(const tri_suggester *s) {
   int64_t wanted = s->search->trials;
   bool all = s->search->method == TRI_METHOD_EXHAUSTIVE || wanted >= s->num_points;
@@ -310,13 +311,13 @@ static double chance_above(double mean, double deviation, double edge) {
   return 0.5 * erfc((edge - mean) / (deviation + 1e-3) / sqrt(2.0));
 }
 
-/* ---- weighing up ------------------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Points that are looked at, by their places in the list, and what they are worth. */
+/* Candidate points, as indices of the list, and their scores. */
 typedef struct field {
   const tri_suggester *s;
   const models *m;
-  int64_t count;       /* of trials so far */
+  int64_t count;       /* number of trials so far */
   int32_t *at;         /* [room] */
   double *scores;      /* [room] */
   double *x, *numbers; /* [room * knobs], [room * 4] */
@@ -346,20 +347,20 @@ static void add_place(field *f, int64_t place) {
   if (!f->s->tried[place]) f->at[f->num_points++] = (int32_t)place;
 }
 
-/* The scores of all its points. */
+/* Computes the scores of all points of the field. */
 static tri_status weigh(field *f) {
   const models *m = f->m;
   int64_t n = f->num_points, dims = f->s->space->num_knobs;
   double *mean = f->numbers, *deviation = mean + n, *more = deviation + n, *spread = more + n, *scores = f->scores;
   for (int64_t i = 0; i < n; i++) tri_point_place(f->s->space, &f->s->points[f->at[i]], f->x + i * dims);
-  /* Every other trial polishes what is known to be good rather than looks for something better elsewhere. */
+  /* Every other trial exploits: it lowers the weight of uncertainty, and refines the best known points. */
   double daring = f->count % 2 == 1 ? 0.3 : 1;
   for (int64_t i = 0; i < n; i++) scores[i] = 1;
   if (m->memory != NULL) {
     TRI_TRY(tri_gaussian_predict(m->memory, n, f->x, more, spread));
     for (int64_t i = 0; i < n; i++) scores[i] *= chance_above(-more[i], spread[i], 0);
   }
-  if (m->success != NULL) { /* that it is more of a success than not */
+  if (m->success != NULL) { /* probability that success is above one half */
     TRI_TRY(tri_gaussian_predict(m->success, n, f->x, more, spread));
     for (int64_t i = 0; i < n; i++) scores[i] *= chance_above(more[i], spread[i], 0.5);
   }
@@ -381,7 +382,8 @@ static int64_t best_in(const field *f) {
   return best;
 }
 
-/* All points that differ from this one in one parameter, and in what its value makes or lifts a condition of. */
+/* Fills the field with all points that differ from this one in one parameter, and in the parameters whose condition
+ * that changes. */
 static void add_neighbours(field *f, const tri_point *point) {
   const tri_space *space = f->s->space;
   f->num_points = 0;
@@ -395,7 +397,7 @@ static void add_neighbours(field *f, const tri_point *point) {
   }
 }
 
-/* Goes from neighbour to neighbour for as long as it gets better. */
+/* Moves to the best neighbour as long as the score rises. */
 static tri_status climb(field *f, tri_point from, double *score, tri_point *out) {
   for (;;) {
     add_neighbours(f, &from);
@@ -407,7 +409,7 @@ static tri_status climb(field *f, tri_point from, double *score, tri_point *out)
   }
 }
 
-/* An even sample of all points: one of each `stride` neighbours, another each time. */
+/* Adds an even sample of all points: a random one of each `stride` adjacent points, different for each trial. */
 static void add_sample_of_all(field *f) {
   const tri_suggester *s = f->s;
   int64_t stride = (s->num_points + f->room - 1) / f->room;
@@ -417,7 +419,8 @@ static void add_sample_of_all(field *f) {
   }
 }
 
-/* The best of a sample, and of what climbing from the best of the sample and from the best trial leads to. */
+/* Chooses the point with the highest score: the best of a sample, or the result of climbing from it or from the best
+ * trial. */
 static tri_status choose_next_point(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
                                     tri_point *out, bool *found) {
   field all = {0}, near = {0};
@@ -457,8 +460,8 @@ static int better_first(const void *left, const void *right) {
   return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Models cost the cube of their trials: of very many the newest are modelled, which those that run are among, and the
- * best of those before. Release *out with tri_free. */
+/* Chooses the trials to model if there are very many, because the cost grows with their cube: the newest, which include
+ * those that are running, and the best of the others. Release *out with tri_free. */
 static tri_status pick_modelled(const tri_trial *trials, int64_t count, tri_trial **out, int64_t *kept) {
   const tri_trial **before = NULL;
   const int64_t newest = MOST_LEARNT_FROM / 2, older = count - newest;

@@ -22,7 +22,7 @@ struct tri_attempt {
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   tri_process process;
   double begin_s;
-  tri_trial simulated; /* what became of it, where there is no process */
+  tri_trial simulated; /* result of a trial without a process */
 };
 
 static void fail_trial(tri_trial *trial, const char *reason) {
@@ -103,7 +103,7 @@ tri_status tri_trial_seconds(const tri_study *study, const tri_point *points, in
 
 /* ---- real -------------------------------------------------------------------------------------------------------- */
 
-/* What a rank may take. */
+/* Returns the memory limit of a rank. */
 static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   double given = (double)tri_short_run_limits(study, 0).memory_bytes;
   if (given > 0) return given;
@@ -111,7 +111,8 @@ static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   return (double)tri_system_memory_of_node() / here;
 }
 
-/* What the fullest rank needs of that, by the plan of its memory: known whether or not the trial came so far. */
+/* Returns the share of that limit that the fullest rank needs by the memory plan, which is known even if the trial
+ * failed. */
 static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   tri_simulation_request request = tri_study_request(study, plan);
   tri_memory_parts memory;
@@ -123,15 +124,16 @@ static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
 static bool goes_by_loss(const tri_attempt *a) { return tri_objective_is_of_loss(a->study->objective); }
 static bool has_target(const tri_attempt *a) { return a->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS; }
 
-/* Where only the time of a step counts, the run looks at nothing else; else it learns as its file says. */
+/* Sets the keys for training. A trial of speed has no warm-up and no evaluation; a trial of a loss trains as its file
+ * says. */
 static void set_learning(const tri_attempt *a, tri_short_run *run) {
   if (goes_by_loss(a)) {
     tri_short_run_learn(run, &a->plan);
-    if (!has_target(a)) /* once, at the end */
+    if (!has_target(a)) /* a single evaluation, at the end */
       tri_short_run_set(run, "evaluation.every", "%ld", (long)tri_study_trial_steps(a->study));
     return;
   }
-  tri_short_run_set(run, "optimizer.warmup", "0"); /* it may be longer than all the steps here */
+  tri_short_run_set(run, "optimizer.warmup", "0"); /* the file's warm-up may be longer than the trial */
   tri_short_run_set(run, "data.validation", "%s", "");
 }
 
@@ -143,7 +145,7 @@ static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   set_learning(a, run);
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "false");
-  if (study->trial.random_tokens) { /* nothing divides them */
+  if (study->trial.random_tokens) { /* random tokens are not divided into documents */
     tri_short_run_set(run, "data.train", "%s/../" TRI_RANDOM_TOKENS, a->folder);
     tri_short_run_set(run, "data.documents", "joined");
     tri_short_run_set(run, "data.packing", "windows");
@@ -168,7 +170,7 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
   return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
-/* The process has ended, and what counts is the loss at its end. */
+/* Sets the result of an ended process by the loss at its end. */
 static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const double loss = good ? tri_short_run_loss(a->folder, tri_study_trial_steps(a->study)) : NAN;
   if (!isfinite(loss)) {
@@ -181,7 +183,7 @@ static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial
   trial->value = -loss;
 }
 
-/* The process has ended, and what counts is the way to a loss; `good`: it did not fail. */
+/* Sets the result of an ended process by the time to the target loss; `good`: it did not fail. */
 static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const tri_study *study = a->study;
   if (!has_target(a)) {
@@ -204,7 +206,7 @@ static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   snprintf(trial->reason, sizeof trial->reason, "not reached: the loss is %.17g at step %ld", way.loss, (long)way.step);
 }
 
-/* The process has ended. */
+/* Sets the result of an ended process. */
 static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   int64_t steps = 0;
   double value = tri_attempt_value(a, &steps), share = memory_share(a->study, &a->plan);
@@ -217,7 +219,7 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
     trial->state = TRI_TRIAL_DONE;
     trial->early = early;
     trial->value = value;
-    trial->memory = fmin(share, 1); /* it did fit */
+    trial->memory = fmin(share, 1); /* at most 1, since it did fit */
     if (early) {
       snprintf(trial->reason, sizeof trial->reason, "stopped early after %ld step%s: in the worse half, and slower",
                (long)steps, TRI_PLURAL(steps));
@@ -227,7 +229,7 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   trial->state = TRI_TRIAL_FAILED;
   tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
   if (strncmp(trial->reason, "out of memory", 13) == 0)
-    trial->memory = share > 1 ? share : 0; /* else the plan does not say why */
+    trial->memory = share > 1 ? share : 0; /* 0 if the plan does not explain the failure */
 }
 
 /* ---- the object -------------------------------------------------------------------------------------------------- */
@@ -252,7 +254,8 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
 void tri_attempt_destroy(tri_attempt *a) {
   if (a == NULL) return;
   if (a->process.id > 0) tri_process_stop(&a->process);
-  if (tri_study_is_real(a->study)) (void)tri_directory_remove(a->folder); /* if not, it stays: no harm is done */
+  if (tri_study_is_real(a->study))
+    (void)tri_directory_remove(a->folder); /* a folder that cannot be removed is ignored */
   tri_free(a);
 }
 
@@ -272,7 +275,7 @@ void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
   trial_measure(a, trial);
 }
 
-/* There is nothing more to learn of it. */
+/* Returns whether the trial has reached its target, so that more steps have no information. */
 static bool is_at_target(const tri_attempt *a) {
   return has_target(a) && tri_short_run_way_to_loss(a->folder, a->study->trial.target_loss).reached;
 }

@@ -4,7 +4,7 @@
 
 #include "tune/study.h"
 
-/* The prefix of the corpus for `trial.random_tokens`, which must exist in the folder above that of a trial. */
+/* Prefix of the corpus for `trial.random_tokens`, which must exist in the parent of a trial's folder. */
 #define TRI_RANDOM_TOKENS "random-tokens"
 
 typedef struct tri_attempt tri_attempt;
@@ -19,17 +19,18 @@ void tri_attempt_destroy(tri_attempt *attempt);
 /* Returns whether a real trial failed because of a file that it could not read or write. */
 bool tri_attempt_lacks_file(const tri_attempt *attempt);
 
-/* Whether it has ended, without waiting; if so sets state, value, memory, seconds, node_s and reason of *trial. Running
- * out of memory, a crash, and a time-out are results, too. */
+/* Returns whether the trial has ended, without waiting; if so sets state, value, memory, seconds, node_s and reason of
+ * *trial. Running out of memory, a crash, and a time-out are results, too. */
 bool tri_attempt_ended(tri_attempt *attempt, tri_trial *trial);
 
-/* The value of the steps that it has measured so far (0: none), and their number. */
+/* Returns the value of the steps measured so far (0: none), and sets *steps to their number. */
 double tri_attempt_value(const tri_attempt *attempt, int64_t *steps);
-/* Ends it; the steps that it has measured are its result. */
+/* Ends the trial; its result is computed from the steps measured so far. */
 void tri_attempt_stop_early(tri_attempt *attempt, tri_trial *trial);
 
-/* values[count]: the expected value of every point before any trial; 0: not valid, or does not fit. `expect` simulates;
- * `bound`, for spaces too large for that, is an upper bound from the planner's lower bounds of the step time. */
+/* Compute values[count]: the expected value of every point before any trial; 0: not valid, or does not fit. `expect`
+ * simulates; `bound`, for spaces too large for that, is an upper bound from the planner's lower bounds of the step
+ * time. */
 tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int64_t count, double *values);
 tri_status tri_trial_bound(const tri_study *study, const tri_point *points, int64_t count, double *values);
 

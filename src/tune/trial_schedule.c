@@ -15,13 +15,13 @@ int64_t tri_trial_schedule_steps(const tri_study *study) {
   return is_population(study) ? study->population.rounds * study->population.steps : tri_study_trial_steps(study);
 }
 
-/* The first step at which trials are compared and some are given up; INT64_MAX if all are trained to their end. */
+/* Returns the first step at which trials are compared and some are ended; INT64_MAX if all are trained to their end. */
 static int64_t first_comparison(const tri_study *study) {
   if (is_population(study)) return study->population.steps;
   return is_halving(study) ? tri_halving_last_step(study, 1) : INT64_MAX;
 }
 
-/* The longest warm-up of a trial: `optimizer.warmup` may be a parameter of the space. */
+/* Returns the longest warm-up of a trial, because `optimizer.warmup` may be a parameter of the space. */
 static int64_t longest_warmup(const tri_study *study) {
   const int64_t k = tri_space_find(&study->space, "optimizer.warmup", strlen("optimizer.warmup"));
   double longest = (double)study->warmup;
@@ -71,7 +71,7 @@ void tri_trial_schedule_announce(const tri_study *study) {
           (long long)study->warmup, (long long)study->run_warmup);
 }
 
-/* `is_high`: the highest of the space, else the lowest. */
+/* Prints that a value is the highest (`is_high`) or lowest of the space. */
 static void print_end(const char *name, double value, bool is_high, FILE *to) {
   fprintf(to, "\n%s %g is the %s value of the space: try %s ones too\n", name, value, is_high ? "highest" : "lowest",
           is_high ? "higher" : "lower");

@@ -1,6 +1,6 @@
-/* The learning-rate schedule of trials that are judged by a loss. It is the one that `trireme train` makes of the run
- * file with the trial's number of steps: a warm-up that is longer is shortened as train shortens it
- * (run/run_config.c). Trials that are stopped early follow the schedule of all their steps. */
+/* The learning-rate schedule of trials that are judged by a loss. It is the schedule of `trireme train` for the run
+ * file with the trial's number of steps: a longer warm-up is shortened as train shortens it (run/run_config.c). Trials
+ * that are stopped early follow the schedule of all their steps. */
 #ifndef TRI_TUNE_TRIAL_SCHEDULE_H
 #define TRI_TUNE_TRIAL_SCHEDULE_H
 

@@ -24,15 +24,15 @@
 
 enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, USUAL_TRIALS = 64, FOR_TOKENS = 1 << 24 };
 
-/* Between two looks at what runs; the longer one where nothing is left to begin. */
+/* Pauses between two checks of running trials; the longer one if there is nothing left to begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
-/* A trial under way. */
+/* A trial in progress. */
 typedef struct seat {
-  tri_attempt *attempt; /* NULL: free */
+  tri_attempt *attempt; /* NULL: unused */
   tri_trial trial;
   tri_trial_plan plan;
-  int64_t rung; /* the next that it comes to */
+  int64_t rung; /* the next rung that the trial reaches */
 } seat;
 
 typedef struct tuner {
@@ -41,7 +41,7 @@ typedef struct tuner {
   const char *folder;
   tri_suggester suggester;
   seat seats[MOST_AT_ONCE];
-  double begin_s, best; /* best: value that is known here */
+  double begin_s, best; /* best: the best value known to this tuner */
 } tuner;
 
 /* ---- beginning and ending trials --------------------------------------------------------------------------------- */
@@ -58,7 +58,8 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   }
 }
 
-/* A file that the first trial lacks is lacking for all of them. */
+/* Stores the result of a trial. Fails if it lacks a file and no trial has succeeded, because the others lack it, too.
+ */
 static tri_status finish(tuner *t, seat *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const bool lacks_file = tri_attempt_lacks_file(s->attempt);
@@ -72,7 +73,7 @@ static tri_status finish(tuner *t, seat *s) {
                   s->trial.reason);
 }
 
-/* Whether the budget has room for one more. */
+/* Returns whether the budget allows another trial. */
 static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
   const tri_study *study = t->study;
   double node_s = 0;
@@ -82,7 +83,7 @@ static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
   return count < study->search.trials;
 }
 
-/* Chooses, claims and begins one; *none: there is nothing left to do. */
+/* Chooses, claims and begins a trial. *none: there is nothing left to do. */
 static tri_status tuner_begin(tuner *t, int at, bool *none) {
   seat *s = &t->seats[at];
   const tri_trial *trials = NULL;
@@ -99,7 +100,7 @@ static tri_status tuner_begin(tuner *t, int at, bool *none) {
   if (status != TRI_OK || !found) return status;
   TRI_TRY(tri_point_plan(t->study, &s->trial.point, &s->plan));
   TRI_TRY(tri_store_begin(t->store, &s->trial.point, &s->trial.number));
-  if (s->trial.number < 0) return TRI_OK; /* another tuner was quicker: the next look says with what */
+  if (s->trial.number < 0) return TRI_OK; /* another tuner has claimed the point; the next call reads its trial */
   snprintf(name, sizeof name, "trial-%ld", (long)s->trial.number);
   status = tri_path_join(own, t->folder, name);
   if (status == TRI_OK) status = tri_attempt_start(t->study, &s->plan, own, at, &s->attempt);
@@ -107,17 +108,17 @@ static tri_status tuner_begin(tuner *t, int at, bool *none) {
   return status;
 }
 
-/* ---- looking after them ------------------------------------------------------------------------------------------ */
+/* ---- checking trials --------------------------------------------------------------------------------------------- */
 
-/* Successive halving (Jamieson and Talwalkar 2016), as trials come along: at a quarter and at half of its measured
- * steps a trial is compared with all that came so far, if they are more than a few; in the worse half and clearly
- * slower than the best, it ends. */
+/* Successive halving (Jamieson and Talwalkar 2016) without waiting for a whole round: at a quarter and at half of its
+ * measured steps a trial is compared with all that came so far, if they are more than FEW. It ends if it is in the
+ * worse half and `worse` times slower than the best. */
 static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
   double best = 0;
   *hopeless = false;
   if (!tri_study_is_real(t->study) || s->rung >= RUNGS) return TRI_OK;
-  if (tri_objective_is_of_loss(t->study->objective)) return TRI_OK; /* each has its whole budget */
+  if (tri_objective_is_of_loss(t->study->objective)) return TRI_OK; /* each trial has its whole budget */
   double value = tri_attempt_value(s->attempt, &steps);
   if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
   TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
@@ -157,9 +158,9 @@ static tri_status go_on(tuner *t) {
   }
 }
 
-/* ---- before the first -------------------------------------------------------------------------------------------- */
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
 
-/* The machine as it is, measured once and kept beside the trials. */
+/* Measures this machine, once, and stores the description next to the trials. */
 static tri_status calibrate(tri_study *study, const char *folder) {
   char path[TRI_PATH_BYTES], log[TRI_PATH_BYTES], program[TRI_PATH_BYTES], ranks[32], reason[256];
   snprintf(ranks, sizeof ranks, "%lld", (long long)study->devices);
@@ -203,7 +204,7 @@ static tri_status draw_tokens(const tri_study *study, tri_corpus_writer *writer)
   return tri_corpus_writer_commit(writer);
 }
 
-/* A corpus of tokens that mean nothing, once: a step takes as long on it as on any other. */
+/* Writes a corpus of random tokens, once. A step takes the same time with any tokens. */
 static tri_status write_tokens(const tri_study *study, const char *folder) {
   char prefix[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   tri_corpus_writer *writer = NULL;
@@ -216,18 +217,18 @@ static tri_status write_tokens(const tri_study *study, const char *folder) {
   return status;
 }
 
-/* What real trials need, made by one tuner while others that share the study wait. */
+/* Prepares what real trials need. Other tuners of the study wait. */
 static tri_status furnish(tri_study *study, const char *folder) {
   TRI_TRY(tri_directory_create(folder));
   int lock = open(folder, O_RDONLY | O_DIRECTORY);
-  if (lock >= 0) (void)flock(lock, LOCK_EX); /* a file system without locks: then each for itself */
+  if (lock >= 0) (void)flock(lock, LOCK_EX); /* on a file system without locks each tuner prepares for itself */
   tri_status status = study->trial.random_tokens ? write_tokens(study, folder) : TRI_OK;
   if (status == TRI_OK && tri_study_calibrates(study)) status = calibrate(study, folder);
   if (lock >= 0) close(lock);
   return status;
 }
 
-/* `auto` and a budget of 0 become what they stand for. */
+/* Resolves method `auto` and a budget of 0. */
 static tri_status settle_method(tri_study *study, const tri_point *points, int64_t count) {
   tri_point_search *search = &study->search;
   double seconds = 0;
@@ -248,7 +249,8 @@ static tri_status settle_method(tri_study *study, const tri_point *points, int64
   return TRI_OK;
 }
 
-/* What the planner expects: of real trials what it simulates, of simulated ones, and of very many, what it bounds. */
+/* Computes the prior: by simulation for real trials, if the points are not too many; otherwise by the planner's bounds.
+ */
 static tri_status expect(const tri_study *study, const tri_point *points, int64_t count, double **out) {
   bool simulates = tri_study_is_real(study) && count <= MOST_RANKED;
   double *prior = NULL;
@@ -284,7 +286,7 @@ static tri_status tuner_prepare(tuner *t) {
   return TRI_OK;
 }
 
-/* A recipe that is known already, tried as any trial, outside the budget. */
+/* Tries a known recipe like a trial, outside of the budget. */
 static tri_status try_recipe(tuner *t, int64_t place) {
   const tri_recipe *recipe = &t->study->known[place];
   tri_trial_plan plan;

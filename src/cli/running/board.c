@@ -1,3 +1,4 @@
+/* `trireme board`: reads the runs, studies and timelines below folders, and serves them to a browser. */
 #include "board/board.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -36,7 +37,8 @@ static tri_status board_parse(int count, char **given, tri_server_options *out) 
   return tri_fail(TRI_BAD_USAGE, "board: which folders? For example: trireme board out");
 }
 
-/* New lines twice a second, new files every two: what is there at first is read in between, as fast as it can be. */
+/* Reads new lines twice a second and looks for new files every two seconds, until a stop is requested. While lines
+ * remain to be read, as at the start, it reads on after a pause of nap_s. */
 static tri_status keep_up(tri_board *board) {
   const double look_every_s = 2, read_every_s = 0.5, nap_s = 0.05;
   double look_s = tri_clock_s() + look_every_s, read_s = 0;
@@ -63,12 +65,12 @@ static tri_status board_run(int count, char **given) {
   TRI_TRY(board_parse(count, given, &options));
   TRI_TRY(tri_stop_listen("the board is closed"));
   tri_stop_defer("interrupted twice, so it ends at once");
-  signal(SIGPIPE, SIG_IGN); /* a browser that goes away does not end it */
+  signal(SIGPIPE, SIG_IGN); /* a browser that closes its connection does not end the board */
   TRI_TRY(tri_board_create((const char *const *)given + optind, count - optind, &board));
   TRI_TRY_GOTO(tri_board_look(board), destroy);
   TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);
   printf("%s\n", tri_server_address(server));
-  if (fflush(stdout) != 0) { /* who cannot see the address cannot come */
+  if (fflush(stdout) != 0) { /* without the address the user cannot open the board */
     status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
     goto stop;
   }

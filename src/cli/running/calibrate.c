@@ -1,3 +1,4 @@
+/* `trireme calibrate`: measures the device and its links (calibrate_tables.c), and writes a cluster's description. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -30,7 +31,7 @@ typedef struct arguments {
   int64_t ranks;
   const char *device;
   tri_dtype precision;
-  const char *model_name; /* or NULL */
+  const char *model_name; /* preset or file; NULL: not given */
   tri_model model;
   int64_t sequence, micro_batch;
   int64_t time_s;
@@ -39,7 +40,7 @@ typedef struct arguments {
 
 enum { OPTION_PRECISION = 256, OPTION_DEVICE, OPTION_MODEL, OPTION_SEQUENCE, OPTION_MICRO_BATCH, OPTION_TIME };
 
-static const double PATIENCE_S = 600;
+static const double PATIENCE_S = 600; /* time to wait for ranks that give no sign of life */
 static const struct option calibrate_options[] = {{"ranks", required_argument, NULL, 'n'},
                                                   {"precision", required_argument, NULL, OPTION_PRECISION},
                                                   {"device", required_argument, NULL, OPTION_DEVICE},
@@ -48,8 +49,6 @@ static const struct option calibrate_options[] = {{"ranks", required_argument, N
                                                   {"micro-batch", required_argument, NULL, OPTION_MICRO_BATCH},
                                                   {"time", required_argument, NULL, OPTION_TIME},
                                                   {NULL, 0, NULL, 0}};
-
-/* with ranks that give no sign of life */
 
 static tri_status calibrate_parse(int count, char **given, arguments *out) {
   optind = 1;
@@ -89,7 +88,7 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Where and how, as comments above the description. */
+/* Prints the host, the date, the device and the measured residuals as comments above the description. */
 static void print_heading(FILE *to, const arguments *given, const tri_calibration *from, const tri_device *device,
                           const tri_residuals *r) {
   char host[64] = "", day[32] = "";
@@ -115,13 +114,14 @@ static void print_heading(FILE *to, const arguments *given, const tri_calibratio
   fprintf(to, " of it.\n");
 }
 
-/* 0 if the system does not say. */
+/* Returns the number of online cores; 0 if the system does not report it. */
 static int64_t cores_of_node(void) {
   tri_machine machine;
   return tri_machine_read("/", &machine) == TRI_OK ? machine.cores_online : 0;
 }
 
-/* "sm_90a, 132 processors at 1.98 GHz" */
+/* Returns the number of processors in the chip's description, such as "sm_90a, 132 processors at 1.98 GHz"; 0 if it has
+ * none. */
 static int64_t processors_of(const tri_device *device) {
   const char *word = strstr(device->info.chip, " processors");
   if (word == NULL) return 0;
@@ -152,11 +152,12 @@ static tri_status write_cluster(const arguments *given, const tri_calibration *f
   return status;
 }
 
-/* Products of one grid take no longer than that each, on a device that computes as fast as it can. */
+/* Longest time of one product of the grid, for kernels on the host and on a GPU, and time to spend on each measurement.
+ * A product may take as long only on a device that computes at its peak. */
 static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
 static const int64_t USUAL_TIME_S = 60;
 
-/* Rank 0 writes. */
+/* COLLECTIVE. Measures all tables. The first rank writes the description. */
 static tri_status measure_and_write(const arguments *given, tri_device *device, const tri_group *world,
                                     tri_measured *tables) {
   tri_measure *measure = NULL;
@@ -177,7 +178,8 @@ static tri_status measure_and_write(const arguments *given, tri_device *device, 
   if (status == TRI_OK) status = tri_calibrate_tables(&wanted, tables);
   tri_measure_destroy(measure);
   TRI_TRY(status);
-  for (int64_t i = 0; i < tables->num_products; i++) { /* of one product; another shape may do better */
+  for (int64_t i = 0; i < tables->num_products;
+       i++) { /* `peak` is the rate of one product; another shape may be faster */
     const tri_measured_product *p = &tables->products[i];
     double rate = 2 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
     if (rate > peak) peak = rate;

@@ -1,4 +1,4 @@
-/* Which products, collectives and the like `trireme calibrate` measures. */
+/* Selects the products, collectives and other operations that `trireme calibrate` measures. */
 #ifndef TRI_CLI_RUNNING_CALIBRATE_TABLES_H
 #define TRI_CLI_RUNNING_CALIBRATE_TABLES_H
 
@@ -14,11 +14,11 @@ typedef struct tri_calibrate_request {
   double peak;            /* FLOP/s */
   double longest_s;       /* products of the grid that would take longer are left out */
   double until_s;         /* deadline on tri_clock_s of the slowest rank; products after it are left out */
-  const tri_model *model; /* its shapes are measured, too, with each possible number of tensor ranks; or NULL */
+  const tri_model *model; /* its shapes are measured, too, with each possible number of tensor ranks; NULL: none */
   int64_t sequence, micro_batch;
 } tri_calibrate_request;
 
-/* COLLECTIVE over the job. */
+/* COLLECTIVE over the job. Measures all tables into *out. */
 tri_status tri_calibrate_tables(const tri_calibrate_request *request, tri_measured *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs beside each other, while they go on or behind their ends: a table, a picture, a page. */
+/* `trireme compare`: shows several runs, in progress or ended, in one table, picture or page. */
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json_kind.h"
@@ -63,7 +63,7 @@ typedef struct compared_run {
   char model[128];
 } compared_run;
 
-/* What a run that has ended says of itself. */
+/* Reads the model's name from summary.json of a run that has ended; leaves `model` as it is if there is none. */
 static void read_model(const char *folder, char model[128]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -90,7 +90,7 @@ static tri_status read_run(const char *folder, compared_run *run) {
   double sum = 0;
   for (int64_t i = 0; i < h->count; i++) {
     const double step_s = h->steps[i].step_s;
-    if (step_s >= 0 && step_s <= MOST_STEP_S) sum += step_s; /* no run has written another */
+    if (step_s >= 0 && step_s <= MOST_STEP_S) sum += step_s; /* larger values were not written by a run */
     run->seconds[i] = sum;
   }
   run->summary.peak_bytes_measured = h->steps[h->count - 1].peak_bytes;
@@ -98,7 +98,7 @@ static tri_status read_run(const char *folder, compared_run *run) {
   return TRI_OK;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
+/* ---- printing --------------------------------------------------------------------------------------------------- */
 
 static const char *number_text(char *out, size_t bytes, const char *unit, double value) {
   if (isfinite(value)) {

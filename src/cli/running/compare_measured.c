@@ -23,11 +23,11 @@
 
 enum { MOST_KINDS = 24, JSON_LIMIT_BYTES = 1 << 30, MOST_SECONDS = 1 << 30, CELL_BYTES = 48 };
 
-/* All instructions of one name. */
+/* Sums over all instructions of one name. */
 typedef struct kind {
   char name[TRI_EVENT_NAME_BYTES];
-  double predicted_s, measured_s; /* sums */
-  double predicted, measured;     /* how many */
+  double predicted_s, measured_s; /* sums in seconds */
+  double predicted, measured;     /* numbers of instructions */
 } kind;
 
 typedef struct comparison {
@@ -35,9 +35,9 @@ typedef struct comparison {
   const tri_cluster *cluster;
   tri_system system;
   tri_simulation_request request;
-  tri_length_draws drawn; /* of the run's documents */
+  tri_length_draws drawn; /* draws of the lengths of the run's documents */
   tri_prediction prediction;
-  tri_memory_parts memory; /* of the first rank */
+  tri_memory_parts memory; /* memory of the first rank */
   json_t *summary;
   kind kinds[MOST_KINDS];
   int num_kinds;
@@ -59,7 +59,7 @@ static kind *kind_of(comparison *c, const char *name) {
   return made;
 }
 
-/* Names of what is computed: what is communicated shows in the shares. */
+/* Returns whether an instruction computes. Communication is reported in the shares. */
 static bool is_work(const char *category) { return strcmp(category, "communication") != 0; }
 
 static void add_measured(comparison *c, const json_t *trace) {
@@ -72,7 +72,7 @@ static void add_measured(comparison *c, const json_t *trace) {
     kind *of = kind_of(c, name);
     if (of == NULL) continue;
     const double length_s = json_number_value(json_object_get(event, "dur")) / 1e6;
-    if (!(length_s >= 0 && length_s <= MOST_SECONDS)) continue; /* no run has written that */
+    if (!(length_s >= 0 && length_s <= MOST_SECONDS)) continue; /* larger values were not written by a run */
     of->measured_s += length_s;
     of->measured += 1;
   }
@@ -96,7 +96,7 @@ static tri_status add_predicted(comparison *c) {
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-/* A number of the summary's; NaN if none is, as where somebody has edited it. */
+/* Returns a number of the summary; NaN if it is missing or not a number, which happens if the file was edited. */
 static double measured_of(const json_t *object, const char *name) {
   const json_t *value = json_object_get(object, name);
   const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;
@@ -112,9 +112,9 @@ static double measured_step_s(const comparison *c) {
   return step_s > 0 ? step_s : measured_of(c->summary, "step_s");
 }
 
-/* What was not measured is a dash, and so is how far a prediction is from it. */
+/* Formats a value; "-" for NaN (not measured, and so without an error either). */
 static const char *cell(const char *format, double value, char out[CELL_BYTES]) {
-  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* formats are this file's */
+  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* all formats are in this file */
   return out;
 }
 
@@ -136,15 +136,15 @@ static void shares_of(const comparison *c, share out[SHARES]) {
     const char *name = tri_axis_name(tri_step_axis(i));
     *out++ = (share){name, t->along[tri_step_axis(i)] / step, measured_share(c, name)};
   }
-  const double all = measured_share(c, "all"); /* summaries of older versions have none */
+  const double all = measured_share(c, "all"); /* NaN for summaries of older versions, which lack it */
   *out++ = (share){"bubble", t->bubble / step, measured_share(c, "bubble") + (isfinite(all) ? all : 0)};
   *out++ = (share){"optimizer", t->optimizer / step, measured_share(c, "optimizer")};
 }
 
 static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * seconds / count : 0; }
 
-/* Says that computation ran much slower than the cluster's file has it, as beside other work: then the file describes
- * the machine when it was idle, and the error is not the model's. */
+/* Warns that computation took more than 1.5 times as long as predicted. The usual cause is other work on these cores:
+ * the cluster's file describes the idle machine, so the error is not the model's. */
 static void print_slow_computation(const comparison *c) {
   const double slow = 1.5, took = measured_share(c, "compute") * measured_step_s(c);
   const double ratio = took / c->prediction.time.compute;
@@ -213,8 +213,8 @@ static tri_status against_print_json(const comparison *c) {
   return tri_print_json(document);
 }
 
-/* A description holds for ranks like those that it was measured with. Other threads a rank are another machine; of the
- * rest, and of what older files do not say, a warning. */
+/* Checks that the run's ranks resemble those that the description was measured with. Another number of threads per rank
+ * is an error. Other differences, and facts that older files lack, are warnings. */
 static tri_status check_alike(const comparison *c, const char *run) {
   static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS` as the run is started writes one";
   const tri_cluster *cluster = c->cluster;
@@ -264,8 +264,8 @@ static tri_status against_compare(comparison *c, const char *run, const char *ti
   return add_predicted(c);
 }
 
-/* A run's config.yaml may leave `data` to the number of ranks, which the summary has, and may have been edited since:
- * the layout is resolved and checked as at the start of the run. */
+/* Resolves and checks the layout as at the start of the run: config.yaml may leave `data` to the number of ranks, which
+ * is in the summary, and may have been edited since. */
 static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
   tri_layout *layout = &config->layout;
   int64_t ranks = json_integer_value(json_object_get(c->summary, "ranks"));
@@ -275,7 +275,8 @@ static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
   return tri_layout_resolve(layout, &config->model, config->data.sequence, config->optimizer.global_batch, ranks);
 }
 
-/* With the threads that a rank of the run has had, if it ran on one such machine: scratch memory depends on them. */
+/* Creates a device with the threads that a rank of the run had, assuming that the run used one such machine. Scratch
+ * memory depends on them. */
 static tri_status create_device(const tri_run_config *config, tri_device **out) {
   const tri_layout *layout = &config->layout;
   int64_t ranks = layout->tensor * layout->context * layout->data * layout->pipeline;
@@ -288,7 +289,8 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
 }
 
-/* The mean of the corpora's by their shares, and the lengths of the last one. */
+/* Computes the mean attention area of the corpora, weighted by their shares, and the document lengths of the last
+ * corpus. */
 static tri_status sum_areas(const tri_run_config *config, double *out, tri_length_ranges *lengths) {
   const char *tokenizer = config->data.tokenizer[0] == '\0' ? NULL : config->data.tokenizer;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
@@ -303,8 +305,8 @@ static tri_status sum_areas(const tri_run_config *config, double *out, tri_lengt
   return TRI_OK;
 }
 
-/* Without one of the corpora attention is priced as if documents were joined. Micro-batches are drawn of one corpus; of
- * a mixture only their mean is known. */
+/* Sets the share of attention that is masked. If a corpus is missing, attention is priced as if documents were joined.
+ * Lengths of micro-batches are drawn only from a single corpus; for a mixture only the mean is known. */
 static void find_area(comparison *c) {
   const tri_run_config *config = c->config;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
@@ -321,7 +323,7 @@ static void find_area(comparison *c) {
            tri_status_message());
 }
 
-/* As busy as the run's experts have been. */
+/* Sets the imbalance of the experts to the one that the run has measured. */
 static tri_status find_imbalance(comparison *c, const char *run) {
   char path[TRI_PATH_BYTES];
   if (c->config->model.num_experts == 0) return TRI_OK;

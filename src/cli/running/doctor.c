@@ -48,7 +48,8 @@ static bool all_required(const tri_doctor *doctor) {
   return true;
 }
 
-/* A folder's name need not be UTF-8, a JSON text must be. */
+/* Returns a JSON string. Bytes that are not ASCII become `?` if the text is not UTF-8, as names of folders may be.
+ * Changes `text`. */
 static json_t *text_json(char *text) {
   json_t *string = json_string(text);
   if (string != NULL) return string;
@@ -58,8 +59,8 @@ static json_t *text_json(char *text) {
   return json_string(text);
 }
 
-/* {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]}. Names of what
- * belongs to a check above it are indented in text alone; here `gpu` says to which GPU. */
+/* Prints {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]}. The
+ * text output indents the names of checks that belong to the check above; here the fact `gpu` names the GPU. */
 static tri_status doctor_print_json(tri_doctor *doctor) {
   json_t *checks = json_array();
   int failed = checks == NULL;
@@ -72,7 +73,7 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
     failed |= json_array_append_new(checks, check) != 0;
   }
   json_t *all = json_pack("{s:b, s:s, s:O}", "ok", all_required(doctor), "version", TRIREME_VERSION, "checks", checks);
-  /* Where standard output takes nothing, main says so. */
+  /* If standard output cannot be written, main reports it. */
   failed |= all == NULL || (json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 && !ferror(stdout));
   if (!failed) putchar('\n');
   json_decref(all);
@@ -113,7 +114,7 @@ static void print_kernels(void *to, const char *architecture, const char *module
 
 enum { CHIP_BYTES = 32 };
 
-/* The first of `chips`, names with commas between them, which then are the others. */
+/* Copies the first chip of the list *chips, which is separated by commas, and moves *chips past it. */
 static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   const size_t length = strcspn(*chips, ",");
   if (length == 0 || length >= CHIP_BYTES) {
@@ -125,7 +126,8 @@ static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   return TRI_OK;
 }
 
-/* Compiling takes minutes a chip: names and the folder are looked at before. */
+/* Compiles all kernels for the chips into the folder. All names and the folder are checked first, because compiling
+ * takes minutes for each chip. */
 static tri_status doctor_compile(const char *chips, const char *folder) {
   char chip[CHIP_BYTES];
   for (const char *rest = chips; *rest != '\0';) {
@@ -141,7 +143,7 @@ static tri_status doctor_compile(const char *chips, const char *folder) {
   return TRI_OK;
 }
 
-/* Memory for what it will find. */
+/* Creates the doctor and allocates its findings, as many as the GPUs found can have. */
 static tri_status doctor_create(double test_s, tri_doctor **out) {
   tri_doctor *doctor = NULL;
   TRI_TRY(tri_alloc("the doctor", 1, sizeof *doctor, &doctor));

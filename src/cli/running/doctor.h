@@ -14,13 +14,13 @@ typedef enum tri_mark { TRI_MARK_OK, TRI_MARK_WARNING, TRI_MARK_MISSING } tri_ma
 typedef struct tri_finding {
   char name[32];
   tri_mark mark;
-  bool required;     /* with TRI_MARK_MISSING the exit status is not 0         */
-  char value[320];   /* what was found                                         */
-  char advice[1024]; /* what the user should do; "": nothing                   */
+  bool required;     /* TRI_MARK_MISSING makes the exit status other than 0 */
+  char value[320];   /* the result, as text */
+  char advice[1024]; /* what to do about it; "": nothing */
   json_t *facts;     /* the value as a JSON object                             */
 } tri_finding;
 
-/* Most findings of any machine without GPUs; further findings of each GPU. */
+/* Maximum findings of any machine without GPUs, and further findings of each GPU. */
 enum { TRI_DOCTOR_MOST_FINDINGS = 64, TRI_DOCTOR_FINDINGS_OF_GPU = 4 };
 
 typedef struct tri_doctor {
@@ -28,7 +28,7 @@ typedef struct tri_doctor {
   double test_s; /* seconds of each test of matrix products; 0: no tests */
   tri_gpu_seen *gpus;
   int num_gpus;
-  char no_gpus[1024]; /* if num_gpus is 0: what was tried to find GPUs */
+  char no_gpus[1024]; /* attempts to find GPUs, as text, if num_gpus is 0 */
   tri_finding *findings;
   int count;
 } tri_doctor;

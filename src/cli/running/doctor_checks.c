@@ -1,3 +1,4 @@
+/* The checks of `trireme doctor`: the machine, the software, the device and the GPUs. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
 #include "base/cache_folder.h"
@@ -238,8 +239,8 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
 
 /* ---- the device ------------------------------------------------------------------------------------------------- */
 
-/* Returns the best peak that was ever measured on this device, which `train` keeps too: now is `measured`, and other
- * programs may be at work. */
+/* Returns the best peak that was ever measured on this device, and stores `measured` if it is higher. `train` uses the
+ * same store. The current measurement may be low because other programs are running. */
 static double best_peak(const tri_device *device, tri_dtype type, double measured) {
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   if (!tri_cache_folder(folder)) return measured;
@@ -300,9 +301,9 @@ void tri_doctor_check_device(tri_doctor *doctor) {
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-static const double gpus_test_s = 4; /* of all of them together */
+static const double gpus_test_s = 4; /* seconds for the tests of all GPUs together */
 
-/* One that fails when it is opened has no facts. */
+/* Describes a GPU. A GPU that cannot be opened has no facts. */
 static void describe_gpu(const tri_gpu_seen *gpu, tri_finding *finding) {
   const tri_gpu_facts *facts = &gpu->facts;
   char has[32], left[32];
@@ -345,7 +346,7 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
   tri_device_destroy(device);
 }
 
-/* What no GPU here wants may be missing. */
+/* Adds a finding for each tool. A missing tool is a warning only if a GPU of this machine needs it. */
 static void list_tools(tri_doctor *doctor, const tri_gpu_tool *tools, int count) {
   for (int i = 0; i < count; i++) {
     const tri_gpu_tool *t = &tools[i];

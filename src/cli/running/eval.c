@@ -1,4 +1,4 @@
-/* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+/* `trireme eval`: computes the loss of a checkpoint on a corpus. Every token but the first is predicted once. */
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json_kind.h"
@@ -27,19 +27,19 @@
 
 typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
-  char *const *models;                    /* [num_models]: those of an ensemble, the first of them `checkpoint` */
+  char *const *models;                    /* [num_models]: models of an ensemble; the first is `checkpoint` */
   int num_models;
-  int64_t sequence, batch;         /* 0: as the model was trained */
-  const char *documents, *packing; /* NULL: as it was trained */
-  const char *reference;           /* of a corpus of preferences; NULL: none */
-  bool chat;                       /* questions go through the chat template, */
-  const char *system;              /* behind this system message; NULL: none */
-  const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
+  int64_t sequence, batch;         /* 0: as in training */
+  const char *documents, *packing; /* NULL: as in training */
+  const char *reference;           /* reference model for a corpus of preferences; NULL: none */
+  bool chat;                       /* questions go through the chat template */
+  const char *system;              /* system message before each question; NULL: none */
+  const char *choices, *answers;   /* files of questions, instead of a corpus; NULL: not given */
   tri_answer_rule rule;
   int64_t samples; /* answers to each question */
   double temperature;
   int64_t seed;
-  bool ruled; /* something of how answers are made or compared was given */
+  bool ruled; /* an option about generating or comparing answers was given */
   bool all_checkpoints;
   const char *svg;
   bool json;
@@ -80,7 +80,7 @@ static tri_status add_until(const char *text, tri_answer_rule *rule) {
   return TRI_OK;
 }
 
-/* How answers are made and compared; *taken is false if it is not one of these. */
+/* Handles options about generating and comparing answers; *taken is false for any other option. */
 static tri_status take_rule(int result, eval_arguments *out, bool *taken) {
   tri_answer_rule *rule = &out->rule;
   *taken = result >= OPTION_TOKENS && result <= OPTION_IGNORE_NUMBERS;
@@ -152,7 +152,7 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
 
 static bool asks(const eval_arguments *given) { return given->choices != NULL || given->answers != NULL; }
 
-/* Options of questions that do not go together. */
+/* Refuses combinations of options about questions. */
 static tri_status check_questions(const eval_arguments *given) {
   if (given->choices != NULL && given->answers != NULL) {
     return tri_fail(TRI_BAD_USAGE, "eval: --choices or --answers, one at a time");
@@ -179,7 +179,7 @@ static tri_status check_questions(const eval_arguments *given) {
   return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
 }
 
-/* What is of a corpus, and what is of questions. */
+/* Checks the number of names, and that options for a corpus and options for questions are not mixed. */
 static tri_status check_options(const eval_arguments *given, int named) {
   const bool of_corpus = given->documents != NULL || given->packing != NULL || given->bigram != NULL ||
                          given->sequence > 0 || given->reference != NULL;
@@ -213,38 +213,39 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   return TRI_OK;
 }
 
-/* In the place of a label's score where it does not count. */
+/* Marks labels that do not count, in place of their log-probabilities. */
 #define UNCOUNTED HUGE_VAL
 
-/* What several models make of the same labels. */
+/* Sums over the models of an ensemble, which score the same labels. */
 typedef struct ensemble {
-  double *log_sums; /* [labels]: of the log of the sum of their probabilities; NULL before the first model */
-  double *losses;   /* [models]: of each by itself */
-  int models;       /* so far */
+  double *log_sums; /* [labels]: log of the sum of the models' probabilities; NULL before the first model */
+  double *losses;   /* [models]: loss of each model alone */
+  int models;       /* number of models so far */
 } ensemble;
 
 typedef struct session {
   const eval_arguments *arguments;
-  ensemble *ensemble; /* NULL: of one model */
+  ensemble *ensemble; /* NULL: a single model */
   int64_t sequence, batch;
-  int64_t ignore_token;        /* labels with this id do not count, as in training; -1: unused */
-  tri_document_use use;        /* whether documents see each other, */
-  tri_packing_use packing;     /* what a sequence is, */
-  tri_too_long too_long;       /* and what of a document that is longer */
-  const struct session *first; /* of several models, whose sequences all have; NULL: this is it */
+  int64_t ignore_token;    /* labels with this id do not count, as in training; -1: unused */
+  tri_document_use use;    /* whether documents attend to each other */
+  tri_packing_use packing; /* how documents become sequences */
+  tri_too_long too_long;   /* what happens to documents longer than a sequence */
+  const struct session
+      *first; /* session of an ensemble's first model, whose sequences all models use; NULL: this is the first */
   tri_documents documents;
-  tri_source packed; /* nothing, where sequences are windows */
+  tri_source packed; /* unused if sequences are windows */
   tri_model model;
   tri_merged weights;
   tri_corpus *corpus;
   tri_eval_model run;
-  tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be told */
-  int32_t *tokens, *labels; /* [batch, sequence] and one more */
-  tri_bigram *bigram;       /* NULL: not asked for */
+  tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be computed */
+  int32_t *tokens, *labels; /* [batch, sequence] + 1 */
+  tri_bigram *bigram;       /* NULL: not requested */
   double bigram_sum;
   tri_evaluation total;
-  tri_label_bytes text;    /* of all labels */
-  tri_token_place *places; /* [batch, sequence] of the tokens, and of the one that follows */
+  tri_label_bytes text;    /* text of all labels */
+  tri_token_place *places; /* [batch, sequence] + 1: places of the tokens and of the next token */
 } session;
 
 static tri_status take_documents(session *s) {
@@ -264,14 +265,15 @@ static bool is_masked(const session *s) { return s->use == TRI_DOCUMENTS_MASKED;
 
 static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUMENTS; }
 
-/* One line says how text becomes sequences, and by whom. */
+/* Logs how text becomes sequences, and what determined that. */
 static void say_shape(const session *s, const char *by) {
   tri_log("in sequences of %" PRId64 " tokens (documents: %s, packing: %s%s%s)%s", s->sequence,
           tri_run_config_documents(s->use), tri_run_config_packing(s->packing), is_packed(s) ? ", too_long: " : "",
           is_packed(s) ? tri_run_config_too_long(s->too_long) : "", by);
 }
 
-/* As in training, where somebody says how that was; a corpus with a mask is one of conversations, each by itself. */
+/* Chooses sequences as in training if the checkpoint records that. A corpus with a mask contains conversations, which
+ * are packed and masked. */
 static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   const eval_arguments *given = s->arguments;
   const bool masked = tri_corpus_has_mask(s->corpus);
@@ -300,7 +302,7 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   return TRI_OK;
 }
 
-/* Several models have the sequences of the first. */
+/* Copies the shape of sequences from an ensemble's first model. */
 static void choose_like(session *s, const session *first, const tri_run_notes *notes) {
   s->sequence = first->sequence;
   s->batch = first->batch;
@@ -336,7 +338,7 @@ static tri_status create_model(session *s) {
   return tri_eval_model_create(&s->model, &s->weights, &s->arguments->model, &shape, &s->run);
 }
 
-/* Each document once, in one order always: the seed does not matter. */
+/* Creates a source that yields each document once, in the order of the corpus; the seed is not used. */
 static tri_status create_packed(session *s) {
   const tri_source_options options = {
       .sequence = s->sequence,
@@ -397,13 +399,15 @@ static tri_status count_bytes(session *s) {
   return tri_label_bytes_add(&s->text, &rows);
 }
 
-/* Sequences of an evaluation. Windows lie one behind the other, and the last is as long as there are labels for it. */
+/* Returns the number of sequences of an evaluation. Windows are consecutive, and the last has as many tokens as labels
+ * remain. */
 static int64_t num_sequences(const session *s) {
   if (is_packed(s)) return s->packed.per_epoch;
   return (tri_corpus_num_tokens(s->corpus) - 1 + s->sequence - 1) / s->sequence;
 }
 
-/* Positions of windows first .. first + count - 1 in documents, and no labels from one document to the next. */
+/* Sets the positions of windows' tokens first .. first + count - 1 within their documents, and removes labels that
+ * cross from one document to the next. */
 static void mask_windows(session *s, int64_t first, int64_t count, int32_t *positions) {
   for (int64_t row = 0; row < count; row += s->sequence) {
     int64_t size = count - row < s->sequence ? count - row : s->sequence;
@@ -415,11 +419,11 @@ static void mask_windows(session *s, int64_t first, int64_t count, int32_t *posi
   }
 }
 
-/* Of tokens first .. first + count, of which the last is only a label if no other window follows. positions: room for
- * [count + 1]. */
+/* Sets the places of tokens first .. first + count. The last of them is only a label if no window follows. positions:
+ * room for [count + 1]. */
 static void place_windows(session *s, int64_t first, int64_t count, int32_t *positions) {
   const int64_t room = s->batch * s->sequence;
-  const tri_token_place begins = first == 0 ? TRI_TOKEN_BEGINS : s->places[room]; /* where the last batch ended */
+  const tri_token_place begins = first == 0 ? TRI_TOKEN_BEGINS : s->places[room]; /* place where the last batch ended */
   const bool last = first + count + 1 == tri_corpus_num_tokens(s->corpus);
   bool ends = false;
   tri_documents_positions(&s->documents, first, count + 1, s->tokens, positions, &ends);
@@ -444,7 +448,7 @@ static tri_status read_windows(session *s, int64_t row, int32_t *positions) {
   return TRI_OK;
 }
 
-/* The last batch is padded with sequences that have neither labels nor bytes. */
+/* Reads a batch of packed sequences. The last batch is padded with sequences that have neither labels nor bytes. */
 static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions) {
   for (int64_t row = 0; row < s->batch; row++) {
     int64_t at = row * s->sequence, index = first + row;
@@ -460,10 +464,10 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
   return TRI_OK;
 }
 
-/* Sequence `first` and those behind it, a batch. */
+/* Reads a batch of sequences, starting with sequence `first`. */
 static tri_status read_batch(session *s, int64_t first) {
   int64_t room = s->batch * s->sequence;
-  const tri_sample batch = tri_executor_sequence(s->run.executor, 0); /* and those behind it */
+  const tri_sample batch = tri_executor_sequence(s->run.executor, 0); /* arrays of the whole batch */
   if (is_packed(s)) TRI_TRY(read_packed_rows(s, first, batch.positions));
   if (!is_packed(s)) TRI_TRY(read_windows(s, first, batch.positions));
   for (int64_t i = 0; i < room; i++) {
@@ -474,10 +478,10 @@ static tri_status read_batch(session *s, int64_t first) {
   return TRI_OK;
 }
 
-/* log(exp(a) + exp(b)). */
+/* Returns log(exp(a) + exp(b)). */
 static double log_of_sum(double a, double b) { return fmax(a, b) + log1p(exp(-fabs(a - b))); }
 
-/* The labels of a batch by one model of several. */
+/* Scores the labels of a batch with one model of an ensemble, and adds to the sums. */
 static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
   ensemble *e = s->ensemble;
   double *sums = e->log_sums + first * s->sequence;
@@ -513,8 +517,9 @@ static tri_status evaluate_batches(session *s, double *scores) {
   return TRI_OK;
 }
 
-/* Where each token of the corpus is a label or counted among the others, the bytes are those of the texts that it was
- * made of without the others'; unknown tokens have theirs there. Joined documents that are packed have labels twice. */
+/* Settles the number of bytes of the labels' text. If each token of the corpus is a label or among the other tokens,
+ * this is the corpus' recorded text without the other tokens' bytes, which includes the text of unknown tokens. Packed
+ * documents that are joined have some labels twice. */
 static void settle_bytes(session *s) {
   const int64_t recorded = tri_corpus_text_bytes(s->corpus);
   const bool all = !is_packed(s) || (is_masked(s) && s->packed.pieces.left_out == 0);
@@ -553,7 +558,7 @@ static tri_status eval_evaluate(session *s) {
 }
 
 typedef struct results {
-  double loss, bits_per_byte, bigram_loss; /* NAN: there is none */
+  double loss, bits_per_byte, bigram_loss; /* NAN: not computed */
 } results;
 
 static double bits_per_byte(const session *s, double loss_sum) {
@@ -577,9 +582,9 @@ static void eval_print_text(const session *s, const results *r) {
   printf("tokens          %.0f\n", s->total.counted);
 }
 
-/* JSON has no word for what is not a number but null. */
+/* JSON has no number for NaN and infinity; tri_json_number writes null. */
 
-/* Of each model of an ensemble by itself. */
+/* Returns a list with the loss of each model of an ensemble. */
 static json_t *models_json(const session *s) {
   json_t *out = json_array();
   for (int i = 0; i < s->ensemble->models; i++) {
@@ -651,7 +656,7 @@ static void release_parts(session *s) {
 
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
-/* From sums over the models to the mean, whose loss becomes that of the last one's session. */
+/* Turns the sums over the models into the loss of the mean probability, stored in the last model's session. */
 static void take_mean(session *s) {
   const ensemble *e = s->ensemble;
   const int64_t labels = (num_sequences(s) + s->batch - 1) / s->batch * s->batch * s->sequence;
@@ -661,7 +666,7 @@ static void take_mean(session *s) {
   }
 }
 
-/* One model by itself; a session that was there before has gone. */
+/* Evaluates one model of the ensemble. The parts of an earlier session must have been released. */
 static tri_status evaluate_member(session *s, const eval_arguments *given, ensemble *e, session *first) {
   eval_arguments *own = NULL;
   TRI_TRY(tri_alloc("arguments", 1, sizeof *own, &own));
@@ -677,7 +682,7 @@ static tri_status evaluate_member(session *s, const eval_arguments *given, ensem
   return status;
 }
 
-/* One after the other: there is never more than one in memory. */
+/* Evaluates the models one after the other; at most one is in memory. */
 static tri_status evaluate_ensemble(session *s, const eval_arguments *given, ensemble *e) {
   session first = {.arguments = given};
   while (e->models < given->num_models) {
@@ -758,7 +763,7 @@ static tri_status eval_corpus(session *s) {
   return eval_text(s);
 }
 
-/* Questions, or text that was not prepared, in the place of a corpus. */
+/* Refuses files of questions or of text that was not prepared, in place of a corpus. */
 static tri_status check_corpus_name(const char *data) {
   static const char *const endings[] = {".jsonl", ".jsonl.zst", ".json", ".csv"};
   const size_t length = strlen(data);

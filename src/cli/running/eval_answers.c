@@ -1,4 +1,4 @@
-/* `eval MODEL --answers FILE`: the model writes, and what it writes is compared. */
+/* `eval MODEL --answers FILE`: the model generates an answer to each question, which is compared with the right one. */
 #include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -23,14 +23,14 @@ typedef struct session {
   tri_prompt *prompts; /* [questions.count] */
   tri_texts texts;
   json_t *results;
-  json_t *written; /* of the question at hand, several samples: each answer */
-  int64_t right;   /* answers */
+  json_t *written; /* answers to the current question */
+  int64_t right;   /* right answers */
   int64_t solved;  /* questions with a right answer */
   int64_t right_here;
   double shares, squares; /* sums over questions of the share of right answers */
 } session;
 
-/* Prompts leave room for an answer: what is longer loses its beginning. */
+/* Removes the beginning of prompts that leave no room for an answer. */
 static tri_status shorten_prompts(session *s) {
   const int64_t positions = s->generation.model.max_sequence, tokens = s->asked->rule.tokens;
   int64_t shortened = 0, first = 0;
@@ -52,7 +52,8 @@ static tri_status shorten_prompts(session *s) {
   return TRI_OK;
 }
 
-/* An answer ends where the template ends a turn, too. */
+/* Renders the questions with the chat template if requested, and adds the template's end of a turn to the texts that
+ * end an answer. */
 static tri_status apply_template(session *s) {
   const tri_eval_questions *asked = s->asked;
   const tri_generation *g = &s->generation;
@@ -106,13 +107,13 @@ static tri_status answers_set_up(session *s) {
   return begin_texts(s);
 }
 
-/* What the model wrote need not be UTF-8: then null stands for it. */
+/* Returns a JSON string; null if the answer is not UTF-8. */
 static json_t *json_of_answer(const tri_judge_text *text) {
   json_t *written = json_string(text->text);
   return written == NULL ? json_null() : written;
 }
 
-/* A line of the results when all samples of a question are there. */
+/* Adds a line to the results after all samples of a question are complete. */
 static void end_question(session *s, const tri_asked *a) {
   const int64_t samples = s->texts.samples;
   const double share = (double)s->right_here / (double)samples;

@@ -9,7 +9,7 @@
  */
 typedef struct tri_label_rows {
   const int32_t *tokens, *labels; /* [count]; a label below 0 does not count */
-  const tri_token_place *places;  /* [count + 1]: of the tokens, and of the one that follows */
+  const tri_token_place *places;  /* [count + 1]: places of the tokens and of the next token */
   int64_t count, sequence;
   bool packed; /* rows are independent; otherwise each continues the one before it */
   bool masked; /* the last token of a piece has no label */
@@ -18,11 +18,11 @@ typedef struct tri_label_rows {
 /* Starts as {.decoder, .unknown_token}; the caller releases the decoder. NULL: nothing is counted. */
 typedef struct tri_label_bytes {
   tri_decoder *decoder;
-  int32_t unknown_token; /* stands for text that it does not tell; -1: none */
-  int64_t bytes;         /* of labels so far, without those of unknown tokens */
-  int64_t others;        /* bytes of tokens that are not a label that counts */
-  int64_t unknown;       /* labels that are the unknown token */
-  bool awaited;          /* the next token is a label that counts */
+  int32_t unknown_token; /* id for text that the tokenizer cannot represent; -1: none */
+  int64_t bytes;         /* bytes of labels so far, without unknown tokens */
+  int64_t others;        /* bytes of tokens that are not counted labels */
+  int64_t unknown;       /* number of labels that are the unknown token */
+  bool awaited;          /* the next token is a counted label */
 } tri_label_bytes;
 
 tri_status tri_label_bytes_add(tri_label_bytes *counter, const tri_label_rows *rows);

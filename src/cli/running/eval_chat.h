@@ -14,8 +14,8 @@ typedef struct tri_eval_chat {
   char turn_end[TRI_TURN_END_BYTES];
 } tri_eval_chat;
 
-/* Reads the template beside a tokenizer.json. TRI_BAD_FILE if it has none. Release with tri_eval_chat_close, also after
- * a failure. */
+/* Reads the template next to a tokenizer.json. TRI_BAD_FILE if it has none. Release with tri_eval_chat_close, also
+ * after a failure. */
 tri_status tri_eval_chat_open(const char *tokenizer_file, const tri_tokenizer *tokenizer, const char *system,
                               tri_eval_chat *out);
 void tri_eval_chat_close(tri_eval_chat *chat);

@@ -1,4 +1,5 @@
-/* `eval MODEL --choices FILE`: of one checkpoint, or of all of a run's. */
+/* `eval MODEL --choices FILE`: scores the choices of each question with one checkpoint, all checkpoints of a run, or
+ * several models. */
 #include "base/file.h"
 #include "base/json_kind.h"
 #include "base/log.h"
@@ -20,8 +21,8 @@ enum { USUAL_BATCH = 16 };
 typedef struct session {
   const tri_eval_questions *asked;
   tri_questions questions;
-  tri_choice_set set;    /* made for the first model that can be read */
-  bool encoded, refused; /* it is there; or the questions will not do for that model */
+  tri_choice_set set;    /* created for the first model that can be read */
+  bool encoded, refused; /* `set` is complete; the questions were refused for that model */
   int64_t vocabulary, positions;
   tri_device *device;
 } session;
@@ -36,7 +37,8 @@ static void tell_shortened(const session *s) {
            s->asked->file, set->first_shortened, s->positions, set->shortened, set->num_texts);
 }
 
-/* The tokenizer of a model's weights, and its encoder of questions. The caller releases both, also after a failure. */
+/* Opens the tokenizer of a model's weights and its encoder of questions. The caller releases both, also after a
+ * failure. */
 static tri_status open_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
                                  char source[TRI_PATH_BYTES], tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
   TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, source));
@@ -51,7 +53,7 @@ static tri_status open_tokenizer(const tri_merged *weights, const tri_model *mod
   return tri_pair_encoder_create(*tokenizer, encoder);
 }
 
-/* Questions as the model reads them: behind their form's description, or in the words of its chat template. */
+/* Turns questions into prompts: with the description of their form, or through the model's chat template. */
 static tri_status phrase_questions(session *s, const char *tokenizer_file, const tri_tokenizer *tokenizer,
                                    tri_pair_encoder *encoder) {
   const tri_eval_questions *asked = s->asked;
@@ -77,7 +79,7 @@ static tri_status phrase_questions(session *s, const char *tokenizer_file, const
   return status;
 }
 
-/* What the first checkpoint's tokenizer makes of the questions holds for all of a run. */
+/* Encodes the questions with the first checkpoint's tokenizer; all checkpoints of a run use the result. */
 static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
   tri_tokenizer *tokenizer = NULL;
   tri_pair_encoder *encoder = NULL;
@@ -107,7 +109,7 @@ static tri_status take_questions(session *s, const tri_merged *weights, const tr
                   tri_checkpoint_path(weights->named));
 }
 
-/* As many texts side by side as `--batch` says. */
+/* Creates a scorer for batches of `--batch` texts, or fewer if the set has fewer. */
 static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
   const int64_t batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH;
   return tri_scorer_create(model, s->asked->options->precision, batch < s->set.num_texts ? batch : s->set.num_texts,
@@ -140,7 +142,7 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
   return status;
 }
 
-/* JSON has no word for what is not a number but null. */
+/* JSON has no number for NaN and infinity; tri_json_number writes null. */
 
 static void put_error(json_t *object, const char *name, double error) {
   char key[64];
@@ -272,7 +274,8 @@ static tri_status report_all(const session *s, const tri_judgement *judgements, 
   return status;
 }
 
-/* One that is damaged is passed over: the others say as much without it. */
+/* Evaluates each checkpoint. A damaged checkpoint is skipped with a warning, because the others can be evaluated
+ * without it. */
 static tri_status judge_each(session *s, const tri_checkpoint_found *found, int64_t count, tri_judgement *judgements,
                              int64_t *steps, int64_t *done) {
   for (int64_t i = 0; i < count; i++) {
@@ -330,7 +333,7 @@ static void close_session(session *s) {
   tri_device_destroy(s->device);
 }
 
-/* Each model has a tokenizer and a chat template of its own, so the questions are read again. */
+/* Evaluates one of several models. Each has its own tokenizer and chat template, so the questions are read again. */
 static tri_status judge_model(const tri_eval_questions *asked, const char *model, tri_judgement *out) {
   tri_eval_questions own = *asked;
   own.model = model;

@@ -11,7 +11,7 @@
 typedef struct tri_eval_shape {
   tri_list_purpose purpose; /* TRI_LIST_EVALUATE or TRI_LIST_SCORE */
   int64_t batch, sequence;
-  bool masked; /* documents of a sequence do not see each other */
+  bool masked; /* documents of a sequence do not attend to each other */
 } tri_eval_shape;
 
 /* Starts as {0}. */

@@ -21,22 +21,23 @@ typedef struct session {
   tri_merged weights;
   tri_model model;
   tri_tokenizer *tokenizer;
-  tri_run_config *config; /* of the run that made the model; its objective is the default one where nothing is known */
+  tri_run_config *config; /* configuration of the run that made the model; default objective if the run is not known */
   tri_preference_rules rules;
-  bool rewards; /* the objective needs no reference, or has one; else log-probabilities alone are printed */
+  bool rewards; /* rewards can be computed: the objective needs no reference, or has one; otherwise only
+                   log-probabilities are printed */
   int64_t sequence, batch;
   tri_preference_source source;
-  double *reference;         /* [num_labels], twice as many where the source has mismatched answers; NULL: none */
+  double *reference;         /* [num_labels], doubled if the source has mismatched answers; NULL: none */
   double *rows, *mismatched; /* log-probabilities [per_epoch, sequence] */
   tri_preference_unit *units;
   tri_preference_sums sums;
   double kl;
 } session;
 
-/* ---- what is evaluated ---------------------------------------------------------------------------------------------
- */
+/* ---- objective and data ------------------------------------------------------------------------------------------ */
 
-/* The objective of the run that made the model; if that had none of preferences, the usual one for the corpus. */
+/* Finds the objective of the run that made the model; if it was not trained on preferences, the usual one for the
+ * corpus. */
 static tri_status find_objective(session *s) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(s->weights.named);
   const bool paired = tri_corpus_preferences(s->asked->corpus) == TRI_PREFERENCES_PAIRS;
@@ -104,10 +105,9 @@ static tri_status create_source(session *s) {
   return TRI_OK;
 }
 
-/* ---- log-probabilities ---------------------------------------------------------------------------------------------
- */
+/* ---- log-probabilities ------------------------------------------------------------------------------------------- */
 
-/* Those of all sequences of the source, in order: out[per_epoch, sequence]. */
+/* Computes the log-probabilities of all sequences of the source, in order: out[per_epoch, sequence]. */
 static tri_status score(const session *s, const tri_eval_model *m, bool mismatched, double *out) {
   const tri_preference_at at = {.source = &s->source, .in_order = true, .mismatched = mismatched};
   const tri_feed feed = tri_preference_feed(&at);
@@ -173,8 +173,7 @@ static tri_status score_reference(session *s) {
   return status == TRI_OK ? store_reference(s) : status;
 }
 
-/* ---- the evaluation ------------------------------------------------------------------------------------------------
- */
+/* ---- the evaluation ---------------------------------------------------------------------------------------------- */
 
 static tri_status set_up(session *s) {
   const tri_model_options *options = s->asked->options;
@@ -207,10 +206,11 @@ static tri_status evaluate(session *s) {
 typedef struct figure {
   const char *name, *about;
   double value;
-  bool rewards; /* needs the reference, where the objective has one */
+  bool rewards; /* needs the reference if the objective has one */
 } figure;
 
-/* Without a reference rewards are multiples of the log-probabilities, and so is what compares them. */
+/* Prints the results. Without a reference, rewards are multiples of the log-probabilities, so the comparisons of
+ * rewards are comparisons of log-probabilities. */
 static tri_status report(session *s) {
   const tri_preference_means m = tri_preference_sums_means(&s->sums, s->config->objective.trained.label_scale);
   const bool paired = s->rules.paired;

@@ -1,4 +1,4 @@
-/* `eval` of a corpus of preferences: the metrics that training has of held-out answers. */
+/* `eval` with a corpus of preferences: computes the metrics that training reports for held-out answers. */
 #ifndef TRI_CLI_RUNNING_EVAL_PREFERENCES_H
 #define TRI_CLI_RUNNING_EVAL_PREFERENCES_H
 
@@ -10,12 +10,13 @@ typedef struct tri_eval_preferences {
   const char *reference; /* folder of the reference model; NULL: none */
   const tri_corpus *corpus;
   const tri_model_options *options;
-  int64_t sequence, batch; /* 0: as the model was trained; 4 */
+  int64_t sequence, batch; /* 0 means the sequence of training, and a batch of 4 */
   bool json;
 } tri_eval_preferences;
 
-/* Evaluates the model's objective (DPO or KTO with beta 0.1 if it was trained on no preferences) and prints the loss,
- * rewards, margins and accuracies; without a reference that the objective needs, log-probabilities alone. */
+/* Evaluates the model's objective (DPO or KTO with beta 0.1 if it was not trained on preferences) and prints the loss,
+ * rewards, margins and accuracies. If the objective needs a reference and has none, only log-probabilities are printed.
+ */
 tri_status tri_eval_preferences_run(const tri_eval_preferences *asked);
 
 #endif

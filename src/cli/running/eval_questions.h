@@ -7,18 +7,18 @@
 
 typedef struct tri_eval_questions {
   const char *model, *file;
-  char *const *models; /* [num_models]: with several, tri_eval_choices prints a row for each */
+  char *const *models; /* [num_models]; with several models, tri_eval_choices prints a row for each */
   int num_models;
   const tri_model_options *options;
-  int64_t batch; /* sequences of a batch; 0: as many as have 2048 tokens */
+  int64_t batch; /* sequences per batch; 0: as many as fit into 2048 tokens */
   bool json;
   bool chat;            /* questions go through the model's chat template */
   const char *system;   /* with chat: text of the system message; NULL: none */
   bool all_checkpoints; /* evaluate all checkpoints of a run */
-  const char *svg;      /* with all_checkpoints: path of a picture; or NULL */
-  tri_answer_rule rule; /* by which answers are judged */
+  const char *svg;      /* with all_checkpoints: path of a picture; NULL: none */
+  tri_answer_rule rule; /* rule by which answers are compared */
   int64_t samples;      /* answers to each question */
-  double temperature;   /* of answers; below 0: 0 for one, 1 for several */
+  double temperature;   /* sampling temperature; below 0: 0 for one sample, 1 for several */
   uint64_t seed;
 } tri_eval_questions;
 

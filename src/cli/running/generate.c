@@ -1,4 +1,4 @@
-/* Texts from a checkpoint: one, written as it comes; several, side by side; or a conversation. */
+/* `trireme generate`: one text, printed token by token; several texts in a batch; or a conversation. */
 #include "cli/running/generate.h"
 #include "base/clock.h"
 #include "base/format.h"
@@ -86,7 +86,7 @@ static const struct option generate_options[] = {
 
 static tri_status add_stop(tri_generate_arguments *out, const char *text) {
   if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "--stop wants a text, and was given an empty one");
-  if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* one more is a template's */
+  if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* one stop text is reserved for the chat template */
     return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
   }
   out->request.stops[out->request.num_stops++] = text;
@@ -213,7 +213,7 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
-/* Whether somebody has put a pipe or a file there. A terminal would be waited for. */
+/* Returns whether standard input is a pipe or a file. A terminal is not read, because that would wait for the user. */
 static bool input_is_piped(void) {
   struct stat about;
   return fstat(STDIN_FILENO, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
@@ -235,13 +235,13 @@ static tri_status read_prompts(const tri_generate_arguments *given, tri_prompts 
 
 /* ---- the texts --------------------------------------------------------------------------------------------------- */
 
-/* What a run writes: texts of all prompts. */
+/* Texts of all prompts. */
 typedef struct generate_texts {
   const tri_generate_arguments *given;
   tri_generation generation;
   tri_prompts prompts;
   tri_texts texts;
-  int64_t made, nameless; /* tokens of all texts */
+  int64_t made, nameless; /* tokens of all texts, and those that the tokenizer does not know */
   int64_t complete;       /* texts that were not cancelled */
   size_t decoded;
 } generate_texts;
@@ -280,7 +280,7 @@ static tri_status take_text(void *context, tri_written *text) {
                              : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
-/* Invalid text is not a result. */
+/* Fails if no token was generated or no token has any text, and warns of tokens without text. */
 static tri_status judge(const generate_texts *t) {
   const tri_generation *g = &t->generation;
   if (t->made == 0) {
@@ -364,7 +364,7 @@ static tri_status generate_run(int count, char **arguments) {
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
   generate_texts *texts = NULL;
-  signal(SIGPIPE, SIG_IGN); /* what cannot be written is said */
+  signal(SIGPIPE, SIG_IGN); /* failed writes are reported */
   TRI_TRY(tri_stop_listen("interrupted"));
   TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
   const tri_status status = generate_texts_of(texts, &parsed);

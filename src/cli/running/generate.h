@@ -6,12 +6,12 @@
 
 enum { TRI_MOST_CHAT_SETS = 64 };
 
-/* Numbers are 0 if not given. */
+/* Arguments of `trireme generate`. Numbers are 0 if not given. */
 typedef struct tri_generate_arguments {
   tri_generation_request request;
   const char *prompt, *prompt_file, *prompts; /* at most one */
   int64_t samples, batch, context;
-  int64_t logprobs; /* -1: not asked for; else how many of the likeliest tokens, too */
+  int64_t logprobs; /* number of most likely tokens to print with each token; -1: not requested */
   size_t cache_bytes;
   bool json, chat, dry_run;
   const char *system, *chat_template;
@@ -19,9 +19,10 @@ typedef struct tri_generate_arguments {
   int num_chat_sets;
 } tri_generate_arguments;
 
-/* Prints what writing the texts would take, to the byte of the device's memory (cli/running/generate_plan.c). */
+/* Prints the memory that generating the texts would need, to the byte of the device's memory
+ * (cli/running/generate_plan.c). */
 tri_status tri_generate_plan(tri_texts *texts);
-/* A conversation on standard input and output (cli/running/generate_chat.c). */
+/* Runs a conversation on standard input and output (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);
 
 #endif

@@ -1,6 +1,6 @@
-/* A conversation: each line of standard input is a message, and each answer goes to standard output. What the model
- * reads is the folder's chat template, rendered again for each answer; what of it the generator holds already is not
- * read again. */
+/* A conversation: each line of standard input is a message, and each answer goes to standard output. The prompt is
+ * rendered with the folder's chat template for each answer. The generator does not read again the beginning that it
+ * holds from the answer before. */
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -26,7 +26,7 @@ typedef struct chat {
   char turn_end[TRI_TURN_END_BYTES];
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
-  bool forgot; /* somebody has been told */
+  bool forgot; /* the user was informed that messages are left out */
   bool terminal;
 } chat;
 
@@ -65,7 +65,7 @@ static tri_status say(chat *c, const char *role, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-/* The tokens that ask for the next answer. */
+/* Renders the messages so far into the prompt of the next answer. */
 static tri_status render_chat(chat *c, tri_written *out) {
   const int64_t tokens = c->generation->tokens > 0 ? c->generation->tokens : USUAL_ANSWER;
   const char *text = NULL;
@@ -81,7 +81,7 @@ static tri_status render_chat(chat *c, tri_written *out) {
   return status;
 }
 
-/* The oldest question and its answer; false if but one question is left. */
+/* Removes the oldest question and its answer. Returns false if only one question is left. */
 static bool forget_oldest(chat *c) {
   const char *role = json_string_value(json_object_get(json_array_get(c->messages, 0), "role"));
   const size_t first = role != NULL && strcmp(role, "system") == 0 ? 1 : 0;
@@ -93,7 +93,8 @@ static bool forget_oldest(chat *c) {
   return true;
 }
 
-/* With room for a quarter of the positions, or the answer that may be written. */
+/* Begins an answer with room for it: the tokens requested, or a quarter of the positions if that is less. Removes old
+ * messages until the prompt fits. */
 static tri_status begin_answer(chat *c, tri_written *out) {
   const int64_t positions = c->generation->positions;
   for (;;) {

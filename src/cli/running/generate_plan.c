@@ -1,4 +1,4 @@
-/* `generate --dry-run`: the memory that the texts would take. */
+/* `generate --dry-run`: predicts the memory of generating the texts. */
 #include "base/format.h"
 #include "base/system.h"
 #include "cli/running/generate.h"
@@ -15,7 +15,7 @@ tri_status tri_generate_plan(tri_texts *t) {
   const tri_status status = tri_generation_plan(t->generation, &sizes, device, &need, &draft);
   tri_device_destroy(device);
   TRI_TRY(status);
-  const size_t process = tri_system_peak_resident_bytes(); /* libraries, and the tokenizer, are there */
+  const size_t process = tri_system_peak_resident_bytes(); /* libraries and the tokenizer are loaded */
   const struct {
     const char *name;
     size_t bytes;

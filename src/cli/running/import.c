@@ -1,4 +1,4 @@
-/* Weights of Hugging Face's as a checkpoint, and back. */
+/* `trireme import` and `trireme export`: copies Hugging Face weights to a checkpoint, and back. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/copy.h"
@@ -17,7 +17,7 @@
 typedef struct copy_arguments {
   const char *from, *to, *base;
   tri_dtype type;
-  bool typed; /* it was given */
+  bool typed; /* `type` was given */
   int64_t shard_bytes;
   bool no_verify, merge, average, quantised;
 } copy_arguments;
@@ -32,11 +32,11 @@ enum {
   OPTION_QUANTISED
 };
 
-/* Export's, and behind its own those of both. */
+/* Number of export's own options; the options of both commands follow. */
 enum { EXPORTS_OWN = 6 };
 static const struct option export_options[] = {
     {"precision", required_argument, NULL, OPTION_PRECISION},
-    {"dtype", required_argument, NULL, OPTION_PRECISION}, /* merge's word for it */
+    {"dtype", required_argument, NULL, OPTION_PRECISION}, /* merge's name for it */
     {"merge", no_argument, NULL, OPTION_MERGE},
     {"base", required_argument, NULL, OPTION_BASE},
     {"average", no_argument, NULL, OPTION_AVERAGE},
@@ -85,7 +85,8 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return tri_named_folder_check(out->to);
 }
 
-/* A run that began with weights of a type is written in that type, unless another is asked for. */
+/* Returns the type to write: that of the weights that the run began with, unless another was requested. *why:
+ * explanation for the log. */
 static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
   *why = "";
   if (arguments->typed || !plain) return arguments->type;
@@ -131,7 +132,8 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   return status;
 }
 
-/* Compares an adapter with its base where that is at hand. Another base is no fault of the adapter's. */
+/* Compares an adapter with its base if that is available. A base that does not match is logged, because the adapter
+ * itself may be intact. */
 static tri_status check_with_base(const copy_arguments *arguments) {
   const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
   tri_model model;
@@ -148,7 +150,7 @@ static tri_status check_with_base(const copy_arguments *arguments) {
   return TRI_OK;
 }
 
-/* The factors by themselves, as PEFT has them. */
+/* Writes the factors alone in PEFT's format. */
 static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_run_notes notes;
@@ -166,7 +168,8 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
   return TRI_OK;
 }
 
-/* Factors that began as parts of the base, with what they began as: plain ones of twice the rank. */
+/* Writes an adapter whose factors began as parts of the base (PiSSA) as plain factors of twice the rank, which include
+ * the initial ones. */
 static tri_status copy_principal(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
@@ -193,7 +196,8 @@ static tri_status copy_principal(const copy_arguments *arguments, const tri_chec
   return TRI_OK;
 }
 
-/* Whether it is an adapter that is named: then *out is it; *principal: whose factors began as parts of the base. */
+/* Opens arguments->from if it is an adapter; otherwise *out stays NULL. *principal: its factors began as parts of the
+ * base. */
 static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out, bool *principal) {
   char path[TRI_PATH_BYTES];
   tri_peft *peft = NULL;
@@ -208,12 +212,12 @@ static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint *
   if (is_adapter) status = tri_peft_check_tensors(*out, &peft->adapter);
   tri_free(peft);
   if (is_adapter && status == TRI_OK) return TRI_OK;
-  tri_checkpoint_close(*out); /* or it is a model beside which an adapter lies */
+  tri_checkpoint_close(*out); /* otherwise it is a model in a folder that also holds an adapter */
   *out = NULL;
   return status;
 }
 
-/* A checkpoint of a model needs a model. */
+/* Refuses an adapter, because an imported checkpoint needs a whole model. */
 static tri_status check_import(const copy_arguments *arguments) {
   tri_checkpoint *adapter = NULL;
   bool principal = false;

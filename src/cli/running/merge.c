@@ -1,4 +1,4 @@
-/* One model of several, tensor by tensor. */
+/* `trireme merge`: combines several models into one, tensor by tensor. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/combine.h"
@@ -25,10 +25,10 @@ typedef struct merge_arguments {
   char **from;
   int count;
   const char *to, *base, *method, *weights;
-  bool scale, density, t; /* which were given */
+  bool scale, density, t; /* which of these options were given */
   tri_combine_settings settings;
   tri_dtype type;
-  bool typed; /* it was given */
+  bool typed; /* `type` was given */
   int64_t shard_bytes;
   bool no_verify;
 } merge_arguments;
@@ -49,14 +49,14 @@ enum {
 typedef struct merging {
   const merge_arguments *arguments;
   const tri_combine_method *method;
-  int models; /* with the base, which is the last */
+  int models; /* number of models, with the base last */
   tri_merged weights[TRI_COMBINE_MODELS + 1];
-  tri_model model;                             /* the first one's */
-  float *values[TRI_COMBINE_MODELS + 1], *out; /* room for the largest tensor */
+  tri_model model;                             /* the first model */
+  float *values[TRI_COMBINE_MODELS + 1], *out; /* values of each model and of the result; room for the largest tensor */
   uint16_t *narrow;
   tri_checkpoint_saving *saving;
-  tri_run_notes notes; /* what all of the models say */
-  tri_dtype type;      /* of what is written */
+  tri_run_notes notes; /* notes that all models agree on */
+  tri_dtype type;      /* type of the written tensors */
 } merging;
 
 static const char *folder_of(const merging *m, int i) { return tri_checkpoint_path(m->weights[i].named); }
@@ -72,7 +72,7 @@ static const struct option merge_options[] = {
     {"density", required_argument, NULL, MERGE_DENSITY},
     {"t", required_argument, NULL, MERGE_T},
     {"dtype", required_argument, NULL, MERGE_DTYPE},
-    {"precision", required_argument, NULL, MERGE_DTYPE}, /* export's word for it */
+    {"precision", required_argument, NULL, MERGE_DTYPE}, /* export's name for it */
     {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
     {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
     {NULL, 0, NULL, 0},
@@ -96,7 +96,7 @@ static tri_status merge_take_option(int result, char **arguments, merge_argument
   }
 }
 
-/* "1,0.5,2": one for each model. */
+/* Reads weights such as "1,0.5,2", one for each model. */
 static tri_status take_weights(merge_arguments *a) {
   double sum = 0;
   const char *at = a->weights;
@@ -116,11 +116,11 @@ static tri_status take_weights(merge_arguments *a) {
     sum += a->settings.weights[i];
   }
   if ((float)sum != 0) return TRI_OK;
-  if (strcmp(a->method, "linear") != 0) return TRI_OK; /* others divide by no sum of them */
+  if (strcmp(a->method, "linear") != 0) return TRI_OK; /* other methods do not divide by the sum */
   return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
 }
 
-/* Takes a model that is named twice once, unless models have weights of their own. */
+/* Drops models that are named twice. TRI_BAD_USAGE if models have weights of their own. */
 static tri_status drop_doubles(merge_arguments *a) {
   const int named = a->count;
   TRI_TRY(tri_models_drop_doubles(a->from, &a->count));
@@ -184,7 +184,8 @@ static tri_status merge_parse(int count, char **arguments, merge_arguments *out)
 
 /* ---- whether the models go together ------------------------------------------------------------------------------ */
 
-/* A model's name says nothing of what it computes, nor do the comments behind the keys. */
+/* Returns the next line of a config to compare, without the comment after its key. The model's name is skipped, because
+ * it does not affect what the model computes. */
 static char *next_line(char **rest) {
   char *line;
   do line = strsep(rest, "\n");
@@ -231,7 +232,7 @@ static tri_status fingerprint_of(const char *folder, char out[TRI_FINGERPRINT_BY
   return status;
 }
 
-/* Those that have none are taken to have the others'. */
+/* Checks that two models have the same tokenizer. A model without one is assumed to use the others'. */
 static tri_status compare_tokenizers(const merging *m, int i) {
   char first[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
   TRI_TRY(fingerprint_of(folder_of(m, 0), first));
@@ -368,9 +369,9 @@ static tri_status run_merge(int count, char **arguments) {
   merging *m = NULL;
   const tri_combine_method *method = NULL;
   TRI_TRY(merge_parse(count, arguments, &parsed));
-  TRI_TRY(check_method(&parsed, &method)); /* before folders are looked at */
+  TRI_TRY(check_method(&parsed, &method)); /* before folders are read */
   TRI_TRY(drop_doubles(&parsed));
-  TRI_TRY(check_method(&parsed, &method)); /* again, with the models that are left */
+  TRI_TRY(check_method(&parsed, &method)); /* again, with the remaining models */
   TRI_TRY(tri_alloc("a merge", 1, sizeof *m, &m));
   m->arguments = &parsed;
   m->method = method;

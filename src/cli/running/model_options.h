@@ -8,7 +8,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 
-/* The rows for getopt_long, and what it returns for them. */
+/* Values that getopt_long returns for these options, and the rows of the table. */
 enum {
   TRI_OPTION_DEVICE = 900,
   TRI_OPTION_THREADS,
@@ -40,8 +40,8 @@ tri_status tri_model_option(int result, const char *value, tri_model_options *op
 /* Reads a precision that may only be fp32 or bf16; PyTorch's names are accepted, too. */
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
 
-/* Drops each model that is the same folder as an earlier one, such as RUN/checkpoints/best beside the checkpoint that
- * it links to, and logs that. models[*count]: checkpoints, runs' outputs or Hugging Face folders. */
+/* Drops each model that is the same folder as an earlier one, such as RUN/checkpoints/best and the checkpoint that it
+ * links to, and logs that. models[*count]: checkpoints, runs' outputs or Hugging Face folders. */
 tri_status tri_models_drop_doubles(char **models, int *count);
 
 #endif

@@ -1,5 +1,5 @@
-/* A commented run file for this machine: the micro-batch is the largest that the memory plan fits, and nothing is
- * measured. */
+/* `trireme new`: writes a commented run file for this machine. The micro-batch is the largest that fits according to
+ * the memory plan; nothing is measured. */
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hub.h"
@@ -27,14 +27,14 @@ typedef struct new_arguments {
   bool lora;
 } new_arguments;
 
-/* What the file says, found out before it is written. */
+/* Contents of the file, computed before it is written. */
 typedef struct plan {
   const new_arguments *given;
   tri_model model;
   tri_machine machine;
   bool fine_tunes, has_mask, bf16, recompute;
   int64_t ranks, sequence, micro_batch;
-  size_t bytes, available; /* of one rank; of the machine */
+  size_t bytes, available; /* bytes of one rank; bytes of the machine's memory */
   char validation[TRI_PATH_BYTES], path[TRI_PATH_BYTES], output[TRI_PATH_BYTES];
 } plan;
 
@@ -72,9 +72,10 @@ static tri_status new_parse(int count, char **arguments, new_arguments *out) {
   return TRI_OK;
 }
 
-/* ---- what the file says ------------------------------------------------------------------------------------------ */
+/* ---- contents of the file
+ * --------------------------------------------------------------------------------------------- */
 
-/* NAME.yaml, and runs/NAME for the run's folder. */
+/* Sets the paths of NAME.yaml and of the run's folder, runs/NAME. */
 static tri_status find_names(plan *p) {
   char base[TRI_PATH_BYTES];
   const char *name = p->given->name, *slash = strrchr(name, '/');
@@ -103,7 +104,7 @@ static tri_status find_names(plan *p) {
   return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
 }
 
-/* CORPUS/validation beside CORPUS/train. */
+/* Opens the training corpus, and finds CORPUS/validation next to CORPUS/train. */
 static tri_status find_corpus(plan *p) {
   tri_corpus *corpus = NULL;
   char index[TRI_PATH_BYTES];
@@ -142,8 +143,8 @@ static tri_status find_machine(plan *p) {
   return TRI_OK;
 }
 
-/* The rate of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, for training from the start; usual ones for
- * fine-tuning. */
+/* Returns the learning rate: for training from scratch that of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395
+ * ln N; for fine-tuning a usual one. */
 static double rate_of(const plan *p) {
   if (p->given->lora) return 2e-4;
   if (p->fine_tunes) return 1e-5;
@@ -163,7 +164,7 @@ static void put_head(const plan *p, FILE *to) {
   fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
 }
 
-/* In quotes where a path has signs that YAML reads. */
+/* Writes a key and its value, in quotes if the value has characters that are special in YAML. */
 static void put_value(const char *key, const char *value, FILE *to) {
   const bool plain = value[0] != '-' && strspn(value,
                                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -225,7 +226,7 @@ static tri_status print_file(const plan *p, char **out) {
   return status;
 }
 
-/* The bytes that a rank takes with this micro-batch. */
+/* Predicts the bytes of a rank with this micro-batch. */
 static tri_status predict(plan *p) {
   char *text = NULL;
   tri_run_config *config = NULL;
@@ -238,7 +239,8 @@ static tri_status predict(plan *p) {
   return status;
 }
 
-/* The largest that fits into nine tenths of the memory, of all ranks together; recomputed if 1 does not. */
+/* Finds the largest micro-batch with which all ranks together fit into nine tenths of the memory, with recomputation if
+ * 1 does not fit without. */
 static tri_status find_micro_batch(plan *p) {
   char need[32], there[32];
   for (int pass = 0; pass < 2; pass++) {

@@ -1,3 +1,4 @@
+/* `trireme prepare`: reads its options, prepares a corpus from text, and prints the results. */
 #include "data/prepare.h"
 
 #include "base/file.h"
@@ -99,7 +100,7 @@ static tri_status set_documents(arguments *to, const char *text) {
   return tri_option_word("--documents", text, (const char *const[]){"file", "blank", "line"}, 3, &(int){0});
 }
 
-/* "1000000", "512M", "2G": powers of 1024. */
+/* Reads a number of bytes such as "1000000", "512M" or "2G"; units are powers of 1024. */
 static tri_status set_train_bytes(arguments *to, const char *text) {
   static const char units[] = "KMGT";
   char *end = NULL;
@@ -163,7 +164,7 @@ static tri_status set_json(arguments *to, const char *text) {
   return TRI_OK;
 }
 
-/* Each option with what sets it. */
+/* Table of the options, each with the function that sets it. */
 #define PREPARE_OPTIONS(X)                                                                                             \
   X("tokenizer", required_argument, set_tokenizer)                                                                     \
   X("out", required_argument, set_out)                                                                                 \
@@ -212,7 +213,7 @@ static tri_status unknown_option(const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
 }
 
-/* One option, with its value behind `=` or in the next word; *i moves to the last word that was used. */
+/* Reads one option and its value, after `=` or in the next word; moves *i to the last word that was used. */
 static tri_status parse_option(int count, char **words, int *i, arguments *to) {
   char name[NAME_BYTES];
   const char *equals = strchr(words[*i], '=');
@@ -351,7 +352,7 @@ static tri_status say_lengths(const char *out, bool chat, const tri_split_counts
   return tri_inspect_log_padding(train);
 }
 
-/* A loss over a few tokens says little. */
+/* Warns of a small validation corpus: a loss over a few tokens is mostly chance. */
 static void warn_of_little(const tri_split_counts *counts) {
   if (counts->validation_tokens == 0 || counts->validation_tokens >= LITTLE_TOKENS) return;
   tri_warn("the validation corpus has %" PRId64
@@ -389,8 +390,8 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-/* The second signal ends the program at once, unless both are requests. What computes looks for the wish itself: a chat
- * template may take long over one conversation. */
+/* Requests a stop. A second signal ends the program at once, unless both are requests to stop. Long computations check
+ * for the request themselves, because a chat template may take long for one conversation. */
 static void on_signal(int number) {
   (void)number;
   tri_stop_ask();

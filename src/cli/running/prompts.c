@@ -29,7 +29,8 @@ tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-/* *text is what there is to be taken from the memory, which is released by tri_free. */
+/* Reads a file, or standard input if path is NULL. *text points into *memory, past any marks at its beginning; free
+ * *memory with tri_free. */
 static tri_status read_all(const char *path, char **memory, const char **text, size_t *bytes) {
   if (path == NULL) {
     TRI_TRY(tri_file_read_open(dup(STDIN_FILENO), "standard input", LARGEST_BYTES, memory, bytes));
@@ -42,7 +43,7 @@ static tri_status read_all(const char *path, char **memory, const char **text, s
   return status;
 }
 
-/* Without the newline at its end, as an editor and `echo` put it there. */
+/* Returns the number of bytes without the final newline that an editor or `echo` adds. */
 static size_t without_newline(const char *text, size_t bytes) {
   if (bytes > 0 && text[bytes - 1] == '\n') bytes--;
   if (bytes > 0 && text[bytes - 1] == '\r') bytes--;
@@ -59,7 +60,7 @@ tri_status tri_prompts_add_file(tri_prompts *prompts, const char *path) {
   return status;
 }
 
-/* The first key of an object that is not read. */
+/* Returns the first key of the object other than `prompt`; NULL if there is none. */
 static const char *other_key(json_t *root) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -69,7 +70,7 @@ static const char *other_key(json_t *root) {
   return NULL;
 }
 
-/* Once for a file. */
+/* Warns of keys that are ignored, once for each file. */
 static void say_other_key(const char *path, int64_t number, json_t *root, bool *said) {
   const char *key = other_key(root);
   if (*said || key == NULL) return;
@@ -78,7 +79,7 @@ static void say_other_key(const char *path, int64_t number, json_t *root, bool *
            (long)number, key);
 }
 
-/* A file of JSON lines under another name: braces and keys would be part of each prompt. */
+/* Warns of a file of JSON lines whose name does not end in .jsonl: braces and keys would be part of each prompt. */
 static void say_json(const char *path, const char *line, size_t bytes) {
   json_t *root = json_loadb(line, bytes, 0, NULL);
   if (json_is_object(root)) {

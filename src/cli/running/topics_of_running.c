@@ -1,3 +1,4 @@
+/* Topics of `trireme help` that only a build which runs models has. */
 #include "cli/topics.h"
 #include "run/run_config.h"
 #include "tune/study.h"

@@ -1,3 +1,5 @@
+/* `trireme train`: reads the command line, trains in this process or in the ranks of a job that it starts, and records
+ * failures in OUTPUT/failures.txt. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -27,7 +29,7 @@ typedef struct train_arguments {
   int64_t num_sets;
   const char *resume, *timeline, *layout_from;
   int64_t ranks, rank, stop_at;
-  char **given; /* the command line as it was */
+  char **given; /* original command line */
   bool dry_run, keys;
 } train_arguments;
 
@@ -58,7 +60,8 @@ static const struct option train_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* "optimizer.lr=1e-3", as some programs take what `--set` is for here, or another file. */
+/* Refuses a second word on the command line: "optimizer.lr=1e-3", which some programs take in place of `--set`, or
+ * another file. */
 static tri_status fault_of_further_word(const char *word) {
   char name[128], key[128];
   size_t length = strcspn(word, "=");
@@ -104,8 +107,8 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Returns whether a status is not recorded: a signal, an output that another run holds, and a command or key that was
- * refused before the run touched its output. */
+/* Returns whether a status is not recorded as a failure: a signal, an output that another run holds, and a command or
+ * key that was refused before the run changed its output. */
 static bool is_no_failure(tri_status status) {
   switch (status) {
     case TRI_OK:
@@ -128,18 +131,18 @@ static bool is_no_failure(tri_status status) {
 }
 
 /* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (a launcher of the user's own, a
- * closed terminal). What was written before the newest step belongs to an earlier failure. */
+ * closed terminal). Lines older than the newest step belong to an earlier failure. */
 static void write_words(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
   if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
   if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
-  FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae") : NULL; /* a pipe would be waited for */
+  FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae") : NULL; /* opening a pipe would wait for a writer */
   if (to == NULL) return;
   fprintf(to, "%s: %s\n", who, tri_status_message());
   fclose(to);
 }
 
-/* Of a rank; one of a job of `-n` tells its parent, which writes for all. */
+/* Records a rank's error message. A rank of a job of `-n` leaves this to its parent, which writes for all ranks. */
 static void write_own_words(const char *output, tri_status status) {
   char who[32];
   if (getenv(TRI_LAUNCHED) != NULL) return;
@@ -147,7 +150,7 @@ static void write_own_words(const char *output, tri_status status) {
   write_words(output, who, status);
 }
 
-/* Of a whole job; its message says by itself which rank it was, where that is known. */
+/* Records the error message of a whole job, which names the failed rank if it is known. */
 static void write_words_of_job(const char *output, int64_t ranks, tri_status status) {
   char who[48];
   snprintf(who, sizeof who, "job of %lld ranks", (long long)ranks);
@@ -158,9 +161,9 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   int threads = 0;
   int64_t launched = 0, place = 0;
   tri_comm_launched(&launched, &place);
-  if (arguments->dry_run && place > 0) return TRI_OK; /* printed once, by the first of those that were started */
+  if (arguments->dry_run && place > 0) return TRI_OK; /* printed once, by the first rank */
   TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? "interrupted before the first step; nothing is lost" : NULL));
-  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* a run goes on when its output is not read */
+  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* the run continues if its output is not read */
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
   if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
   tri_train_options options = {
@@ -181,11 +184,11 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   }
   if (status != TRI_INTERRUPTED) tri_comm_fail(status);
   if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
-  tri_comm_close(); /* said before: with the first rank that ends so, a launcher kills the others */
+  tri_comm_close(); /* the message is logged first, because a launcher kills the other ranks after the first exit */
   return tri_fail(status, "%s", "");
 }
 
-/* The options for the run file: those of a study's best layout, and behind them, so that they win, those given. */
+/* Options for the run file: first those of a study's best layout, then those given, which take precedence. */
 typedef struct found_layout {
   char text[TRI_LAYOUT_TEXT_BYTES], words[MOST_LAYOUT_KEYS][TRI_LAYOUT_WORD_BYTES + 8];
   const char **sets;
@@ -202,7 +205,7 @@ static tri_status find_layout(const train_arguments *arguments, found_layout *ou
     TRI_TRY(status);
   }
   for (const char *at = out->text; out->num_sets < MOST_LAYOUT_KEYS && tri_layout_next_word(&at, word);) {
-    if (strncmp(word, "data=", 5) == 0) continue; /* replicas follow from the ranks that this run has */
+    if (strncmp(word, "data=", 5) == 0) continue; /* the number of replicas follows from this run's ranks */
     snprintf(out->words[out->num_sets], sizeof out->words[0], "layout.%s", word);
     out->sets[out->num_sets] = out->words[out->num_sets];
     out->num_sets++;

@@ -1,3 +1,4 @@
+/* `trireme tune` and `trireme tune report`: runs the trials of a study, and reports what they show. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/stop.h"
@@ -71,7 +72,7 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* NAME.db beside the study file, if no other is given. */
+/* Returns the path of the store: NAME.db next to the study file, unless another is given. */
 static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) {
   size_t length = strlen(given->study);
   const char *from = given->store == NULL ? given->study : given->store;
@@ -82,13 +83,13 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
   return TRI_OK;
 }
 
-/* What a report says, in its three forms. */
+/* Results that a report prints, as text, JSON or HTML. */
 typedef struct findings {
   const tri_study *study;
-  const tri_explanation *explained; /* NULL of a method that trains in rounds */
+  const tri_explanation *explained; /* NULL for methods that train in rounds */
   const tri_member *members;
   int64_t num_members;
-  const char *layout; /* of the best trial; NULL if there is none */
+  const char *layout; /* layout of the best trial; NULL if there is none */
 } findings;
 
 static tri_status write_page(const findings *f, const char *path) {
@@ -153,7 +154,7 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
     tri_point_settings(study, &trials[e->best].point, stdout);
     printf("\n");
     tri_trial_schedule_print_ends(study, &trials[e->best].point, stdout);
-    if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) goto done; /* its layout is the run file's */
+    if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) goto done; /* trials use the run file's layout */
   }
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
   printf("\n");
@@ -168,7 +169,7 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
   return in_rounds ? print_rounds(given, study, path, store) : print_layouts(given, study, path, store);
 }
 
-/* What is asked for on the command line goes before what the file says. */
+/* Applies the options, which take precedence over the study file. */
 static tri_status take_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
@@ -187,14 +188,15 @@ static tri_status take_options(const arguments *given, tri_study *study) {
                     "or leave it out",
                     given->method);
   }
-  if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = 0; /* all */
+  if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = 0; /* all trials */
   return TRI_OK;
 }
 
-/* A store that somebody else has written may name a pipe, which would be waited for. */
+/* Returns whether a name in the store may be opened. A store from elsewhere may name a pipe, and opening it would wait
+ * for a writer. */
 static bool may_read(const char *name) {
   const char *kind = tri_path_odd_kind(name);
-  return kind == NULL || strcmp(kind, "folder") == 0; /* a preset's name may be a folder's */
+  return kind == NULL || strcmp(kind, "folder") == 0; /* a preset may have the name of a folder */
 }
 
 static tri_status tune_report(const arguments *given, tri_study *study) {
@@ -212,7 +214,7 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
     }
   }
   TRI_TRY(tri_store_study(path, study));
-  /* Reports say what simulations rest on, where that is still there. */
+  /* Reports name the cluster that simulations are based on, if its file still exists. */
   if (!tri_study_is_real(study) &&
       !(may_read(study->cluster_name) && tri_cluster_load(study->cluster_name, &study->cluster) == TRI_OK)) {
     study->cluster = (tri_cluster){0};
@@ -225,7 +227,7 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
   return status;
 }
 
-/* Before trials of hours, not after them. */
+/* Checks that the page's folder exists, before trials that take hours. */
 static tri_status check_page(const char *html) {
   char folder[TRI_PATH_BYTES];
   const char *slash = html == NULL ? NULL : strrchr(html, '/');

@@ -1,3 +1,4 @@
+/* Prints the versions of the libraries that a build with MPI and kernels uses. */
 #include "base/file.h"
 #include "cli/version.h"
 #include "comm/comm.h"
@@ -7,8 +8,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-/* The file in which a function lies that LAPACK's callers end in: of several BLAS a system chooses one when a program
- * starts. */
+/* Prints the path of the library that provides a BLAS function that LAPACK calls. If several are installed, the system
+ * chooses one when a program starts. */
 static void print_file_of(const char *function, const char *name, FILE *to) {
   Dl_info facts;
   void *address = dlsym(RTLD_DEFAULT, function);
