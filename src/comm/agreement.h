@@ -1,18 +1,18 @@
-/* Ranks that must agree: on a status, or on a text. */
+/* Agreement of the ranks of a group on a status or a text. */
 #ifndef TRI_COMM_AGREEMENT_H
 #define TRI_COMM_AGREEMENT_H
 
 #include "comm/comm.h"
 
-/* COLLECTIVE. Rank 0 did something for all; `status` is its result (ignored on other ranks). All ranks return it, those
- * other than rank 0 with an empty message. */
+/* COLLECTIVE. Returns rank 0's `status` on all ranks, for work that rank 0 did for all; the argument is ignored on the
+ * other ranks. The message is empty on all ranks but rank 0. */
 tri_status tri_first_rank_status(const tri_group *group, tri_status status);
 
-/* COLLECTIVE. Every rank did the same thing; if it failed on any rank, it fails on all. The lowest rank that failed
- * keeps its message and the others have an empty one, so that it is printed once. */
+/* COLLECTIVE. Returns TRI_OK if `status` is TRI_OK on all ranks, else the status of the lowest rank that failed. That
+ * rank keeps its message and the others have an empty one, so that it is printed once. */
 tri_status tri_common_status(const tri_group *group, tri_status status);
 
-/* COLLECTIVE. As tri_common_status, but every rank has the message: for failures that do not end the job. */
+/* COLLECTIVE. As tri_common_status, but every rank has the message. For failures that do not end the job. */
 tri_status tri_common_failure(const tri_group *group, tri_status status);
 
 /* COLLECTIVE. All ranks must have equal texts; else TRI_BAD_CONFIG on every rank, with a message that names the lowest

@@ -1,31 +1,35 @@
-/* Parts that change hands: part s of every rank's `from` goes to rank s.
+/* All-to-all: part s of every rank's `from` goes to rank s.
  *
- * Nothing is added, and no rank knows more than the sizes of what it gives and gets. Between nodes every part is a
- * message, and all of them are under way at once. Inside a node the ranks meet in one step (node_steps.c): in its
- * buffer of that step each writes where its parts for the others are and, if they are small, the parts themselves. A
- * larger `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a
- * second step, after which it is not read any more. What lies elsewhere goes by messages, which its owner starts
- * without asking and the others expect when they have read so. Each rank chooses for its own parts alone.
+ * A rank knows only the sizes of the parts that it sends and receives. Between nodes every part is a message, and all
+ * messages are in flight at once. Inside a node the ranks synchronise in one step (node_steps.c): each rank writes the
+ * positions of its parts into its staging buffer of that step. Each rank chooses one of three ways for its own parts:
  *
- * A part's length is known on both sides, and compared: in the step, or when the message has come. */
+ *   in the buffer   small parts are copied into the staging buffer,
+ *   in place        if `from` is in memory that the node's ranks share (share.c), the others read it directly; a second
+ *                   step then tells the owner that all have read it,
+ *   by messages     otherwise; the owner starts them at once, and the receivers post theirs once they have read the
+ *                   owner's choice.
+ *
+ * Sender and receiver both know the length of a part. The receiver compares the two: in the step, or when the message
+ * has arrived. */
 #include "comm/internal.h"
 
 #include <string.h>
 
 enum {
-  TAG = 3,                   /* exchange.c has those before it */
-  IN_BUFFER_BYTES = 1 << 14, /* up to here copying twice is faster than meeting twice */
-  SPAN_BYTES = 1 << 22       /* between looks at how much of the others' memory has become resident here */
+  TAG = 3,                   /* exchange.c uses the lower tags */
+  IN_BUFFER_BYTES = 1 << 14, /* up to this size two copies are faster than two steps */
+  SPAN_BYTES = 1 << 22       /* bytes read between two calls of tri_share_looking */
 };
 
 typedef enum parts_way {
   PARTS_IN_BUFFER = 1,
-  PARTS_IN_PLACE, /* where the note says */
+  PARTS_IN_PLACE, /* at the address in the note */
   PARTS_BY_MESSAGES
 } parts_way;
 
-/* What a rank shows the others of its node, in its buffer: `first` is where a rank's part begins, in bytes, behind
- * this or in the note's segment. */
+/* Contents of a rank's staging buffer, for the other ranks of its node. `first` is the offset of a rank's part, in
+ * bytes: from the end of this structure, or in the segment that the note names. */
 typedef struct shown {
   int64_t way;
   struct {
@@ -73,7 +77,7 @@ static int local_of(const tri_group_impl *group, int rank) {
 
 size_t tri_parts_pieces(size_t bytes) { return bytes / TRI_MOST_MESSAGE_BYTES + (bytes % TRI_MOST_MESSAGE_BYTES != 0); }
 
-/* Both sides know an empty part for what it is. */
+/* Starts the messages of one part. An empty part has none; both sides know its length. */
 static tri_status post(tri_request *request, int peer, char *data, size_t bytes, bool receives) {
   tri_group_impl *group = request->group;
   const bool here = is_here(group, peer);
@@ -101,7 +105,8 @@ static tri_status post_send(tri_request *request, int to) {
   return post(request, to, (char *)(uintptr_t)given_at(request, to), tri_parts_given_bytes(request, to), false);
 }
 
-/* To and from the ranks of other nodes; beginning with the next, so that not all send to one first. */
+/* Starts the messages to and from the ranks of other nodes. Begins with the next rank, so that the ranks do not all
+ * send to the same one first. */
 static tri_status post_between_nodes(tri_request *request) {
   const tri_group_impl *group = request->group;
   for (int i = 1; i < group->size; i++) {
@@ -121,7 +126,7 @@ static tri_status wrong_length(const tri_request *request, int peer, int64_t sen
                        tri_operation_name(request->operation), peer, (long long)sent, request->group->rank, expected);
 }
 
-/* MPI itself fails a message that is too long. */
+/* Completes the messages that have arrived, and checks their lengths. MPI itself reports a message that is too long. */
 static tri_status finish_messages(tri_request *request, bool *moved) {
   while (request->num_finished < request->num_messages) {
     tri_part_message *message = &request->messages[request->num_finished];
@@ -154,7 +159,8 @@ static parts_way choose_parts_way(const tri_request *request, size_t bytes) {
   return fits ? PARTS_IN_BUFFER : PARTS_BY_MESSAGES;
 }
 
-/* Where a part begins in what the others read, after `held` bytes of those before it. */
+/* Sets *first to the offset of the part for rank `to`. PARTS_IN_BUFFER: copies the part into the buffer, after the
+ * `held` bytes of the parts before it. */
 static tri_status offer(tri_request *request, parts_way way, int to, char *buffer, size_t held, int64_t *first) {
   const size_t bytes = tri_parts_given_bytes(request, to);
   switch (way) {
@@ -168,7 +174,7 @@ static tri_status offer(tri_request *request, parts_way way, int to, char *buffe
   return tri_fail_internal("unknown way %d to send parts", (int)way);
 }
 
-/* Tells the others of the node where this rank's parts for them are. */
+/* Writes the positions of this rank's parts into its staging buffer, for the other ranks of the node. */
 static tri_status show(tri_request *request) {
   tri_group_impl *group = request->group;
   shown *mine = shown_by(group, group->local, group->step + 1);
@@ -210,7 +216,7 @@ static tri_status read_in_place(tri_request *request, int local, size_t first, s
   return TRI_OK;
 }
 
-/* Gets the part of the node's rank `local`, or begins to expect it. */
+/* Copies the part from local rank `local`, or posts the receives of its messages. */
 static tri_status receive_node_part(tri_request *request, int local) {
   const tri_group_impl *group = request->group;
   const int from = group->local_ranks[local];
@@ -232,7 +238,8 @@ static tri_status receive_node_part(tri_request *request, int local) {
                        (long long)theirs->way);
 }
 
-/* When all have come: reads, and says so where somebody's memory was read. */
+/* Called when all ranks of the node have published their step: receives their parts. If any was read in place,
+ * publishes a second step, so that its owner knows that it has been read. */
 static tri_status meet(tri_request *request) {
   tri_group_impl *group = request->group;
   bool in_place = false;
@@ -240,7 +247,7 @@ static tri_status meet(tri_request *request) {
   for (int l = 0; l < group->num_local; l++) {
     in_place = in_place || shown_by(group, l, group->step)->way == PARTS_IN_PLACE;
   }
-  for (int i = 1; i < group->num_local; i++) { /* not all from the same one at once */
+  for (int i = 1; i < group->num_local; i++) { /* spreads the ranks' reads over the sources */
     TRI_TRY(receive_node_part(request, (group->local + i) % group->num_local));
   }
   request->parts_phase = TRI_PARTS_MESSAGES;
@@ -263,7 +270,7 @@ tri_status tri_parts_begin(tri_request *request) {
   return TRI_OK;
 }
 
-/* *through if the phase is. */
+/* Advances the current phase. *through: the phase is finished. */
 static tri_status advance_phase(tri_request *request, bool *through) {
   *through = tri_node_pass_behind(request->group) < 0;
   switch (request->parts_phase) {

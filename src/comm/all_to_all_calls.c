@@ -1,10 +1,10 @@
-/* All-to-alls and ring passes as callers see them. */
+/* The public functions for all-to-alls and ring passes. */
 #include "base/memory.h"
 #include "comm/internal.h"
 
 #include <string.h>
 
-/* A request with its tables behind it: the begins, and as many messages as there may be. */
+/* Allocates a request followed by its tables: the begins, and room for the largest possible number of messages. */
 static tri_status make(const tri_request *description, tri_request **out) {
   const int size = description->group->size, rank = description->group->rank;
   const size_t begins = (size_t)size + 1;
@@ -18,7 +18,7 @@ static tri_status make(const tri_request *description, tri_request **out) {
   const size_t tables = 2 * begins * sizeof(int64_t) + messages * sizeof(tri_part_message);
   TRI_TRY(tri_alloc("an all_to_all", 1, sizeof *request + tables, &request));
   *request = *description;
-  int64_t *copied = (int64_t *)(request + 1); /* the caller's need not stay */
+  int64_t *copied = (int64_t *)(request + 1); /* the caller may free its own */
   memcpy(copied, description->begins, begins * sizeof *copied);
   memcpy(copied + begins, description->to_begins, begins * sizeof *copied);
   request->begins = copied;
@@ -36,7 +36,7 @@ static tri_status check(const tri_group *group, const tri_request *request) {
                            tri_operation_name(request->operation), group->name, group->rank, given, kept);
 }
 
-/* *out stays NULL in a group of one, where all is done. */
+/* Makes and enqueues the request. In a group of one rank the work is done at once, and *out stays NULL. */
 static tri_status enqueue(const tri_group *group, const tri_request *description, tri_request **out) {
   TRI_TRY(check(group, description));
   if (group->impl == NULL) {
@@ -79,7 +79,7 @@ tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t 
       describe(group, TRI_ALL_TO_ALL, tri_dtype_bytes(type), from_begins, from, to_begins, to);
   TRI_TRY(enqueue(group, &description, &request));
   if (request == NULL) return TRI_OK;
-  TRI_TRY(tri_comm_finish(request)); /* on failure the job is lost, and what MPI may still write to stays */
+  TRI_TRY(tri_comm_finish(request)); /* on failure MPI may still write to the request, so it is not freed */
   tri_free(request);
   return TRI_OK;
 }

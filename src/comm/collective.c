@@ -1,7 +1,8 @@
-/* Sums and gathers over a group, on one node or many.
+/* Reductions and gathers over a group, on one node or several.
  *
- * A buffer has one part for each rank of the group, and rank r ends up with the sum of part r (reduce) or hands part r
- * to everybody (gather); an all-reduce is both. Inside a node that is one pass through the shared staging (staging.c).
+ * A buffer has one part for each rank of the group. In a reduce, rank r ends with the sum of part r; in a gather, rank
+ * r's part r is copied to all ranks; an all-reduce is both. Inside a node this is one pass through the shared staging
+ * buffers (staging.c).
  *
  * Where a group spans nodes, part r is summed on each node by one rank, its owner there: on rank r's own node that is
  * rank r, and on the others the rank with the same place among its node's ranks, modulo their number (group.c). So the
@@ -12,9 +13,9 @@
  *   arrive     rank r sends its part to the owners of part r on the other nodes,
  *   gather     inside each node, every owner hands its parts to all.
  *
- * It is done in rounds, each for round_elements of every part, so that buffers stay small, and the stages of three
- * rounds overlap: while the partial sums of one round travel, the next is reduced, and the values of the one before
- * come back and are handed out.
+ * The work is cut into rounds, each of round_elements of every part, so that the buffers stay small. The stages of
+ * three rounds overlap: while the partial sums of one round are in flight, the next round is reduced, and the values of
+ * the previous round arrive and are gathered.
  *
  * The order of every sum is therefore: ranks of a node in the order of the group, then nodes in the order of their
  * first ranks in the group. It depends on where the ranks run and on nothing else. With one rank a node, or one node,
@@ -26,16 +27,16 @@
 
 #include <string.h>
 
-/* Up to here one step in which everybody adds everything is faster than two that share the work. */
+/* Up to this size one step, in which every rank adds all values, is faster than two steps that share the work. */
 enum { AT_ONCE_BYTES = 4096 };
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */
 
-/* Whether a round's stage has anything to do: the rounds enter the stages one after the other. */
+/* Returns whether the round exists. At the beginning and the end of a request some stages have no round. */
 static bool is_round(const tri_request *request, int64_t round) { return round >= 0 && round < request->num_rounds; }
 
-/* In turn t, round t is reduced, round t - 1 exchanged and sent back, round t - 2 gathered; where nothing is reduced,
- * all of it happens one turn earlier. */
+/* Return the rounds that are exchanged and gathered in this turn. In turn t, round t is reduced, round t - 1 exchanged
+ * and sent back, and round t - 2 gathered. Without a reduce the later stages are one turn earlier. */
 static int64_t exchange_round(const tri_request *request) { return request->turn - (request->reduce ? 1 : 0); }
 static int64_t gather_round(const tri_request *request) { return exchange_round(request) - 1; }
 
@@ -58,7 +59,7 @@ static void begin_gather(tri_request *request) {
   tri_node_pass_begin(request, &(tri_node_pass){.gather = true, .round = gather_round(request)});
 }
 
-/* Adds the partial sums that have come, sends what is whole and the next partial sums. */
+/* Adds the partial sums that have arrived, and sends the complete sums and the next round's partial sums. */
 static tri_status exchange(tri_request *request, bool *through) {
   int64_t round = exchange_round(request);
   *through = true;
@@ -72,7 +73,7 @@ static tri_status exchange(tri_request *request, bool *through) {
   return TRI_OK;
 }
 
-/* Does the stage that a request across nodes is in; *through if it may go on to the next. */
+/* Advances the current stage of a request across nodes. *through: the stage is finished. */
 static tri_status across_nodes(tri_request *request, bool *through, bool *moved) {
   tri_group_impl *group = request->group;
   *through = true;
@@ -101,7 +102,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
       return TRI_OK;
     case TRI_STAGE_PARTS:
     case TRI_STAGE_AT_ONCE:
-    case TRI_STAGE_NODE: break; /* advance() */
+    case TRI_STAGE_NODE: break; /* handled in advance() */
   }
   return tri_fail_internal("a collective across nodes is in stage %d, which has none", (int)request->stage);
 }

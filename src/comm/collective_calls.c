@@ -1,4 +1,5 @@
-/* Collectives as callers see them: a request is described, appended to its group's, and waited for or handed out. */
+/* The public functions for collectives. Each describes a request, appends it to its group's queue, and waits for it or
+ * returns it to the caller. */
 #include "base/memory.h"
 #include "comm/internal.h"
 
@@ -31,13 +32,13 @@ static tri_status start(const tri_request *description, tri_request **out) {
   TRI_TRY(tri_alloc("a collective in the background", 1, sizeof *request + entries * sizeof(int64_t), &request));
   *request = *description;
   if (entries > 0) {
-    int64_t *begins = (int64_t *)(request + 1); /* the caller's need not stay */
+    int64_t *begins = (int64_t *)(request + 1); /* the caller may free its own */
     memcpy(begins, description->begins, entries * sizeof *begins);
     request->begins = begins;
   }
   request->background = true;
   tri_collective_enqueue(request);
-  TRI_TRY(tri_collective_advance(request->group, &moved)); /* on failure the job is lost, and the request with it */
+  TRI_TRY(tri_collective_advance(request->group, &moved)); /* on failure the request is not freed: the job ends */
   *out = request;
   return TRI_OK;
 }
@@ -95,7 +96,7 @@ tri_status tri_all_gather(const tri_group *group, tri_dtype type, const int64_t 
   return run(&request);
 }
 
-/* A gather in which only one part has anything in it. */
+/* A broadcast is a gather in which all parts but the root's are empty. */
 tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *data) {
   if (group->impl == NULL || bytes == 0) return TRI_OK;
   int64_t *begins = group->impl->begins;
@@ -112,7 +113,7 @@ tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mi
   return run(&request);
 }
 
-/* No rank has the sum before all have arrived. */
+/* A barrier is an all-reduce: no rank has the sum before all ranks have called. */
 tri_status tri_barrier(const tri_group *group) {
   if (group->impl == NULL) return TRI_OK;
   int64_t nothing = 0;

@@ -12,10 +12,10 @@
 #include <mpi-ext.h>
 #endif
 
-/* ---- what MPI says of itself ------------------------------------------------------------------------------------- */
+/* ---- whether MPI is device-aware --------------------------------------------------------------------------------- */
 
-/* Cray's MPICH, which answers no questions about this: it is told to be GPU-aware by this variable, and fails where it
- * was not linked to be. */
+/* Returns whether Cray's MPICH is GPU-aware. It has no function to query this: the variable switches it on, and MPI
+ * fails if the program was not linked for it. */
 static bool cray_reaches(void) {
   const char *enabled = getenv("MPICH_GPU_SUPPORT_ENABLED");
   return enabled != NULL && strcmp(enabled, "1") == 0;
@@ -56,26 +56,26 @@ bool tri_comm_is_device_aware(tri_device_peer peer) {
 
 /* ---- a collective ------------------------------------------------------------------------------------------------ */
 
-/* Messages of one group are matched in the order in which they are sent, and collectives are called in one order. The
- * largest tag that every MPI has, which no stage buffer's is. */
+/* One tag is enough: messages of one group are matched in the order in which they are sent, and all ranks call the
+ * collectives in the same order. It is the largest tag that every MPI supports, and no stage buffer uses it. */
 enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT = 64 };
 
-/* How far the piece has come. */
+/* The phases of one piece. */
 typedef enum reached_phase {
   REACHED_BEGIN,    /* values and scratch may still be in use */
-  REACHED_EXCHANGE, /* everybody sends everybody's values to whom they are added by */
-  REACHED_ADD,      /* the device adds, and the result is to be sent on */
-  REACHED_GATHER,   /* everybody sends everybody its part */
+  REACHED_EXCHANGE, /* every rank sends each part of its values to the rank that adds it */
+  REACHED_ADD,      /* the device adds; the result is then sent */
+  REACHED_GATHER,   /* every rank sends its part to all others */
 } reached_phase;
 
 struct tri_device_aware {
   tri_device_aware_call call;
   reached_phase phase;
-  int64_t piece, pieces, piece_elements; /* of each part in a piece */
+  int64_t piece, pieces, piece_elements; /* piece_elements: elements of each part in a piece */
   tri_request **requests;                /* [2 * group.size] */
   int num_requests, num_finished;
   bool begun;
-  tri_device_event added[2]; /* what is in that half of the scratch */
+  tri_device_event added[2]; /* the additions that read each half of the scratch memory */
   tri_device_event after;
 };
 
@@ -86,7 +86,7 @@ static int64_t part_begin(const tri_device_aware *d, int part) {
   return call->begins == NULL ? tri_part_begin(call->count, call->group.size, part) : call->begins[part];
 }
 
-/* Elements of a part in this piece. */
+/* Returns the number of elements of a part in this piece; *first is the index of the first one. */
 static int64_t slice_of(const tri_device_aware *d, int part, int64_t *first) {
   int64_t end = part_begin(d, part + 1), from = part_begin(d, part) + d->piece * d->piece_elements;
   *first = from < end ? from : end;
@@ -99,14 +99,15 @@ static char *value_at(const tri_device_aware *d, int64_t index) {
   return d->call.values + (size_t)index * element_bytes(d);
 }
 
-/* A half has the values of each of the others, then three arrays of the wide type: what is added up over all nodes,
- * over one node, and a term of it that had to be widened. */
+/* Returns the address of a rank's values in the current half of the scratch memory. A half has the values of each of
+ * the other ranks, then three arrays of the wide type: the sum over all nodes, the sum over one node, and a term that
+ * had to be converted to the wide type. */
 static char *scratch_of(const tri_device_aware *d, int rank) {
   const int place = rank < d->call.group.rank ? rank : rank - 1;
   return d->call.scratch + d->piece % 2 * HALF_BYTES + (size_t)place * (size_t)d->piece_elements * element_bytes(d);
 }
 
-enum { SUM_OF_ALL, SUM_OF_NODE, SUM_TERM, NUM_SUM_ARRAYS }; /* places */
+enum { SUM_OF_ALL, SUM_OF_NODE, SUM_TERM, NUM_SUM_ARRAYS }; /* indices of the arrays */
 
 static char *array_of(const tri_device_aware *d, int which) {
   char *behind = d->call.scratch + d->piece % 2 * HALF_BYTES +
@@ -207,9 +208,9 @@ static tri_status finish_messages(tri_device_aware *d, bool wait, bool *through)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* A sum that grows. */
+/* A partial sum. */
 typedef struct growing {
-  const char *now; /* NULL: nothing yet */
+  const char *now; /* the sum so far, in `room` or elsewhere; NULL: no term yet */
   char *room;
 } growing;
 
@@ -224,7 +225,8 @@ static tri_status grow(const tri_device_aware *d, growing *sum, const char *term
   return TRI_OK;
 }
 
-/* A rank's values, in the wide type: the first of a node has the node's room. */
+/* Gets a rank's values in the wide type. Values that must be converted are written to the node's sum if the rank is the
+ * first of its node (`leads`), else to SUM_TERM. */
 static tri_status term_of(const tri_device_aware *d, int rank, int64_t first, int64_t count, bool leads,
                           const char **out) {
   tri_queue *queue = d->call.queue;
@@ -237,7 +239,8 @@ static tri_status term_of(const tri_device_aware *d, int rank, int64_t first, in
   return TRI_OK;
 }
 
-/* The sum of one node's ranks. *adds counts additions, of which the last writes the result where it belongs. */
+/* Queues the sum over one node's ranks. *adds counts the additions that remain; the last one writes to the result's
+ * final place. */
 static tri_status add_node(const tri_device_aware *d, int node, int64_t first, int64_t count, int *adds, growing *out) {
   const tri_group *group = &d->call.group;
   *out = (growing){NULL, array_of(d, SUM_OF_NODE)};
@@ -264,7 +267,7 @@ static tri_status queue_sums(tri_device_aware *d) {
   for (int node = 0; node < group->impl->num_nodes; node++) {
     growing own;
     TRI_TRY(add_node(d, node, first, count, &adds, &own));
-    /* The first node's sum moves out of the room that the next one's needs. */
+    /* The next node's sum needs the array that holds the first node's, so that is moved. */
     if (all.now == NULL && group->impl->num_nodes > 1 && own.now == own.room) {
       TRI_TRY(tri_queue_move(queue, all.room, own.now, (size_t)count * tri_dtype_bytes(tri_dtype_wide(d->call.type))));
       own.now = all.room;
@@ -280,13 +283,14 @@ static tri_status queue_sums(tri_device_aware *d) {
 
 /* ---- going on ---------------------------------------------------------------------------------------------------- */
 
-/* A fault counts as passed, and is told by the wait. */
+/* Sets *passed to whether the event has passed; `wait`: waits for it. A device fault counts as passed, and the wait
+ * reports it. */
 static tri_status pass(const tri_device_event *event, bool wait, bool *passed) {
   *passed = wait || tri_device_event_passed(event);
   return *passed ? tri_device_event_wait(event) : TRI_OK;
 }
 
-/* The scratch may hold what a collective before this one has left for the device to add. */
+/* Makes this call's first use of the scratch memory follow the queued additions of the previous collective. */
 static tri_status follow_before(tri_device_aware *d) {
   if (d->begun) return TRI_OK;
   d->begun = true;

@@ -1,9 +1,9 @@
 /* Collectives over a device-aware MPI, which reads and writes device memory itself: values go from device to device,
  * and the device adds them.
  *
- * The sums are those of comm.h, to the bit: every rank receives the others' values of its part, and adds those of each
- * node in the order of its ranks, then the sums of the nodes. Values go piece by piece through scratch memory: one half
- * receives a piece while the device adds the other. */
+ * The sums have the bits that comm.h guarantees: every rank receives the others' values of its part, adds the values of
+ * each node in the order of the ranks, and then adds the sums of the nodes. Values go through scratch memory in pieces:
+ * one half receives a piece while the device adds the piece in the other half. */
 #ifndef TRI_COMM_DEVICE_AWARE_H
 #define TRI_COMM_DEVICE_AWARE_H
 
@@ -11,7 +11,7 @@
 #include "device/device.h"
 #include "device/queue.h"
 
-/* LOCAL. Whether the MPI of this process says that it can read and write memory of that kind. */
+/* LOCAL. Returns whether the MPI of this process reports that it can read and write memory of that kind. */
 bool tri_comm_is_device_aware(tri_device_peer peer);
 
 typedef struct tri_device_aware_call {
@@ -21,8 +21,8 @@ typedef struct tri_device_aware_call {
   const int64_t *begins;  /* [size + 1]: the parts, as in comm.h; NULL: equal parts of `count` (tri_part_begin) */
   int64_t count;          /* elements of `values` */
   char *values;           /* device memory */
-  tri_queue *queue;       /* the sums are queued here */
-  tri_device_event ready; /* after it `values` are written and not used by other work */
+  tri_queue *queue;       /* queue of the additions */
+  tri_device_event ready; /* passes when `values` are written and no other work uses them */
   char *scratch;          /* TRI_DEVICE_AWARE_SCRATCH_BYTES of device memory, in use until the call is done */
 } tri_device_aware_call;
 
@@ -30,7 +30,7 @@ enum { TRI_DEVICE_AWARE_SCRATCH_BYTES = 16 << 20 };
 
 typedef struct tri_device_aware tri_device_aware;
 
-/* COLLECTIVE over the group. All ranks start their calls in the same order, each after the one before is done. */
+/* COLLECTIVE over the group. All ranks start their calls in the same order, each after the previous one is done. */
 tri_status tri_device_aware_start(const tri_device_aware_call *call, tri_device_aware **out);
 /* LOCAL. Advances the call: with `wait` until it is done, else as far as possible without waiting. *done: all messages
  * are finished; the result is in `values` after the event *after. */

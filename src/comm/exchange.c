@@ -1,6 +1,6 @@
-/* What passes between the nodes of a group in one round of a collective: partial sums to the rank whose part they are
- * of, and values from it. Messages of one kind between two ranks are matched by their order, which is that of the
- * group's requests and of their rounds. */
+/* The messages between the nodes of a group in one round of a collective: partial sums of a part go to the part's rank,
+ * and the complete values come back from it. Messages of one kind between two ranks are matched by their order, which
+ * is the order of the group's requests and of their rounds. */
 #include "comm/internal.h"
 #include "mesh/parts.h"
 
@@ -16,8 +16,8 @@ int64_t tri_request_round(const tri_request *request, int64_t part, int64_t roun
   return left < 0 ? 0 : left < request->round_elements ? left : request->round_elements;
 }
 
-/* The node's partial sum of a part: what the node's ranks added, or the values of the node's only rank, where they are
- * partial sums as they stand. */
+/* Returns the node's partial sum of a part. If the node has one rank, and values and partial sums have the same type,
+ * this is the address of the values themselves. */
 static const char *partial(const tri_request *request, int64_t round, int owned, int64_t begin) {
   const tri_group_impl *group = request->group;
   if (tri_exchange_sends_values(request)) return request->values + (size_t)begin * request->sum->bytes;
@@ -85,13 +85,13 @@ tri_status tri_exchange_values(tri_request *request, int64_t round) {
   }
   size_t bytes = size * (size_t)tri_request_round(request, group->rank, round, &begin);
   for (int i = 1; i < group->num_nodes && bytes > 0; i++) {
-    int node = (group->node + i) % group->num_nodes; /* not all to the same one at once */
+    int node = (group->node + i) % group->num_nodes; /* spreads the ranks' messages over the nodes */
     TRI_TRY(send_to(group, moving, group->peers[node], TAG_VALUES, request->values + (size_t)begin * size, bytes));
   }
   return TRI_OK;
 }
 
-/* Each test lets MPI go on with all of them, so the first that is not through ends the asking. */
+/* Each MPI_Test makes progress on all messages, so the loop stops at the first one that is not finished. */
 tri_status tri_exchange_arrived(tri_group_impl *group, tri_moving *moving, bool *arrived) {
   int through = 1;
   while (moving->count > 0 && through) {

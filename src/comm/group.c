@@ -1,4 +1,5 @@
-/* Making groups: which rank is on which node, who owns which part there, and the memory that collectives need. */
+/* Creates groups: finds the node of each rank, the owner of each part on every node, and allocates the memory of the
+ * collectives. */
 #include "comm/comm.h"
 
 #include "base/memory.h"
@@ -7,22 +8,22 @@
 #include <string.h>
 
 enum {
-  BUFFER_BYTES = 256 * 1024,      /* of shared staging, twice in each rank; and at least */
-  SLOT_BYTES = 8 * 1024,          /* this for each rank of the node */
-  ROUND_BUDGET = 8 * 1024 * 1024, /* of partial sums that this rank sends in a round */
-  LARGEST_MESSAGE = 1024 * 1024,  /* larger ones are no faster, and cost memory */
+  BUFFER_BYTES = 256 * 1024,      /* size of a shared staging buffer; each rank has two */
+  SLOT_BYTES = 8 * 1024,          /* least size of the part of a staging buffer for one rank of the node */
+  ROUND_BUDGET = 8 * 1024 * 1024, /* most bytes of partial sums that this rank sends in a round */
+  LARGEST_MESSAGE = 1024 * 1024,  /* larger messages are not faster, and cost memory */
   SMALLEST_MESSAGE = 16 * 1024,
 };
 
 /* ---- nodes and owners -------------------------------------------------------------------------------------------- */
 
-/* Where the ranks of a group are; arrays by rank, but sizes by node. */
+/* The nodes of a group's ranks: [size] node and local number of each rank; sizes: [num_nodes] ranks on each node. */
 typedef struct placement {
   int *nodes, *locals, *sizes;
   int num_nodes;
 } placement;
 
-/* Numbers the nodes in the order of their first ranks; `ids` are any numbers that tell nodes apart. */
+/* Numbers the nodes in the order of their first ranks. ids[size]: equal for ranks of the same node, else different. */
 static void place(const int *ids, int size, placement *out) {
   out->num_nodes = 0;
   for (int r = 0; r < size; r++) {
@@ -34,12 +35,12 @@ static void place(const int *ids, int size, placement *out) {
   }
 }
 
-/* The place among its node's ranks of the rank that owns part r on a node. */
+/* Returns the local number of the rank that owns part r on a node. */
 static int owner(const placement *where, int node, int r) {
   return where->nodes[r] == node ? where->locals[r] : where->locals[r] % where->sizes[node];
 }
 
-/* The most parts that any rank of the group owns. */
+/* Returns the largest number of parts that a rank of the group owns. counts: scratch memory. */
 static int most_owned(const placement *where, int size, int *counts) {
   int most = 0;
   for (int node = 0; node < where->num_nodes; node++) {
@@ -112,7 +113,7 @@ static tri_status lay_out(tri_group_impl *group, const placement *where, int *co
   return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
 }
 
-/* Asks every rank of the group where it is. */
+/* Gathers the nodes and local ranks of all ranks of the group. */
 static tri_status find_places(tri_group_impl *group) {
   int *numbers = NULL;
   size_t size = (size_t)group->size;
@@ -163,8 +164,8 @@ void tri_group_free_retired(void) {
   }
 }
 
-/* A rank that fails destroys its groups while the others work on: giving MPI's part back now would wait for them. It is
- * given back at the end of a job whose ranks all came through. */
+/* Puts a group on the list of destroyed groups. Freeing its MPI objects is collective, and a rank that fails destroys
+ * its groups while the others go on; so they are freed at the end of a job in which no rank failed. */
 static void retire(tri_group_impl *group) {
   tri_job *job = tri_comm_job();
   free_tables(group);
@@ -172,7 +173,7 @@ static void retire(tri_group_impl *group) {
   job->retired = group;
 }
 
-/* The same status on all ranks of the group, so that none goes on alone. */
+/* Returns the same status on all ranks of the group, so that no rank continues alone. */
 static tri_status agree(const tri_group_impl *group, tri_status status) {
   int mine = status == TRI_OK ? 1 : 0;
   int all = 0;
@@ -192,7 +193,7 @@ static tri_status connect(tri_group_impl *group) {
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
   tri_group_impl *group = NULL;
   tri_status status = tri_alloc("a group", 1, sizeof *group, &group);
-  if (status != TRI_OK) return status; /* some hundred bytes: the rank ends, and with it the job */
+  if (status != TRI_OK) return status; /* a few hundred bytes; the caller ends the job */
   *group = (tri_group_impl){
       .name = name, .messages = comm, .exchange = MPI_COMM_NULL, .node_comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
   MPI_Comm_rank(comm, &group->rank);

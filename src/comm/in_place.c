@@ -1,15 +1,15 @@
-/* A pass in place: every rank reads the buffers of the others where they are, since all of them lie in memory that the
- * ranks of the node see (share.c). Nothing is copied on the way, and there are three waits, however long the buffers
- * are: until all have begun, until all have added what they own, until all have fetched what the others own. So a rank
- * that computes does not hold up the ones that add: it has only to look in now and then.
+/* A pass in place: every rank reads the buffers of the others directly, because all of them are in memory that the
+ * node's ranks share (share.c). There are no intermediate copies, and three waits for any length: until all ranks have
+ * begun, until all have added the parts that they own, and until all have copied the parts that the others own. A rank
+ * that computes in the meantime delays the others little: it only has to call tri_comm_progress now and then.
  *
- * No rank writes what another reads: while sums are made, a rank writes its own part of its own buffer, and of that
- * buffer the others read their parts; while values are fetched, the other way round. */
+ * No rank writes elements that another rank reads. While parts are added, a rank writes its own part of its own buffer,
+ * and the others read only their parts of that buffer. While parts are copied, it is the other way round. */
 #include "comm/internal.h"
 
 #include <string.h>
 
-/* Elements between looks at how much of the others' memory has become resident here. */
+/* Elements read between two calls of tri_share_looking. */
 enum { SPAN_ELEMENTS = 1 << 20 };
 
 static void add_own(tri_request *request) {
@@ -22,7 +22,8 @@ static void add_own(tri_request *request) {
       if (l != group->local) tri_share_looking(term, (size_t)now.length * size);
       group->terms[l] = term;
     }
-    group->terms[group->local] = request->values + (size_t)now.begin * size; /* the same, where it may be written */
+    group->terms[group->local] =
+        request->values + (size_t)now.begin * size; /* the same memory at its writable address */
     tri_node_pass_add(request, &now);
   }
 }
@@ -31,7 +32,7 @@ static void fetch_others(tri_request *request) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;
   for (int i = 1; i < group->num_local; i++) {
-    int owner = (group->local + i) % group->num_local; /* not all from the same one at once */
+    int owner = (group->local + i) % group->num_local; /* spreads the ranks' reads over the owners */
     tri_owned_walk *walk = &group->walks[group->num_local + 1 + owner];
     tri_owned_span now;
     while (tri_owned_next(request, walk, owner, SPAN_ELEMENTS, &now)) {

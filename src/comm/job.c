@@ -1,4 +1,4 @@
-/* Joining the job that a launcher started, and leaving it. */
+/* Joins and leaves the job that a launcher started. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -35,11 +35,11 @@ const char *tri_comm_library(void) {
 #endif
 }
 
-/* ---- who started us ---------------------------------------------------------------------------------------------- */
+/* ---- launchers --------------------------------------------------------------------------------------------------- */
 
-/* What launchers tell the processes that they start: the number of ranks and which of them this is. A number alone is
- * not enough: a batch script run by Slurm sees SLURM_NTASKS and was started once. The innermost launcher comes first:
- * mpiexec inside a step of Slurm's. */
+/* The environment variables in which a launcher passes the number of ranks and a process's rank. The number alone is
+ * not enough: Slurm sets SLURM_NTASKS also for a batch script, which runs once. Inner launchers come first in the
+ * table, for example mpiexec inside a Slurm step. */
 typedef struct launch {
   const char *size_name, *rank_name, *launcher;
 } launch;
@@ -54,7 +54,7 @@ static const launch launchers[] = {
     {"", "PMIX_RANK", "a launcher that speaks PMIx"},
 };
 
-/* A whole number in the environment, or -1. */
+/* Returns the integer in an environment variable, or -1. */
 static long number_of(const char *name) {
   const char *text = *name != '\0' ? getenv(name) : NULL;
   if (text == NULL || *text == '\0') return -1;
@@ -63,7 +63,7 @@ static long number_of(const char *name) {
   return *end == '\0' ? value : -1;
 }
 
-/* The first launcher that left its mark, or NULL; *size is 0 if it does not say. */
+/* Returns the first launcher whose variables are set, or NULL. *size is 0 if it does not set the number of ranks. */
 static const launch *find_launch(long *size, long *rank) {
   for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
     long ranks = number_of(launchers[i].size_name);
@@ -89,7 +89,7 @@ void tri_comm_launched(int64_t *size, int64_t *rank) {
 
 /* ---- joining ----------------------------------------------------------------------------------------------------- */
 
-/* The ranks of a node, for tests of what happens between nodes: 0 is as many as there are. */
+/* Reads TRIREME_RANKS_PER_NODE, with which tests divide one machine into several nodes. 0: all ranks on one node. */
 static tri_status pretended_ranks_per_node(int *out) {
   const char *text = getenv("TRIREME_RANKS_PER_NODE");
   *out = 0;
@@ -102,18 +102,19 @@ static tri_status pretended_ranks_per_node(int *out) {
   return TRI_OK;
 }
 
-/* Whether the ranks of a node have fewer cores, all together, than they are. */
+/* Finds whether the ranks of this node have fewer cores, all together, than there are ranks. */
 static tri_status find_crowding(void) {
   tri_job *job = tri_comm_job();
   cpu_set_t mine, all;
   CPU_ZERO(&mine);
-  if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine); /* over 1024 cores: not known, so crowded */
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+    CPU_SET(0, &mine); /* over 1024 cores: unknown, so taken as crowded */
   TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, job->machine));
   job->crowded = CPU_COUNT(&all) < job->local_size;
   return TRI_OK;
 }
 
-/* A node is known by the job's rank of its first rank. */
+/* Finds the node of every rank. A node's number is the lowest rank on it. */
 static tri_status find_nodes(void) {
   tri_job *job = tri_comm_job();
   int pretended;
@@ -140,8 +141,8 @@ static const char *own_launcher(void) {
 #endif
 }
 
-/* Each process of a job whose launcher speaks another MPI's language believes to be alone. The launcher's own rank goes
- * into the job, so that one of them tells. */
+/* Fails if the launcher belongs to another MPI: then MPI reports a size of 1 in every process. The job gets the
+ * launcher's rank, so that only rank 0 prints the message. */
 static tri_status other_launcher(const launch *by, long size, long rank) {
   tri_job *job = tri_comm_job();
   job->rank = (int)rank;
@@ -153,12 +154,12 @@ static tri_status other_launcher(const launch *by, long size, long rank) {
       by->launcher, size, by->size_name, tri_comm_library(), own_launcher());
 }
 
-/* A rank of a job that this program started must not outlive the launcher, however that ends. */
+/* Makes the kernel kill this rank when the launcher (`train -n`) ends in any way. */
 static void die_with_launcher(void) {
   pid_t launcher = getppid();
   if (getenv(TRI_LAUNCHED) == NULL) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) raise(SIGKILL); /* it ended just before */
+  if (getppid() != launcher) raise(SIGKILL); /* the launcher ended before the call */
 }
 
 static tri_status join(const launch *by, long size, long rank) {
@@ -209,8 +210,8 @@ void tri_comm_close(void) {
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
 
-/* Waits, a while at most, until the reader of standard error has what is in it: a launcher that is told to end a job
- * may not look any more. */
+/* Waits, for a bounded time, until the pipe of standard error is empty: a launcher may stop reading it when it ends the
+ * job. */
 static void wait_for_reader(void) {
   struct stat facts;
   int unread = 0;
@@ -219,7 +220,7 @@ static void wait_for_reader(void) {
   for (double end_s = tri_clock_s() + READER_WAIT_S; tri_clock_s() < end_s; tri_pause_s(0.01)) {
     if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0) break;
   }
-  tri_pause_s(0.1); /* for it to pass it on */
+  tri_pause_s(0.1); /* gives the reader time to forward the text */
 }
 
 void tri_comm_abort(int exit_status) {
@@ -232,7 +233,7 @@ void tri_comm_abort(int exit_status) {
 void tri_comm_fail(tri_status status) {
   tri_job *job = tri_comm_job();
   const char *why = tri_status_message();
-  bool other = *why == '\0' || job->echoes; /* another rank ends the job, with its own reason and status */
+  bool other = *why == '\0' || job->echoes; /* another rank ends the job, with its own message and status */
   bool heard = tri_log_failure(status, why);
   if (!heard && other && job->joined && job->size > 1) tri_pause_s(OTHERS_WAIT_S);
   tri_comm_abort(tri_status_exit(status));

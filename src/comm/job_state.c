@@ -1,4 +1,4 @@
-/* The job's state: facts about its ranks, and whether it has failed. */
+/* The job's state: its ranks, and its first failure. */
 #include "base/parent.h"
 #include "comm/internal.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* MPI has one state for the process, initialised once: this is its companion. */
+/* Exists once in a process, as MPI's own state. */
 static tri_job job = {.size = 1, .local_size = 1, .world = {.name = "world", .size = 1}};
 
 tri_job *tri_comm_job(void) { return &job; }
@@ -14,7 +14,7 @@ tri_job *tri_comm_job(void) { return &job; }
 int tri_comm_rank(void) { return job.rank; }
 int tri_comm_size(void) { return job.size; }
 
-/* A node is known by its first rank. */
+/* A node's number is the lowest rank on it. */
 int tri_comm_num_nodes(void) {
   int nodes = 0;
   for (int r = 0; job.node_of != NULL && r < job.size; r++) nodes += job.node_of[r] == r;

@@ -14,7 +14,7 @@ tri_mesh tri_mesh_alone(void) {
   return mesh;
 }
 
-/* The second view of a stage has as many ranks as the first. */
+/* Checks that the expert mesh of a stage has as many ranks as its dense mesh. */
 static tri_status check_folding(const tri_mesh_shape *shape) {
   int ranks = tri_mesh_stage_ranks(shape);
   int64_t tensor = tri_mesh_axis_size(shape, TRI_AXIS_EXPERT_TENSOR);
@@ -26,7 +26,8 @@ static tri_status check_folding(const tri_mesh_shape *shape) {
                   (long long)tensor, (long long)expert, ranks);
 }
 
-/* A product that does not fit, or overflows, in words: "tensor 2 x context 1 x data 3 x pipeline 2". */
+/* Checks that the product of the sizes is the number of ranks and does not overflow. The message spells out the
+ * product: "tensor 2 x context 1 x data 3 x pipeline 2". */
 static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
   const int *n = shape->size;
   int64_t places = 1;
@@ -45,7 +46,8 @@ static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
                   (long long)(places > INT32_MAX ? INT32_MAX : places), ranks);
 }
 
-/* Those alone keep their own: it costs nothing, and has their name. */
+/* Returns the first domain with the same ranks. A domain of one rank has its own group, which costs nothing and has its
+ * name. */
 static tri_domain find_group(const tri_mesh_shape *shape, tri_domain domain) {
   if (tri_domain_size(shape, domain) == 1) return domain;
   int first = 0;
@@ -60,7 +62,8 @@ static bool needs_group(const tri_mesh_shape *shape, tri_domain domain) {
   return shape->expert > 0 || !tri_domain_is_of_experts(domain);
 }
 
-/* The ranks of one domain have one number when their place along its axes is set to 0: their color. */
+/* Creates the group of a domain. The color of a rank is its number with the coordinates along the domain's axes set to
+ * 0: equal for the ranks of one group. */
 static tri_status split_domain(tri_mesh *mesh, tri_domain domain) {
   mesh->group_of[domain] = find_group(&mesh->shape, domain);
   if (mesh->group_of[domain] != domain || !needs_group(&mesh->shape, domain)) return TRI_OK;
@@ -73,7 +76,7 @@ static tri_status split_tied(tri_mesh *mesh) {
   int stages = mesh->shape.size[TRI_AXIS_PIPELINE];
   int stage = mesh->place.at[TRI_AXIS_PIPELINE];
   bool end = stage == 0 || stage == stages - 1;
-  /* Those between are alone, each in a color of its own beyond those of the others. */
+  /* Each middle stage is alone in a color that no other stage has. */
   int color = end ? 0 : 1 + stage;
   return tri_group_split(tri_mesh_group(mesh, TRI_DOMAIN_PIPELINE), "tied", color, stage, &mesh->tied);
 }

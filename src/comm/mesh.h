@@ -1,5 +1,5 @@
-/* The mesh: the ranks of a job arranged along the axes of a layout (mesh/coordinates.h). The tensor axis is the
- * fastest, so that ranks of a tensor group are neighbours, on one node if the node has enough ranks. */
+/* The mesh: the ranks of a job arranged along the axes of a layout (mesh/coordinates.h). The tensor axis varies
+ * fastest, so the ranks of a tensor group are adjacent, on one node if the node has enough ranks. */
 #ifndef TRI_COMM_MESH_H
 #define TRI_COMM_MESH_H
 
@@ -8,30 +8,31 @@
 
 typedef struct tri_mesh {
   tri_mesh_shape shape;
-  tri_mesh_coordinates place;           /* of this rank */
+  tri_mesh_coordinates place;           /* coordinates of this rank */
   tri_group world;                      /* the whole mesh */
-  tri_group groups[TRI_NUM_DOMAINS];    /* by domain; a group of one rank if the domain has no group of its own */
-  tri_domain group_of[TRI_NUM_DOMAINS]; /* the domain whose group a domain uses: the first one with the same ranks */
-  tri_group tied; /* the first and the last stage of this rank's pipeline, for tied embeddings; on other stages alone */
+  tri_group groups[TRI_NUM_DOMAINS];    /* [domain]; a group of one rank if the domain has no group */
+  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the first domain with the same ranks, whose group it uses */
+  tri_group tied; /* the first and the last stage of this rank's pipeline, for tied embeddings; on other stages a group
+                     of one */
 } tri_mesh;
 
 /* COLLECTIVE over the job. The product of the shape's sizes must be the number of ranks (else TRI_BAD_LAYOUT, with the
  * product). Domains of the expert mesh have groups only if shape->expert is at least 1. Release with tri_mesh_destroy.
  */
 tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out);
-/* LOCAL. A mesh of one rank without a job. */
+/* LOCAL. Returns a mesh of one rank without a job. */
 tri_mesh tri_mesh_alone(void);
 void tri_mesh_destroy(tri_mesh *mesh);
 
-/* LOCAL. This rank's group of a domain. A domain of several ranks must be one that has groups (tri_domain_has_group).
- */
+/* LOCAL. Returns this rank's group of a domain. A domain of several ranks must have groups (tri_domain_has_group). */
 const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain);
 
-/* LOCAL. The domain of the group with that name; TRI_NUM_DOMAINS for the world, TRI_DOMAIN_PIPELINE for "tied". */
+/* LOCAL. Returns the domain of the group with that name: TRI_NUM_DOMAINS for the world, TRI_DOMAIN_PIPELINE for
+ * "tied". */
 int tri_mesh_domain_of(const tri_mesh *mesh, const char *group);
-/* LOCAL. The number of ranks of that group. */
+/* LOCAL. Returns the number of ranks of that group. */
 int tri_mesh_group_size(const tri_mesh *mesh, const char *group);
-/* LOCAL. The rank in the world of rank `at` of this rank's group of that name. */
+/* LOCAL. Returns the world rank of rank `at` in this rank's group of that name. */
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
 
 #endif

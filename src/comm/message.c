@@ -1,5 +1,5 @@
-/* Messages between two ranks of a group. MPI counts in int, so a large one goes as several of the same tag, which MPI
- * keeps in order. */
+/* Messages between two ranks of a group. MPI counts in int, so a large message is sent as several with the same tag,
+ * which MPI keeps in order. */
 #include "base/memory.h"
 #include "comm/internal.h"
 
@@ -65,7 +65,7 @@ tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t b
   return TRI_OK;
 }
 
-/* MPI itself fails a message that is too long; one that is too short would go unnoticed. */
+/* Checks that a message was not too short. MPI itself reports one that is too long. */
 static tri_status check_length(const tri_request *request, const MPI_Status *status, size_t expected) {
   int count = 0;
   TRI_MPI(request->group->name, MPI_Get_count(status, MPI_BYTE, &count));

@@ -1,20 +1,20 @@
-/* Ranks of one node in step.
+/* Synchronisation of the ranks of one node.
  *
- * Each rank has a flag, two notes and two buffers in a shared window; it alone writes them. Work goes in *steps*, which
- * all ranks of the group count alike. In step s a rank
+ * Each rank has a flag, two notes and two buffers in a shared window; only this rank writes them. The work is divided
+ * into *steps*, which all ranks of the group number alike. In step s a rank
  *
  *   1. waits until every flag is at s - 1 or beyond,
  *   2. reads what the others wrote in step s - 1, from their notes and buffers (s - 1) % 2,
  *   3. writes its own note and buffer s % 2,
  *   4. sets its flag to s.
  *
- * Why two buffers are enough: who writes buffer s % 2 again, in step s + 2, has seen every flag at s + 1, and a rank
- * sets its flag to s + 1 after it has read what was written in step s. Why one flag is: everything that a step needs
- * was finished in the step before. The last step of an operation only reads, so it needs no flag and does not count:
- * the next operation's first step has its number and writes the other buffer.
+ * Two buffers are enough: a rank writes buffer s % 2 again in step s + 2, when it has seen every flag at s + 1, and
+ * every rank sets its flag to s + 1 after it has read the data of step s. One flag is enough: a step needs only data of
+ * the step before. The last step of an operation only reads, so it sets no flag and has no number of its own: the next
+ * operation's first step has the same number, and writes the other buffer.
  *
- * In its first step every operation leaves a note of what it is. Ranks that have lost step, and would add up one's
- * gradients and another's activations, are found by it. */
+ * In its first step every operation writes a note with its kind and size. The notes reveal ranks that call different
+ * operations, and would otherwise add one rank's gradients to another's activations. */
 #include "comm/internal.h"
 
 #include <stdint.h>
@@ -36,7 +36,7 @@ void tri_node_pass_publish(tri_group_impl *group) {
   atomic_store_explicit(&group->staging[group->local].flag->step, group->step, memory_order_release);
 }
 
-/* Belongs to the step that is published next. */
+/* The note belongs to the step that is published next. */
 void tri_node_pass_write_note(const tri_request *request, bool in_place) {
   tri_group_impl *group = request->group;
   tri_note *note = &group->staging[group->local].flag->notes[(group->step + 1) % 2];
@@ -46,7 +46,7 @@ void tri_node_pass_write_note(const tri_request *request, bool in_place) {
 
 tri_status tri_node_pass_check_notes(const tri_request *request) {
   const tri_group_impl *group = request->group;
-  const bool sized = request->to_begins == NULL; /* else each gives what it has */
+  const bool sized = request->to_begins == NULL; /* the ranks of an all-to-all may have different sizes */
   for (int l = 0; l < group->num_local; l++) {
     const tri_note *note = &group->staging[l].flag->notes[group->step % 2];
     bool same = note->number == request->number && note->operation == (uint32_t)request->operation;

@@ -1,4 +1,4 @@
-/* Names of operations, for messages. */
+/* Names of the operations, for messages. */
 #include "comm/internal.h"
 
 const char *tri_operation_name(tri_operation operation) {

@@ -1,13 +1,14 @@
-/* A pass: one trip of a round through the ranks of a node, in steps (node_steps.c).
+/* A pass: the part of one round inside a node, in steps (node_steps.c).
  *
- * A pass takes one of two ways: through the staging (staging.c), or, where the notes say that the buffers of all ranks
- * lie in memory that all of them see (share.c), in place (in_place.c). Both add in the same order. */
+ * There are two implementations, which add in the same order: through the staging buffers (staging.c), and in place
+ * (in_place.c) if the notes show that the buffers of all ranks are in memory that the node shares (share.c). */
 #include "comm/internal.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* Below it a pass through the staging has one piece, and needs no step in which the ranks tell where they are. */
+/* A smaller pass through the staging buffers has one piece. The extra step that exchanges the positions of the buffers
+ * would cost more than it saves. */
 enum { IN_PLACE_BYTES = 8 * 1024 };
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
@@ -23,7 +24,7 @@ void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass) {
   tri_staged_begin(request);
 }
 
-/* Whether all ranks of the node have their buffers where all see them. */
+/* Returns whether the buffers of all ranks of the node are shared. */
 static bool can_look(const tri_request *request) {
   const tri_group_impl *group = request->group;
   for (int l = 0; l < group->num_local; l++) {
@@ -35,7 +36,8 @@ static bool can_look(const tri_request *request) {
   return true;
 }
 
-/* What all ranks know alike decides whether they tell one another where their buffers are. */
+/* Returns whether the ranks exchange the positions of their buffers. All ranks must return the same, so it depends only
+ * on values that are equal on all of them. */
 static bool may_look(const tri_request *request) {
   return request->group->num_local > 1 && tri_comm_job()->num_shared > 0 && request->bytes >= IN_PLACE_BYTES;
 }

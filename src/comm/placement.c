@@ -14,7 +14,7 @@ tri_placement tri_placement_of(int local_rank, int ranks, int cores) {
   return (tri_placement){first, end - first, cores / ranks};
 }
 
-/* The cores numbered [first, first + count) of a set. */
+/* Returns the cores numbered [first, first + count) of a set. */
 static cpu_set_t pick(const cpu_set_t *all, int first, int count) {
   cpu_set_t own;
   int number = 0;
@@ -27,8 +27,8 @@ static cpu_set_t pick(const cpu_set_t *all, int first, int count) {
   return own;
 }
 
-/* Cores that a launcher gave to this rank alone are all its own; a set so large that the ranks' sets must overlap is
- * shared out. */
+/* If the launcher bound each rank to its own cores, the rank uses all of them. If the ranks' sets must overlap, because
+ * they are too large, the cores are divided among the ranks. */
 tri_status tri_placement_apply(int *threads) {
   cpu_set_t all;
   int ranks = tri_comm_local_size();
@@ -41,6 +41,6 @@ tri_status tri_placement_apply(int *threads) {
   *threads = placement.threads;
   if (getenv(TRI_LAUNCHED) == NULL || placement.cores == 0) return TRI_OK;
   cpu_set_t own = pick(&all, placement.first, placement.cores);
-  sched_setaffinity(0, sizeof own, &own); /* refused: then the system moves it about, and it is only slower */
+  sched_setaffinity(0, sizeof own, &own); /* a failure costs only speed: the system then moves the rank between cores */
   return TRI_OK;
 }

@@ -1,23 +1,22 @@
-/* Which cores of its node a rank uses. */
+/* The cores of its node that a rank uses. */
 #ifndef TRI_COMM_PLACEMENT_H
 #define TRI_COMM_PLACEMENT_H
 
 #include "base/status.h"
 
 typedef struct tri_placement {
-  int first, cores; /* first and number of its cores, among those that the process may use; 0 cores: fewer cores than
-                       ranks, and no rank is bound */
-  int threads;      /* that this rank should use */
+  int first, cores; /* index of the first core and number of cores, among the cores that the process may use. 0 cores:
+                       the node has fewer cores than ranks, and no rank is bound */
+  int threads;      /* number of threads that this rank should use */
 } tri_placement;
 
-/* LOCAL. The adjacent cores of rank local_rank of `ranks` on a node with `cores` cores, shared out as evenly as
- * possible.
- */
+/* LOCAL. Returns the adjacent cores of rank local_rank on a node with `cores` cores, which are divided among `ranks`
+ * ranks as evenly as possible. */
 tri_placement tri_placement_of(int local_rank, int ranks, int cores);
 
 /* LOCAL. After tri_comm_open and before any thread is started. Binds this rank to its cores if `train -n` started the
- * job; other launchers bind ranks themselves. *threads: how many threads this rank should use; 0: the device's default.
- */
+ * job; other launchers bind ranks themselves. *threads is the number of threads that this rank should use; 0: the
+ * device's default. */
 tri_status tri_placement_apply(int *threads);
 
 #endif

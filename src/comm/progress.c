@@ -1,8 +1,8 @@
-/* Going on with what is under way, and waiting for it.
+/* Progress of requests, and waiting for them.
  *
- * Nothing here happens by itself: MPI moves messages, and the ranks of a node add values, only inside calls. So a wait
- * for one request makes progress on all of them, of all groups: another rank may be waiting for this one
- * there. */
+ * There is no thread in the background: MPI moves messages, and the ranks of a node add values, only inside calls. So a
+ * wait for one request makes progress on all requests of all groups, because another rank may be waiting for this rank
+ * in one of them. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/internal.h"
@@ -11,23 +11,23 @@
 #include <sched.h>
 #include <time.h>
 
-enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, some 3 us, between looks at anything but what is waited for */
+enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, about 3 us, before it does anything but test the request */
 
-/* Before the core is offered to others. A rank with a core of its own gains nothing by giving it away, and where others
- * want it nevertheless, would not get it back for milliseconds; where ranks share cores, the one that is waited for may
- * need this one. */
+/* Time of waiting before a rank calls sched_yield. A rank with its own core gains nothing by yielding it, and if
+ * another process takes the core, gets it back only after milliseconds. If ranks share cores, the rank that is waited
+ * for may need this core, so a crowded rank yields at once. */
 static const double SPIN_S = 200e-6;
 
-/* Offering is not enough once nothing has come for long: the system gives the core straight back, and a rank that waits
- * for one that is stopped, gone or at other work burns the core that somebody else could use. It then sleeps again and
- * again, each time for a hundredth of the time that it has waited already: no wait becomes longer by more than that and
- * the system's own tardiness. Where ranks share cores it begins early, since the one that is waited for needs one. */
+/* After a long wait yielding is not enough: the system returns the core at once, and a rank that waits for a stopped or
+ * busy rank would occupy a core that another process could use. So the rank sleeps repeatedly, each time for a
+ * hundredth of the time that it has waited so far: a wait is lengthened by at most that share and the system's timer
+ * latency. If ranks share cores, sleeping begins earlier, since the rank that is waited for needs a core. */
 static const double SLEEPS_AFTER_S = 20e-3, CROWDED_SLEEPS_AFTER_S = 2e-3, SLEEP_SHARE = 0.01, LONGEST_SLEEP_S = 1e-3;
 
-/* ---- what this rank waits for, for other threads to see ---------------------------------------------------------- */
+/* ---- the current wait, for other threads ------------------------------------------------------------------------- */
 
-/* One thread writes, others read at any time: a reader takes what it has read if `version` was even and the same before
- * and after. It is part of the job's state and like it one for the process. */
+/* The current wait, in a sequence lock: one thread writes, others read at any time. A reader accepts the data if
+ * `version` was even, and the same before and after. Exists once in a process, as the job's state. */
 static struct {
   atomic_uint version;
   _Atomic(const char *) operation, group;
@@ -64,7 +64,7 @@ tri_comm_wait tri_comm_state(void) {
   }
 }
 
-/* ---- going on ---------------------------------------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 static void unlink_message(const tri_request *request) {
   for (tri_request **link = &tri_comm_job()->messages; *link != NULL; link = &(*link)->next) {
@@ -91,7 +91,7 @@ static tri_status go_on(bool *moved) {
   return TRI_OK;
 }
 
-/* What is under way takes this thread's time, too: sums are made here. */
+/* Part of the work is done on this thread: it computes the sums. */
 tri_status tri_comm_progress(void) {
   bool moved = false;
   const tri_job *job = tri_comm_job();
@@ -106,7 +106,7 @@ tri_status tri_comm_progress(void) {
   return TRI_OK;
 }
 
-/* Messages that MPI took for sent may still lie in its queues, though no request of ours knows of them. */
+/* Calls MPI so that it makes progress. It may still hold messages in its queues for which our requests are finished. */
 static tri_status poke(void) {
   int there;
   const tri_group_impl *world = tri_comm_job()->world.impl;
@@ -123,10 +123,10 @@ static inline void relax(void) {
 }
 
 typedef struct patience {
-  int64_t turns;          /* of the loop, since something happened last */
-  double begin_s, idle_s; /* when the waiting began, and when something happened last, by the first look at the clock */
+  int64_t turns;          /* turns of the loop since the last progress */
+  double begin_s, idle_s; /* times of the first look at the clock: since the wait began; since the last progress */
   bool yields;
-  double sleep_s; /* in each turn, where not 0 */
+  double sleep_s; /* sleep in each turn; 0: none */
 } patience;
 
 static void sleep_for(double seconds) {
@@ -134,7 +134,7 @@ static void sleep_for(double seconds) {
   nanosleep(&time, NULL);
 }
 
-/* What the next turns do, by how long nothing has happened. */
+/* Decides from the time without progress whether the next turns spin, yield or sleep. */
 static void patience_look(patience *p, double now_s) {
   bool crowded = tri_comm_job()->crowded;
   if (p->turns == TURNS_OF_CHECK) p->idle_s = now_s;
@@ -146,7 +146,7 @@ static void patience_look(patience *p, double now_s) {
                    : 0;
 }
 
-/* Every loop that waits calls this when nothing has happened in a turn. */
+/* Every waiting loop calls this after a turn without progress. */
 static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
   if (++p->turns < TURNS_OF_CHECK) {
     relax();
@@ -184,7 +184,8 @@ tri_status tri_comm_finish(tri_request *request) {
   return TRI_OK;
 }
 
-/* The wait for a request in the background is something of its own: nothing else goes on meanwhile. */
+/* Waits for a background request, with an entry of its own in the flight recorder: the rank does no other work in the
+ * meantime. */
 static tri_status finish_on_record(tri_request *request) {
   if (request->done) return TRI_OK;
   tri_record record = tri_request_record(request);
@@ -200,7 +201,7 @@ tri_status tri_request_wait(tri_request **request) {
   *request = NULL;
   if (waited == NULL) return TRI_OK;
   TRI_TRY(tri_comm_check());
-  TRI_TRY(finish_on_record(waited)); /* on failure the job is lost, and what MPI may still write to stays */
+  TRI_TRY(finish_on_record(waited)); /* on failure MPI may still write to the request, so it is not freed */
   tri_free(waited);
   return TRI_OK;
 }

@@ -1,11 +1,12 @@
-/* Memory of a rank that the other ranks of its node see.
+/* Memory of a rank that the other ranks of its node can read.
  *
- * Pages of an anonymous file (memfd) take the place of private ones, at the same addresses. The other ranks open the
- * file through /proc/PID/fd, which the system allows to processes of one user, and map it for reading. The last page of
- * the file says whose it is, since a process in a container of its own would find somebody else under the same number.
+ * Pages of an anonymous file (memfd) replace the private pages at the same addresses. The other ranks open the file
+ * through /proc/PID/fd, which the system allows to processes of the same user, and map it for reading. The last page of
+ * the file contains a label with its owner, because in another container the same process number can belong to a
+ * different process.
  *
- * Every rank of the machine takes part in every sharing, so a segment has one number on all of them, and `shared` is
- * agreed on. */
+ * tri_comm_share is collective over all ranks of the machine, so a segment has the same number on all of them, and they
+ * agree on `shared`. */
 #include "base/loop_threads.h"
 #include "base/memory.h"
 #include "comm/internal.h"
@@ -22,35 +23,35 @@ struct tri_segment {
   uint32_t number; /* from 1 */
   const void *given;
   bool shared;
-  char *begin; /* of this rank's pages */
+  char *begin; /* address of this rank's pages */
   size_t bytes;
   struct view {
     const char *begin;
     size_t bytes;
-    size_t first, end; /* what was looked at lies between, since it was let go last */
-  } * views;           /* [local_size] the others' */
+    size_t first, end; /* range of offsets read since the pages were last dropped */
+  } * views;           /* [local_size]: the mappings of the other ranks' files */
 };
 
 enum { PIECE_BYTES = 1 << 22 };
-static const size_t MOST_LOOKED = (size_t)16 << 20; /* of others' memory that may be resident here */
+static const size_t MOST_LOOKED = (size_t)16 << 20; /* most bytes of others' memory that may be resident here */
 
-/* What a rank tells the others of its file, also in it. */
+/* The label of a rank's file: sent to the other ranks, and stored in the file. */
 typedef struct label {
   int pid, file, rank;
   uint32_t number;
-  uint64_t bytes; /* without the page of the label */
+  uint64_t bytes; /* size of the file without the label's page */
 } label;
 
-/* ---- one's own pages --------------------------------------------------------------------------------------------- */
+/* ---- this rank's pages ------------------------------------------------------------------------------------------- */
 
-/* Puts a piece of the file, with the contents of the pages that are there, in their place. (Not with mremap: libraries
- * that watch a process's mappings for MPI lose its last argument.) */
+/* Copies the contents of some pages to a piece of the file, and maps that piece at their address. (mremap would not do:
+ * MPI libraries that intercept changes of a process's mappings drop its last argument.) */
 static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
   const int access = PROT_READ | PROT_WRITE;
   void *copy = mmap(NULL, bytes, access, MAP_SHARED, file, at);
   if (copy == MAP_FAILED) return false;
 #ifdef MADV_HUGEPAGE
-  madvise(copy, bytes, MADV_HUGEPAGE); /* advice: a refusal costs speed alone */
+  madvise(copy, bytes, MADV_HUGEPAGE); /* a hint: a refusal costs only speed */
 #endif
   memcpy(copy, pages, bytes);
   bool placed = mmap(pages, bytes, access, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, at) == pages;
@@ -58,8 +59,9 @@ static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
   return placed;
 }
 
-/* Piece by piece, so that there is one copy of the contents at a time, and by the threads that will use them. A segment
- * of which only some pages could be replaced is as good as it was. */
+/* Replaces all pages of a segment in pieces: each thread copies one piece at a time, which bounds the memory of the
+ * copies and puts the pages near the threads that will use them. If only some pages can be replaced, the memory still
+ * works as before. */
 static bool replace_pages(const tri_segment *segment, int file) {
   int64_t pieces = (int64_t)(segment->bytes / PIECE_BYTES + (segment->bytes % PIECE_BYTES != 0));
   int64_t replaced = 0;
@@ -72,7 +74,7 @@ static bool replace_pages(const tri_segment *segment, int file) {
   return replaced == pieces;
 }
 
-/* Makes the file of a segment; -1 if the system does not let us. */
+/* Creates the file of a segment. Returns -1 if the system does not allow it. */
 static int make_file(const tri_segment *segment, const label *mine) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int file = memfd_create("trireme", MFD_CLOEXEC);
@@ -88,7 +90,7 @@ static int make_file(const tri_segment *segment, const label *mine) {
   return -1;
 }
 
-/* ---- the others' ------------------------------------------------------------------------------------------------- */
+/* ---- the other ranks' pages -------------------------------------------------------------------------------------- */
 
 static bool view_file(const label *theirs, struct view *out) {
   char path[64];
@@ -113,7 +115,7 @@ static void close_views(tri_segment *segment) {
   }
 }
 
-/* COLLECTIVE over the machine: maps all others' files, or none of them on any rank. */
+/* COLLECTIVE over the machine. Maps the files of all other ranks. If that fails on any rank, all ranks unmap them. */
 static tri_status exchange_views(tri_segment *segment, const label *mine, label *all, bool *shared) {
   tri_job *job = tri_comm_job();
   TRI_MPI("share", MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, job->machine));
@@ -142,7 +144,7 @@ static void remove_segment(tri_segment *segment) {
   tri_free(segment);
 }
 
-/* Whole pages around what was given. */
+/* Creates the segment of the whole pages that contain the given memory. */
 static tri_status create_segment(void *memory, size_t bytes, tri_segment **out) {
   tri_job *job = tri_comm_job();
   tri_segment *segment = NULL;
@@ -172,7 +174,7 @@ tri_status tri_comm_share(void *memory, size_t bytes, bool *shared) {
   tri_status status = tri_alloc("shared memory", (size_t)job->local_size, sizeof *all, &all);
   if (status != TRI_OK) goto remove;
   label mine;
-  memset(&mine, 0, sizeof mine); /* compared byte by byte */
+  memset(&mine, 0, sizeof mine); /* padding included: labels are compared with memcmp */
   mine.pid = getpid();
   mine.rank = job->rank;
   mine.number = segment->number;
@@ -201,7 +203,7 @@ void tri_share_close(void) {
   while (tri_comm_job()->shared != NULL) remove_segment(tri_comm_job()->shared);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------------- */
+/* ---- reads ------------------------------------------------------------------------------------------------------- */
 
 uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset) {
   uintptr_t at = (uintptr_t)memory;
@@ -224,7 +226,7 @@ const char *tri_share_look(uint32_t number, uint64_t offset, int local) {
   return NULL;
 }
 
-/* The others' view that holds an address; NULL: it is this rank's own, or in no view. */
+/* Returns the mapping of another rank's file that contains an address, or NULL. */
 static struct view *find_view(const char *at) {
   for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
     for (int l = 0; l < tri_comm_job()->local_size && segment->shared; l++) {

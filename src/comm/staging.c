@@ -1,4 +1,4 @@
-/* A pass by copies: values move between the ranks of a node through the buffers of the shared window.
+/* A pass by copies: values go from rank to rank of a node through the buffers of the shared window.
  *
  * A buffer is cut into one slot for each rank of the node, and a message into pieces that fill a slot. Every element
  * has an owner among the ranks of the node (see collective.c), and the pieces of all owners travel side by side. In
@@ -9,26 +9,26 @@
  *     ranks; the sums go to their place in memory and into its own slot of its own buffer, which no other rank fills,
  *   copies piece i - 2 of every other owner's elements from there to its own memory.
  *
- * So three pieces are under way at once, each element is read from and written to a rank's own memory once, everything
- * else stays in the caches, and there is one wait a piece. */
+ * So three pieces are in progress at once, each element of a rank's own memory is read once and written once, all other
+ * traffic stays in the caches, and there is one wait for each piece. */
 #include "comm/internal.h"
 
 #include <stdint.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 256 * 1024 }; /* of all owners: what stays in a core's own cache */
+enum { PIECE_BYTES = 256 * 1024 }; /* all owners together: fits into the private cache of a core */
 
 /* ---- one piece --------------------------------------------------------------------------------------------------- */
 
-/* Where rank `of` shows what it has for `owner`. Where nothing is added, a rank shows only its own, and one slot takes
- * the whole buffer. */
+/* Returns the address of the slot in which rank `of` publishes its values for `owner`. Without a reduce a rank
+ * publishes only its own values, and one slot fills the whole buffer. */
 static char *slot(const tri_request *request, int of, int owner, uint64_t step) {
   int64_t bytes = request->pass.slot_elements * (int64_t)request->sum->bytes;
   return request->group->staging[of].buffers[step % 2] + (request->pass.reduce ? owner * bytes : 0);
 }
 
-/* A slot is a whole number of cache lines. A background request takes the whole buffer for each piece, since it is
- * not known when it makes progress next. */
+/* Returns the number of elements of a slot, which is a whole number of cache lines. A background request uses the whole
+ * buffer for each piece, since the time of its next progress is not known. */
 static int64_t slot_elements(const tri_request *request) {
   const tri_group_impl *group = request->group;
   if (group->num_local == 1) return INT64_MAX;
@@ -62,7 +62,7 @@ static void add_span(const tri_request *request, const tri_owned_span *now, int6
   tri_node_pass_add(request, now);
 }
 
-/* This rank's own elements: added, and shown to the others. */
+/* Adds this rank's own elements, and publishes the sums for the other ranks. */
 static void add_and_show(tri_request *request) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;
@@ -82,7 +82,7 @@ static void copy_out(tri_request *request) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;
   for (int i = 1; i < group->num_local; i++) {
-    int owner = (group->local + i) % group->num_local; /* not all from the same one at once */
+    int owner = (group->local + i) % group->num_local; /* spreads the ranks' reads over the owners */
     const char *from = slot(request, owner, owner, group->step);
     tri_owned_walk *walk = &group->walks[group->num_local + 1 + owner];
     tri_owned_span now;
@@ -109,7 +109,7 @@ void tri_staged_begin(tri_request *request) {
   tri_node_pass *pass = &request->pass;
   pass->iteration = pass->num_pieces = 0;
   pass->slot_elements = slot_elements(request);
-  if (request->group->num_local == 1 && !pass->reduce) return; /* no other rank to show anything to */
+  if (request->group->num_local == 1 && !pass->reduce) return; /* no other rank reads the buffers */
   for (int l = 0; l < request->group->num_local; l++) {
     int64_t length = owned_length(request, l);
     int64_t pieces = length / pass->slot_elements + (length % pass->slot_elements != 0);

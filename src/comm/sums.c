@@ -2,17 +2,19 @@
 
 #include <string.h>
 
-/* Terms are added block by block, so that the sum that grows stays in the first-level cache while every term is read
- * once. `omp simd` lets the compiler vectorise though out may be one of the terms: element i only meets element i. */
+/* Terms are added block by block: the partial sum of a block stays in the first-level cache, and every term is read
+ * once. `omp simd` allows vectorisation although `out` may be one of the terms: element i depends only on elements i.
+ */
 enum { BLOCK = 1024 };
 
 static inline int64_t block_length(int64_t count, int64_t at) { return count - at < BLOCK ? count - at : BLOCK; }
 
-/* A function that combines arrays of `type`, whose elements are read by LOAD into `wide` and written by STORE. */
+/* Defines a function that combines arrays of from_type. LOAD converts an element to `wide`; STORE converts the result
+ * to to_type. */
 #define COMBINE(name, from_type, wide, to_type, LOAD, STORE, OP)                                                       \
   static void name(int terms, const void *const *x, int64_t count, void *out) {                                        \
     to_type *to = out;                                                                                                 \
-    if (terms == 2) { /* what most groups inside a node are */                                                         \
+    if (terms == 2) { /* the usual case inside a node */                                                               \
       const from_type *a = x[0], *b = x[1];                                                                            \
       _Pragma("omp simd") for (int64_t i = 0; i < count; i++) to[i] = STORE(OP((wide)LOAD(a[i]), (wide)LOAD(b[i])));   \
       return;                                                                                                          \
@@ -37,7 +39,7 @@ static inline float from_bf16(uint16_t x) {
   return value;
 }
 
-/* To nearest even. A NaN keeps its upper bits and becomes quiet, since rounding could carry it into an infinity. */
+/* Rounds to nearest even. A NaN keeps its upper bits and becomes quiet; rounding it could give an infinity. */
 static inline uint16_t to_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -52,7 +54,7 @@ static inline uint16_t to_bf16(float x) {
 
 COMBINE(add_fp32, float, float, float, SAME, SAME, ADD)
 COMBINE(add_fp64, double, double, double, SAME, SAME, ADD)
-COMBINE(add_int64, uint64_t, uint64_t, uint64_t, SAME, SAME, ADD) /* wraps, as hardware does */
+COMBINE(add_int64, uint64_t, uint64_t, uint64_t, SAME, SAME, ADD) /* unsigned, so that an overflow wraps */
 COMBINE(add_bf16, uint16_t, float, uint16_t, from_bf16, to_bf16, ADD)
 COMBINE(add_bf16_to_fp32, uint16_t, float, float, from_bf16, SAME, ADD)
 COMBINE(add_fp32_to_bf16, float, float, uint16_t, SAME, to_bf16, ADD)

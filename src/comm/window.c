@@ -25,7 +25,8 @@ static tri_status not_given(const tri_group_impl *group, size_t bytes, int code)
 static tri_status allocate(tri_group_impl *group, size_t bytes, void *base) {
   MPI_Info info;
   TRI_MPI(group->name, MPI_Info_create(&info));
-  TRI_MPI(group->name, MPI_Info_set(info, "alloc_shared_noncontig", "true")); /* each rank's part on pages of its own */
+  TRI_MPI(group->name,
+          MPI_Info_set(info, "alloc_shared_noncontig", "true")); /* each rank's part begins on its own page */
   int code = MPI_Win_allocate_shared((MPI_Aint)bytes, 1, info, group->node_comm, base, &group->window);
   MPI_Info_free(&info);
   if (code != MPI_SUCCESS) return not_given(group, bytes, code);
@@ -34,7 +35,7 @@ static tri_status allocate(tri_group_impl *group, size_t bytes, void *base) {
   return TRI_OK;
 }
 
-/* One flag's size is for aligning the other. */
+/* The second flag's size is room for aligning the first. */
 size_t tri_window_bytes(const tri_group_impl *group) { return 2 * sizeof(tri_flag) + 2 * group->buffer_bytes; }
 
 tri_status tri_window_create(tri_group_impl *group) {
@@ -42,7 +43,7 @@ tri_status tri_window_create(tri_group_impl *group) {
   size_t bytes = tri_window_bytes(group);
   void *base = NULL;
   TRI_TRY(allocate(group, bytes, &base));
-  memset(base, 0, bytes); /* memory that is not there is missed now, and lies near the core that will use it */
+  memset(base, 0, bytes); /* allocates the pages now: a shortage shows at once, and they are on this core's NUMA node */
   for (int l = 0; l < group->num_local; l++) {
     MPI_Aint size;
     int unit;
