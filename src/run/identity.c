@@ -427,7 +427,7 @@ typedef struct changes {
   bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
 
-/* Appends `text`, with `between` if the text is not empty. Text that does not fit is dropped; CHANGES_BYTES has room
+/* Appends `text`, after `between` unless `to` is empty. Text that does not fit is dropped; CHANGES_BYTES has room
  * for every key of a model. */
 static void add_text(char *to, size_t bytes, size_t *length, const char *between, const char *text) {
   int added = snprintf(to + *length, bytes - *length, "%s%s", *length == 0 ? "" : between, text);
