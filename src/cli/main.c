@@ -138,9 +138,9 @@ static tri_status run_any(int count, char **arguments) {
 /* seconds in which a launcher ends the other ranks after one has failed */
 static const double launcher_s = 3;
 
-/* Lets the first rank print an error that all ranks of a user's own launcher find, such as a wrong key. The launcher
- * ends the others after the first exit. A rank that is still running after launcher_s prints its own message, since the
- * fault may be on its node alone. */
+/* Lets the first rank print an error that all ranks find, such as a wrong key, if the user's own launcher started them.
+ * The launcher ends the others after the first exit. A rank that is still running after launcher_s prints its own
+ * message, since the fault may be on its node alone. */
 static void let_first_rank_print(tri_status status, bool launched) {
   if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);
 }

@@ -253,7 +253,7 @@ static void print_effects(const arguments *given, const tri_published *published
   }
 }
 
-/* An effect is reported for a set only if it shows in at least this many rows. */
+/* Effects are reported only for a set with at least this many judged rows. */
 enum { FEWEST_FOR_EFFECTS = 20 };
 
 static tri_status print_set(const arguments *given, const tri_published *published, const tri_published_set *set,

@@ -88,9 +88,8 @@ typedef struct tri_config_key {
 
   /* Exactly one of these three is set. */
   const char *fallback; /* the default, as written in a file                                                      */
-  const char
-      *derived; /* the default depends on other values, as these words say; an absent key leaves the struct unchanged */
-  const char *example; /* no default: the key must be given; the message for a missing key shows this example    */
+  const char *derived;  /* words for what the default depends on; an absent key leaves the struct unchanged */
+  const char *example;  /* no default: the key must be given; the message for a missing key shows this example    */
 
   tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS, COUNTS     */
   size_t bytes;           /* STRING, PATH: size with the NUL; LIST: size of one struct; NUMBERS: size of the array */

@@ -23,10 +23,9 @@ typedef struct tri_choice_set {
   tri_token_list tokens;
   tri_scored_text *texts; /* [num_texts]: a question's choices are adjacent; `out` points into scores */
   int64_t num_texts;
-  double *scores;  /* log-likelihood of each token of each choice */
-  int64_t longest; /* maximum number of tokens of a text to read: the length of a sequence */
-  int64_t
-      shortened; /* number of texts whose beginning is left out, because they are longer than the model's positions */
+  double *scores;          /* log-likelihood of each token of each choice */
+  int64_t longest;         /* maximum number of tokens of a text to read: the length of a sequence */
+  int64_t shortened;       /* texts longer than the model's positions, whose beginning is left out */
   int64_t first_shortened; /* line of the first shortened text */
 } tri_choice_set;
 

@@ -133,8 +133,8 @@ static const look looks[TRI_NUM_QUALITIES] = {LOOK("#1f5fa8"), LOOK("#c8501e"), 
 
 static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
   bool any = false;
-  if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES)
-    return; /* these bands are as wide as acc's, and would cover it */
+  /* These bands are as wide as acc's, and would cover it. */
+  if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES) return;
   for (int64_t i = 0; i < q->count; i++) any = any || isfinite(q->points[i].error[quality]);
   if (!any) return;
   tri_chart_line line = tri_chart_line_begin(c, looks[quality].band);

@@ -13,8 +13,7 @@ const char *tri_quality_name(int quality);
 
 typedef struct tri_quality_point {
   int64_t step;
-  double value[TRI_NUM_QUALITIES],
-      error[TRI_NUM_QUALITIES]; /* error: standard errors, because there are few questions */
+  double value[TRI_NUM_QUALITIES], error[TRI_NUM_QUALITIES]; /* error: standard errors, as there are few questions */
   /* Spearman's rank correlation, over the questions, of the right choices' probabilities with those of the last
    * checkpoint: 1 if the same questions are easy and hard as at the end. NaN if all probabilities of either checkpoint
    * are equal. */

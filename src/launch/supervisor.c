@@ -59,10 +59,9 @@ static const double GRACE_S = 3;    /* wait for the first cause after an echo */
 static const double PATIENCE_S = 5; /* wait for a launcher that was asked to end, before it is killed */
 static const double SETTLED_S = 30; /* longest wait for a launcher whose job is over */
 static const double DRAIN_S = 2;    /* wait for the remaining output of dead processes */
-static const double TOUCH_S =
-    600; /* interval in which the folder of error files is touched, so that no other supervisor removes it */
-static const double LATE_S = 30;   /* in addition to limit_s: from the first rank's connection to the last's */
-static const double START_S = 300; /* in addition to limit_s: until the first rank's process connects */
+static const double TOUCH_S = 600;  /* between touches of the error files' folder, which show that it is in use */
+static const double LATE_S = 30;    /* in addition to limit_s: from the first rank's connection to the last's */
+static const double START_S = 300;  /* in addition to limit_s: until the first rank's process connects */
 
 /* State of one start. */
 typedef struct supervisor {
@@ -143,8 +142,7 @@ static void sweep(const supervisor *a) {
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     pid_t pid = (pid_t)atol(entry->d_name);
     if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
-    int handle = (int)syscall(SYS_pidfd_open, pid,
-                              0); /* the number may belong to another process by now, so it is checked again */
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* the number may be another's by now, so check again */
     if (handle < 0) continue;
     if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
     close(handle);

@@ -217,8 +217,8 @@ static tri_status end_signing(const tri_run_config *config, tri_identity *identi
   const tri_base_signature there = identity->signature;
   tri_base_signature found;
   TRI_TRY(tri_base_signature_of(base->checkpoint, &base->model, base->sums, &found));
-  if (found.values[0] == '\0')
-    memcpy(found.values, there.values, sizeof found.values); /* the checksums of these files from the last time */
+  /* The files have not changed since these checksums were recorded. */
+  if (found.values[0] == '\0') memcpy(found.values, there.values, sizeof found.values);
   identity->signature = found;
   identity->base_files = tri_tensor_files_hash(base->checkpoint);
   return tri_base_signature_same(&there, &found) ? TRI_OK : base_changed(config, identity, &there);
@@ -427,7 +427,7 @@ typedef struct changes {
   bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
 
-/* Appends `text`, with `between` if the text is not empty. Text that does not fit is dropped; CHANGES_BYTES has room
+/* Appends `text`, after `between` unless `to` is empty. Text that does not fit is dropped; CHANGES_BYTES has room
  * for every key of a model. */
 static void add_text(char *to, size_t bytes, size_t *length, const char *between, const char *text) {
   int added = snprintf(to + *length, bytes - *length, "%s%s", *length == 0 ? "" : between, text);
@@ -472,8 +472,7 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
   tri_model there, here;
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "config.json"));
-  if (tri_peft_is_folder(folder) && !tri_path_exists(path))
-    return TRI_OK; /* a PEFT folder, whose model is that of its base */
+  if (tri_peft_is_folder(folder) && !tri_path_exists(path)) return TRI_OK; /* PEFT: its model is its base's */
   TRI_TRY(tri_huggingface_load(folder, &there));
   TRI_TRY(as_saved(config, &here));
   if (!here.tied && tri_ties_are_broken(folder, &there, false)) there.tied = false;
@@ -638,8 +637,7 @@ static void compare_samples(const tri_checkpoint_state *state, const json_t *sai
   const char *too_long = text_at(said, "too_long"), *own_too_long = tri_run_config_too_long(c->config->data.too_long);
   if (too_long[0] == '\0' && packing[0] != '\0') too_long = tri_run_config_too_long(TRI_TOO_LONG_CUT);
   if (differ(too_long, own_too_long)) add_change(c, "data.too_long", too_long, own_too_long);
-  if (state != NULL && state->step > 0 &&
-      state->seed != c->config->seed) { /* an imported checkpoint has read no samples */
+  if (state != NULL && state->step > 0 && state->seed != c->config->seed) { /* an import has read no samples */
     char there[32], here[32];
     snprintf(there, sizeof there, "%" PRIu64, state->seed);
     snprintf(here, sizeof here, "%" PRIu64, c->config->seed);
@@ -659,8 +657,7 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
     tri_run_resolve_auto_older(there);
     const json_t *steps = json_object_get(json_object_get(state->progress, "identity"), "steps");
-    if (there->optimizer.steps == 0)
-      there->optimizer.steps = json_integer_value(steps); /* the number of steps that followed from its epochs */
+    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* the steps of its epochs */
     return there;
   }
   tri_free(there);

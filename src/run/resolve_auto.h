@@ -6,8 +6,8 @@
 #include "run/run_config.h"
 
 /* LOCAL. Resolves the three keys if they are `auto`. A resumed run keeps the values in its config.yaml, or in the run
- * file of the checkpoint that `resume` names. A new run has documents masked, packed and truncated if they are too
- * long, if one of its training corpora has a mask. `resume` is train's: "auto", "never" or a folder. */
+ * file of the checkpoint that `resume` names. A new run masks and packs documents and truncates those that are too long
+ * if one of its training corpora has a mask. `resume` is train's: "auto", "never" or a folder. */
 tri_status tri_run_resolve_auto(tri_run_config *config, const char *resume);
 
 /* Resolves a run file that was printed by a version that did not know one of the keys. */

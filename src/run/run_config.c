@@ -673,8 +673,8 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
                     c->optimizer.epochs, samples, steps, MOST_STEPS);
   }
   c->optimizer.steps = (int64_t)steps;
-  if (c->optimizer.warmup_asked > 0)
-    c->optimizer.warmup = c->optimizer.warmup_asked; /* it was shortened to another number of steps */
+  /* The warm-up was scaled to another number of steps. */
+  if (c->optimizer.warmup_asked > 0) c->optimizer.warmup = c->optimizer.warmup_asked;
   c->optimizer.warmup_asked = 0;
   shorten_warmup(c);
   TRI_TRY(check_rates(c));

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Dust between two spans that is narrower (in pixels) is added to the span before it. */
+/* Dust between two spans that is narrower than this, in pixels, is added to the span before it. */
 static const double NOTHING = 0.3;
 
 typedef struct painter {

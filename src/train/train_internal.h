@@ -23,8 +23,7 @@ typedef struct tri_train_loop tri_train_loop;
 typedef struct tri_training {
   tri_run_config *config; /* its layout is resolved here */
   const tri_train_loop *loop;
-  struct tri_preference_training
-      *preferences; /* state of the loop of preferences (preference.c); NULL in other loops */
+  struct tri_preference_training *preferences; /* used by the loop in preference.c; else NULL */
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;

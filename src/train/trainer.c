@@ -30,8 +30,8 @@ static tri_status trainer_run(tri_training *t) {
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
-  bool saved =
-      t->progress.bad_in_row == 0 && status != TRI_DIVERGED; /* the last checkpoint is as new as any snapshot */
+  /* Whether the newest checkpoint is as new as any snapshot. */
+  bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED;
   if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return tri_training_name_failure(t, status);
   if (!tri_training_is_rank0(t) || status == TRI_DIVERGED) return status;

@@ -19,8 +19,7 @@ typedef struct tri_explanation {
   double importance[TRI_KNOBS];    /* mean |Shapley value| over the finished trials, in units of the objective */
   double with_failures[TRI_KNOBS]; /* the same over all trials, with value 0 for failed ones; 0 if none failed */
   int32_t order[TRI_KNOBS];        /* parameters by importance, the most important first */
-  double effect[TRI_KNOBS]
-               [TRI_KNOB_VALUES]; /* mean shown value of the trials with each parameter value; NaN: no trial */
+  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* mean shown value of the trials with each value; NaN: none */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 

@@ -9,8 +9,7 @@
 struct tri_gaussian {
   int64_t dims, count;
   bool is_category[TRI_GAUSSIAN_DIMS];
-  double log[TRI_GAUSSIAN_NUMBERS],
-      inverse_squares[TRI_GAUSSIAN_DIMS]; /* logarithms of the hyperparameters; 1 / length^2 */
+  double log[TRI_GAUSSIAN_NUMBERS], inverse_squares[TRI_GAUSSIAN_DIMS]; /* log hyperparameters; 1 / length^2 */
   double strength, noise;
   /* factor: column j is row j of the lower Cholesky factor. */
   double *x, *factor, *inverse, *weights, *targets;

@@ -153,8 +153,7 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   tri_trial_plan plan;
   tri_short_run *run = NULL;
   TRI_TRY(tri_point_plan(study, &row->point, &plan));
-  if (row->round == 1 && tri_path_exists(folder))
-    TRI_TRY(tri_directory_remove(folder)); /* left by a process that was killed */
+  if (row->round == 1 && tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* left by a killed process */
   TRI_TRY(tri_short_run_create(study, plan.devices, folder, row->round == 1 ? "never" : "auto", &run));
   tri_short_run_plan(run, study, &plan);
   tri_short_run_learn(run, &plan);
@@ -187,8 +186,8 @@ static tri_status halving_clear(const tri_rounds *r, const tri_member *rows, int
     char path[TRI_PATH_BYTES];
     if (is_needed(f, rows, count, rows[i].member)) continue;
     status = tri_rounds_folder(r, &rows[i], root, path);
-    if (status == TRI_OK && tri_path_exists(path))
-      (void)tri_directory_remove(path); /* another tuner may be removing it */
+    /* Another tuner may have removed the folder, so a failure is ignored. */
+    if (status == TRI_OK && tri_path_exists(path)) (void)tri_directory_remove(path);
   }
   tri_free(f);
   return status;

@@ -167,8 +167,7 @@ static tri_status rounds_begin(trainer *t, int at, int64_t *left) {
   bool claimed = false;
   TRI_TRY(tri_store_members(t->store, &rows, &count));
   TRI_TRY(r->method->next(r, rows, count, &member, &round, left));
-  if (member == 0)
-    return tri_store_forget_dead(t->store); /* other tuners train the remaining rounds, if they are still alive */
+  if (member == 0) return tri_store_forget_dead(t->store); /* others train the remaining rounds, if still alive */
   r->method->decide(r, rows, count, member, round, &s->row);
   TRI_TRY(tri_store_begin_member(t->store, &s->row, &claimed));
   if (!claimed) return TRI_OK;

@@ -55,8 +55,8 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   tri_short_run_add(run, "--resume", resume);
   tri_short_run_set(run, "output", "%s", folder);
   tri_short_run_set(run, "max_restarts", "0");
-  tri_short_run_set(run, "evaluation.stop_after",
-                    "0"); /* the study decides when a run ends and which checkpoints stay */
+  /* The study decides when a run ends, and which of its checkpoints stay. */
+  tri_short_run_set(run, "evaluation.stop_after", "0");
   tri_short_run_set(run, "checkpoint.best", "false");
   tri_short_run_set(run, "samples.prompts", "[]"); /* samples are not read, and random tokens have no text */
   *out = run;

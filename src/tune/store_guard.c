@@ -46,8 +46,8 @@ void tri_store_guard_begin(tri_store_guard *guard, sqlite3 *db, double most_s) {
   tri_store_guard_renew(guard);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) sqlite3_limit(db, limits[i].what, limits[i].most);
   for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
-    (void)sqlite3_db_config(db, switches[i].what, switches[i].on,
-                            NULL); /* fails for a switch that this SQLite does not know, and does not need */
+    /* A switch that this SQLite does not know fails, and is not needed. */
+    (void)sqlite3_db_config(db, switches[i].what, switches[i].on, NULL);
   }
   sqlite3_hard_heap_limit64(MOST_HEAP_BYTES);
   sqlite3_progress_handler(db, ASK_EVERY, is_late, guard);

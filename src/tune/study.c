@@ -348,7 +348,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   bool recomputes = false;
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    double number = knob->numbers[point->at[k]]; /* both are counts up to MOST_COUNTED (check_values) */
+    double number = knob->numbers[point->at[k]]; /* nodes, accumulation: up to MOST_COUNTED (check_values) */
     if (strcmp(knob->name, "nodes") == 0) {
       TRI_TRY(devices_of_nodes(study, (int64_t)number, &plan.devices));
     } else if (strcmp(knob->name, "accumulation") == 0) {

@@ -254,8 +254,7 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
 void tri_attempt_destroy(tri_attempt *a) {
   if (a == NULL) return;
   if (a->process.id > 0) tri_process_stop(&a->process);
-  if (tri_study_is_real(a->study))
-    (void)tri_directory_remove(a->folder); /* a folder that cannot be removed is ignored */
+  if (tri_study_is_real(a->study)) (void)tri_directory_remove(a->folder); /* failures are ignored */
   tri_free(a);
 }
 

@@ -38,7 +38,7 @@ static tri_status board_parse(int count, char **given, tri_server_options *out) 
 }
 
 /* Reads new lines twice a second and looks for new files every two seconds, until a stop is requested. While lines
- * remain to be read, as at the start, it reads on after a pause of nap_s. */
+ * remain to be read, as at the start, they are read without a pause. */
 static tri_status keep_up(tri_board *board) {
   const double look_every_s = 2, read_every_s = 0.5, nap_s = 0.05;
   double look_s = tri_clock_s() + look_every_s, read_s = 0;

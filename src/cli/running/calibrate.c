@@ -152,8 +152,8 @@ static tri_status write_cluster(const arguments *given, const tri_calibration *f
   return status;
 }
 
-/* Longest time of one product of the grid, for kernels on the host and on a GPU, and time to spend on each measurement.
- * A product may take as long only on a device that computes at its peak. */
+/* Longest time of one product of the grid, estimated at the device's peak, for kernels on the host and on a GPU; and
+ * the time to spend on each measurement. */
 static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
 static const int64_t USUAL_TIME_S = 60;
 
@@ -178,8 +178,7 @@ static tri_status measure_and_write(const arguments *given, tri_device *device, 
   if (status == TRI_OK) status = tri_calibrate_tables(&wanted, tables);
   tri_measure_destroy(measure);
   TRI_TRY(status);
-  for (int64_t i = 0; i < tables->num_products;
-       i++) { /* `peak` is the rate of one product; another shape may be faster */
+  for (int64_t i = 0; i < tables->num_products; i++) { /* `peak` is one product's; others may be faster */
     const tri_measured_product *p = &tables->products[i];
     double rate = 2 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
     if (rate > peak) peak = rate;

@@ -227,12 +227,11 @@ typedef struct session {
   const eval_arguments *arguments;
   ensemble *ensemble; /* NULL: a single model */
   int64_t sequence, batch;
-  int64_t ignore_token;    /* labels with this id do not count, as in training; -1: unused */
-  tri_document_use use;    /* whether documents attend to each other */
-  tri_packing_use packing; /* how documents become sequences */
-  tri_too_long too_long;   /* what happens to documents longer than a sequence */
-  const struct session
-      *first; /* session of an ensemble's first model, whose sequences all models use; NULL: this is the first */
+  int64_t ignore_token;        /* labels with this id do not count, as in training; -1: unused */
+  tri_document_use use;        /* whether documents attend to each other */
+  tri_packing_use packing;     /* how documents become sequences */
+  tri_too_long too_long;       /* what happens to documents longer than a sequence */
+  const struct session *first; /* session of an ensemble's first model; NULL: this is the first */
   tri_documents documents;
   tri_source packed; /* unused if sequences are windows */
   tri_model model;

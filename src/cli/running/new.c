@@ -72,8 +72,7 @@ static tri_status new_parse(int count, char **arguments, new_arguments *out) {
   return TRI_OK;
 }
 
-/* ---- contents of the file
- * --------------------------------------------------------------------------------------------- */
+/* ---- contents of the file ---------------------------------------------------------------------------------------- */
 
 /* Sets the paths of NAME.yaml and of the run's folder, runs/NAME. */
 static tri_status find_names(plan *p) {

@@ -390,8 +390,8 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-/* Requests a stop. A second signal ends the program at once, unless both are requests to stop. Long computations check
- * for the request themselves, because a chat template may take long for one conversation. */
+/* Requests a stop. A second signal ends the program at once, unless both are a scheduler's requests (base/stop.h). Long
+ * computations check for the request themselves, because a chat template may take long for one conversation. */
 static void on_signal(int number) {
   (void)number;
   tri_stop_ask();

@@ -29,8 +29,8 @@ tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-/* Reads a file, or standard input if path is NULL. *text points into *memory, past any marks at its beginning; free
- * *memory with tri_free. */
+/* Reads a file, or standard input if path is NULL. *text points into *memory, past a byte order mark; free *memory with
+ * tri_free. */
 static tri_status read_all(const char *path, char **memory, const char **text, size_t *bytes) {
   if (path == NULL) {
     TRI_TRY(tri_file_read_open(dup(STDIN_FILENO), "standard input", LARGEST_BYTES, memory, bytes));
