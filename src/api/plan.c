@@ -100,8 +100,8 @@ struct trireme_answers {
   int64_t count;
 };
 
-static tri_status take_answer(const tri_plan_options *options, const tri_layout *layout,
-                              const tri_prediction *prediction, answer *out) {
+static tri_status write_answer(const tri_plan_options *options, const tri_layout *layout,
+                               const tri_prediction *prediction, answer *out) {
   const tri_simulation_request request = tri_plan_options_request(options, layout);
   json_t *document = tri_report_json(&request, prediction, options->tokens);
   out->json = document == NULL ? NULL : json_dumps(document, JSON_INDENT(2));
@@ -176,7 +176,7 @@ static tri_status search(const tri_plan_options *options, int64_t top, trireme_a
   TRI_TRY(tri_search(&request, &result));
   tri_status status = answers_create(result.num_answers, out);
   for (int64_t i = 0; status == TRI_OK && i < result.num_answers; i++) {
-    status = take_answer(options, &result.answers[i].layout, &result.answers[i].prediction, &(*out)->answers[i]);
+    status = write_answer(options, &result.answers[i].layout, &result.answers[i].prediction, &(*out)->answers[i]);
   }
   tri_search_release(&result);
   return status;
@@ -194,7 +194,7 @@ static tri_status simulate(const tri_plan_options *options, const char *text, tr
   TRI_TRY(tri_layout_resolve(&layout, &options->model, options->sequence, options->global_batch, options->devices));
   TRI_TRY(tri_simulate(&request, &prediction));
   TRI_TRY(answers_create(1, out));
-  return take_answer(options, &layout, &prediction, &(*out)->answers[0]);
+  return write_answer(options, &layout, &prediction, &(*out)->answers[0]);
 }
 
 enum { MOST_ANSWERS = 1000 }; /* limit of the command, too */

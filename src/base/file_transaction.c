@@ -199,7 +199,7 @@ static tri_status remove_others(const char *folder, const bool members[NUM_NAMES
   return TRI_OK;
 }
 
-static tri_status put_in_place(const char *folder, int *moved) {
+static tri_status move_in_place(const char *folder, int *moved) {
   char whole[TRI_PATH_BYTES], list[TRI_PATH_BYTES];
   bool members[NUM_NAMES], pending = false;
   TRI_TRY(tri_path_join(whole, folder, WHOLE));
@@ -219,7 +219,7 @@ static tri_status put_in_place(const char *folder, int *moved) {
 /* Finishes the transaction of a killed process. */
 static tri_status finish_locked(const char *folder) {
   int moved = 0;
-  TRI_TRY(put_in_place(folder, &moved));
+  TRI_TRY(move_in_place(folder, &moved));
   if (moved > 0) {
     tri_log("%s: `trireme prepare` ended while it replaced the corpus; that is finished now", folder);
   }
@@ -362,7 +362,7 @@ tri_status tri_file_transaction_commit(tri_file_transaction *generation) {
     return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", generation->temporary, whole, tri_write_fault(errno));
   }
   tri_status status = tri_directory_sync(generation->folder);
-  if (status == TRI_OK) status = put_in_place(generation->folder, &moved);
+  if (status == TRI_OK) status = move_in_place(generation->folder, &moved);
   /* If nothing was moved, the old generation is kept. Otherwise the next process continues. */
   if (status == TRI_OK || moved > 0 || rename(whole, generation->temporary) != 0) generation->temporary[0] = '\0';
   return status;

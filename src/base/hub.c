@@ -162,8 +162,8 @@ static tri_status check_snapshot(const char *given, const char *root, const char
 }
 
 /* Looks up the snapshot; *found: the cache has the model. */
-static tri_status look_up(const char *given, const hub_name *name, char path[TRI_PATH_BYTES],
-                          char commit[MOST_REVISION + 1], bool *found) {
+static tri_status find_snapshot(const char *given, const hub_name *name, char path[TRI_PATH_BYTES],
+                                char commit[MOST_REVISION + 1], bool *found) {
   char cache[TRI_PATH_BYTES], root[TRI_PATH_BYTES], blobs[TRI_PATH_BYTES];
   *found = false;
   if (!find_cache(cache)) return TRI_OK;
@@ -185,7 +185,7 @@ tri_status tri_hub_resolve(const char *given, char path[TRI_PATH_BYTES]) {
   hub_name name;
   bool found = false;
   char commit[MOST_REVISION + 1];
-  if (!tri_path_exists(given) && read_name(given, &name)) TRI_TRY(look_up(given, &name, path, commit, &found));
+  if (!tri_path_exists(given) && read_name(given, &name)) TRI_TRY(find_snapshot(given, &name, path, commit, &found));
   if (found) return TRI_OK;
   const int length = snprintf(path, TRI_PATH_BYTES, "%s", given);
   return length < TRI_PATH_BYTES ? TRI_OK : tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
@@ -196,7 +196,7 @@ tri_status tri_hub_pin(char *given, bool *pinned) {
   char commit[MOST_REVISION + 1], path[TRI_PATH_BYTES];
   *pinned = false;
   if (given[0] == '\0' || tri_path_exists(given) || !read_name(given, &name)) return TRI_OK;
-  TRI_TRY(look_up(given, &name, path, commit, pinned));
+  TRI_TRY(find_snapshot(given, &name, path, commit, pinned));
   if (*pinned) snprintf(given, TRI_PATH_BYTES, "%s/%s@%s", name.organisation, name.name, commit);
   return TRI_OK;
 }

@@ -151,7 +151,7 @@ void tri_parent_leave(int exit_status) {
 /* ---- a crash ----------------------------------------------------------------------------------------------------- */
 
 /* Sends one packet without a lock; then the signal has its default effect. */
-static void tell_crash(int number) {
+static void send_crash(int number) {
   tri_parent_head head = {TRI_PARENT_CRASH, number};
   (void)!send(atomic_load(&parent.socket), &head, sizeof head, MSG_DONTWAIT | MSG_NOSIGNAL);
   raise(number);
@@ -168,7 +168,7 @@ void tri_parent_take_crashes(void) {
   if (sanitized || atomic_load(&parent.socket) < 0) return;
   sigaltstack(&alternate, NULL);
   for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-    struct sigaction own = {.sa_handler = tell_crash, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
+    struct sigaction own = {.sa_handler = send_crash, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
     sigaction(signals[i], &own, NULL);
   }
 }

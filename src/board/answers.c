@@ -235,7 +235,7 @@ tri_status tri_board_answer_list(tri_board *board, tri_answer *out) {
 static void put_number(FILE *to, const char *separator, double value) { fprintf(to, "%s%.7g", separator, value); }
 
 /* Positions are exact: one step among ten million is distinct. */
-static void put_places(FILE *to, const tri_bucket_place *places, int64_t points) {
+static void write_places(FILE *to, const tri_bucket_place *places, int64_t points) {
   const char *separator = "\"x\":[";
   bool any = false;
   for (int64_t i = 0; i < points; i++) {
@@ -256,8 +256,8 @@ static void put_places(FILE *to, const tri_bucket_place *places, int64_t points)
 
 /* Writes the lowest, the highest and the middle value of every bucket that has steps; one number if all three are
  * equal, null if no value is finite. A column without finite values is left out. */
-static void put_column(FILE *to, const char *name, const tri_bucket_place *places, const tri_bucket *buckets,
-                       int64_t points) {
+static void write_column(FILE *to, const char *name, const tri_bucket_place *places, const tri_bucket *buckets,
+                         int64_t points) {
   const char *separator = "";
   int64_t any = 0;
   for (int64_t i = 0; i < points; i++) any += buckets[i].count;
@@ -283,7 +283,7 @@ static void put_column(FILE *to, const char *name, const tri_bucket_place *place
 }
 
 /* Writes the newest 200 steps whose loss or gradient was not finite. */
-static void put_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
+static void write_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
   enum { MOST_BAD = 200 };
   const char *separator = "";
   fprintf(to, ",\"bad\":[");
@@ -300,7 +300,7 @@ static void put_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
 }
 
 /* Checkpoints are identified by their steps; on the other axes they have the position of the step. */
-static void put_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
+static void write_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
   const tri_series *s = &item->series;
   const char *separator = "";
   int64_t at = 0;
@@ -321,7 +321,7 @@ typedef struct curves {
   tri_bucket *buckets;
 } curves;
 
-static void put_run(FILE *to, const curves *c, const tri_board_item *item, int64_t number) {
+static void write_run(FILE *to, const curves *c, const tri_board_item *item, int64_t number) {
   const tri_series *s = &item->series;
   const int64_t points = c->request->points;
   tri_series_buckets(s, c->request, c->places, c->buckets);
@@ -331,20 +331,20 @@ static void put_run(FILE *to, const curves *c, const tri_board_item *item, int64
     fprintf(to, "%.12g,%.12g", tri_series_place(s, axis, 0), tri_series_place(s, axis, s->count - 1));
   }
   fprintf(to, "],");
-  put_places(to, c->places, points);
+  write_places(to, c->places, points);
   for (int column = 0; column < TRI_BOARD_COLUMNS; column++) {
-    put_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);
+    write_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);
   }
   for (int64_t k = 0; k < s->num_named; k++) {
-    put_column(to, s->named[k].name, c->places, &c->buckets[(TRI_BOARD_COLUMNS + k) * points], points);
+    write_column(to, s->named[k].name, c->places, &c->buckets[(TRI_BOARD_COLUMNS + k) * points], points);
   }
-  put_bad_steps(to, s, c->request->axis);
-  put_checkpoints(to, item, c->request->axis);
+  write_bad_steps(to, s, c->request->axis);
+  write_checkpoints(to, item, c->request->axis);
   fprintf(to, "}");
 }
 
 /* Locks the board for one run at a time. */
-static void put_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
+static void write_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
   fprintf(to, "{\"runs\":[");
   for (int64_t i = 0; i < num_runs; i++) {
@@ -352,7 +352,7 @@ static void put_runs(FILE *to, const curves *c, tri_board *board, const int64_t 
     const tri_board_item *item = item_of(board, runs[i], TRI_FOUND_RUN);
     if (item != NULL) {
       fprintf(to, "%s", separator);
-      put_run(to, c, item, runs[i]);
+      write_run(to, c, item, runs[i]);
       separator = ",";
     }
     tri_board_unlock(board);
@@ -375,7 +375,7 @@ tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *r
     status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
     goto done;
   }
-  put_runs(to, &c, board, runs, num_runs);
+  write_runs(to, &c, board, runs, num_runs);
   if (fclose(to) == 0) {
     *out = answer;
   } else {

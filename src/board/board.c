@@ -179,7 +179,7 @@ static json_t *read_summary(const tri_board_item *item) {
   return NULL;
 }
 
-static void look_at_summary(tri_board_item *item) {
+static void update_summary(tri_board_item *item) {
   struct stat now = {0};
   bool is_there = stat_in(item, "summary.json", &now);
   bool same =
@@ -208,7 +208,7 @@ static bool has_mark(const tri_board_item *item, const tri_folder *folder, const
   return length > 0 && stat_in(item, inside, &about);
 }
 
-static void look_at_checkpoints(tri_board_item *item) {
+static void update_checkpoints(tri_board_item *item) {
   tri_folder *folders = NULL;
   int64_t count = 0, kept = 0;
   tri_board_checkpoint *checkpoints = NULL;
@@ -233,7 +233,7 @@ static int64_t version_in(const tri_board_item *item, const char *name) {
   return place_in(item, name, relative) == TRI_OK ? version_of(item->root, relative) : 0;
 }
 
-static void look_at_config(tri_board_item *item) {
+static void update_config(tri_board_item *item) {
   char relative[TRI_PATH_BYTES];
   const int64_t version = version_in(item, "config.yaml");
   if (version == item->config) return;
@@ -244,7 +244,7 @@ static void look_at_config(tri_board_item *item) {
   tri_board_read_config(item->root, relative, &item->planned, item->objective);
 }
 
-static void look_at_failures(tri_board_item *item) {
+static void update_failures(tri_board_item *item) {
   struct stat about = {0};
   char relative[TRI_PATH_BYTES];
   const int64_t version = version_in(item, "failures.txt");
@@ -256,14 +256,14 @@ static void look_at_failures(tri_board_item *item) {
   if (place_in(item, "failures.txt", relative) == TRI_OK) tri_board_reason(item->root, relative, item->reason);
 }
 
-static void look_at_run(tri_board_item *item) {
+static void update_run(tri_board_item *item) {
   struct stat lock = {0};
-  look_at_summary(item);
-  look_at_checkpoints(item);
+  update_summary(item);
+  update_checkpoints(item);
   item->locked = stat_in(item, "LOCK", &lock);
   item->touched = lock.st_mtim;
-  look_at_config(item);
-  look_at_failures(item);
+  update_config(item);
+  update_failures(item);
   item->samples = version_in(item, "samples.jsonl");
   double quiet = seconds_since(item->series.changed), touched = item->locked ? seconds_since(lock.st_mtim) : quiet;
   item->quiet_s = touched < quiet ? touched : quiet;
@@ -271,11 +271,11 @@ static void look_at_run(tri_board_item *item) {
 
 /* The version is that of the timeline's numbers, since its picture is written after them; that of a study includes its
  * log. */
-static void look_at_item(tri_board_item *item) {
+static void update_item(tri_board_item *item) {
   const char *relative = tri_path_below(item->root, item->path);
   char log[TRI_PATH_BYTES];
   switch (item->kind) {
-    case TRI_FOUND_RUN: look_at_run(item); break;
+    case TRI_FOUND_RUN: update_run(item); break;
     case TRI_FOUND_STUDY:
       item->version = version_of(item->root, relative);
       if (tri_path_with(log, relative, "-wal") == TRI_OK) item->version ^= version_of(item->root, log);
@@ -298,7 +298,7 @@ tri_status tri_board_look(tri_board *board) {
   tri_found_release(&found);
   for (int64_t i = 0; status == TRI_OK && i < board->num_items; i++) {
     tri_board_lock(board); /* one at a time, so that requests are answered in between */
-    if (!board->items[i]->gone) look_at_item(board->items[i]);
+    if (!board->items[i]->gone) update_item(board->items[i]);
     tri_board_unlock(board);
   }
   return status;

@@ -57,8 +57,8 @@ static bool is_store(const char *root, const char *relative) {
 }
 
 /* Adds the item that a plain file `relative`, in `folder`, belongs to. */
-static tri_status look_at_file(const char *root, const char *folder, const char *name, const char *relative,
-                               tri_found_list *out) {
+static tri_status add_file(const char *root, const char *folder, const char *name, const char *relative,
+                           tri_found_list *out) {
   if (strcmp(name, "metrics.jsonl") == 0) return found_add(out, TRI_FOUND_RUN, root, folder);
   if (ends_with(name, ".db") && is_store(root, relative)) return found_add(out, TRI_FOUND_STUDY, root, relative);
   if (ends_with(name, ".json") && is_timeline(root, relative))
@@ -76,7 +76,7 @@ static unsigned char type_of(int folder, const struct dirent *entry) {
 
 /* The recursion is at most TRI_FOUND_MOST_DEPTH deep. */
 /* NOLINTNEXTLINE(misc-no-recursion) */
-static tri_status look_below(const char *root, const char *folder, int depth, tri_found_list *out) {
+static tri_status search_folder(const char *root, const char *folder, int depth, tri_found_list *out) {
   int file = -1;
   tri_status status = TRI_OK;
   if (tri_folder_open_below(root, folder, &file) != TRI_OK) return TRI_OK;
@@ -90,16 +90,16 @@ static tri_status look_below(const char *root, const char *folder, int depth, tr
     if (entry->d_name[0] == '.' || ++out->looked_at > TRI_FOUND_MOST_NAMES) continue;
     if (tri_path_join(relative, folder, entry->d_name) != TRI_OK) continue;
     unsigned char type = type_of(file, entry);
-    if (type == DT_REG) status = look_at_file(root, folder, entry->d_name, relative, out);
+    if (type == DT_REG) status = add_file(root, folder, entry->d_name, relative, out);
     if (type != DT_DIR) continue;
     if (is_of_checkpoints(entry->d_name) || ends_with(entry->d_name, ".db.trials")) continue;
-    if (depth < TRI_FOUND_MOST_DEPTH) status = look_below(root, relative, depth + 1, out);
+    if (depth < TRI_FOUND_MOST_DEPTH) status = search_folder(root, relative, depth + 1, out);
   }
   closedir(names);
   return status;
 }
 
-tri_status tri_found_below(const char *folder, tri_found_list *out) { return look_below(folder, "", 0, out); }
+tri_status tri_found_below(const char *folder, tri_found_list *out) { return search_folder(folder, "", 0, out); }
 
 void tri_found_release(tri_found_list *list) {
   tri_free(list->items);

@@ -192,20 +192,20 @@ static void add_to_mean(double *mean, int64_t before, double value) {
   *mean = before == 0 || isnan(*mean) ? value : *mean + (value - *mean) / (double)(before + 1);
 }
 
-static void take_expert_layer(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value) {
+static void add_expert_layer(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value) {
   if (is_key(key, bytes, "max_over_mean")) add_to_mean(&out->values[TRI_BOARD_EXPERT_LOAD], object, value);
   if (is_key(key, bytes, "entropy")) add_to_mean(&out->values[TRI_BOARD_EXPERT_EVENNESS], object, value);
 }
 
-static void take_source(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value) {
+static void add_source(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value) {
   if (object >= TRI_BOARD_SOURCES || !is_key(key, bytes, "share")) return;
   out->values[TRI_BOARD_SOURCE_1 + object] = value;
 }
 
 /* Returns NULL if a list with this key is skipped. */
 static take_member taker_of(const char *key, size_t bytes) {
-  if (is_key(key, bytes, "experts")) return take_expert_layer;
-  return is_key(key, bytes, "sources") ? take_source : NULL;
+  if (is_key(key, bytes, "experts")) return add_expert_layer;
+  return is_key(key, bytes, "sources") ? add_source : NULL;
 }
 
 /* ---- line -------------------------------------------------------------------------------------------------------- */
@@ -238,7 +238,7 @@ static bool is_name(const char *text, size_t bytes) {
   return inside && slashes > 0;
 }
 
-static void take_named(tri_board_line *out, const char *key, size_t bytes, double value) {
+static void add_named(tri_board_line *out, const char *key, size_t bytes, double value) {
   if (out->num_named == TRI_BOARD_NAMED || !is_name(key, bytes)) return;
   out->named[out->num_named++] = (tri_board_named){key, bytes, value};
 }
@@ -274,7 +274,7 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
     if (is_key(key, key_bytes, "tokens") && value.is_whole && value.whole > 0) out->tokens = value.whole;
     int column = column_of(key, key_bytes, &next);
     if (column >= 0) out->values[column] = value.value;
-    if (column < 0) take_named(out, key, key_bytes, value.value);
+    if (column < 0) add_named(out, key, key_bytes, value.value);
   } while (is_next(&r, ','));
   if (!is_next(&r, '}')) return false;
   pass_spaces(&r);

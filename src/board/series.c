@@ -186,7 +186,7 @@ static void keep_tail(tri_series *s, const char *text, size_t bytes) {
 bool tri_series_is_full(const tri_series *s) { return s->most > 0 && s->count >= s->most; }
 
 /* Adds the complete lines at the beginning of the buffer; *used: their length. */
-static tri_status take_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
+static tri_status add_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
   *used = 0;
   for (;;) {
     const char *line = text + *used, *end = memchr(line, '\n', bytes - *used);
@@ -208,7 +208,7 @@ static tri_status read_on(tri_series *s, int file, char *buffer, size_t most_byt
   size_t used = 0;
   if (got < 0) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", s->path, strerror(errno));
   if (got == 0) return TRI_OK;
-  TRI_TRY(take_lines(s, buffer, (size_t)got, &used));
+  TRI_TRY(add_lines(s, buffer, (size_t)got, &used));
   if (used == 0 && (size_t)got == most_bytes &&
       !tri_series_is_full(s)) { /* no line is that long: skip to the next newline */
     s->passing = true;

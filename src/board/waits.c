@@ -35,7 +35,7 @@ static int axis_of(const char *name) {
   return TRI_EVENT_NO_AXIS;
 }
 
-static void take_label(rank_waits *rank, const json_t *event) {
+static void set_label(rank_waits *rank, const json_t *event) {
   const char *what = json_string_value(json_object_get(event, "name"));
   const char *label = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
   if (what == NULL || label == NULL || strcmp(what, "process_name") != 0) return;
@@ -43,7 +43,7 @@ static void take_label(rank_waits *rank, const json_t *event) {
   rank->is_there = true;
 }
 
-static void take_event(waits *w, rank_waits *rank, const json_t *event) {
+static void add_event(waits *w, rank_waits *rank, const json_t *event) {
   const json_t *about = json_object_get(event, "args");
   double begin_us = json_number_value(json_object_get(event, "ts"));
   double length_us = json_number_value(json_object_get(event, "dur")), end_us = begin_us + length_us;
@@ -60,15 +60,15 @@ static void take_event(waits *w, rank_waits *rank, const json_t *event) {
   rank->wait_s[axis] += 1e-6 * waited_us;
 }
 
-static void take_line(waits *w, const tri_line *line) {
+static void read_line(waits *w, const tri_line *line) {
   size_t bytes = line->bytes;
   while (bytes > 0 && line->text[bytes - 1] == ',') bytes--;
   json_t *event = json_loadb(line->text, bytes, 0, NULL);
   int64_t rank = json_integer_value(json_object_get(event, "pid"));
   const char *kind = json_string_value(json_object_get(event, "ph"));
   if (kind != NULL && rank >= 0 && rank < MOST_RANKS) {
-    if (strcmp(kind, "M") == 0) take_label(&w->ranks[rank], event);
-    if (strcmp(kind, "X") == 0) take_event(w, &w->ranks[rank], event);
+    if (strcmp(kind, "M") == 0) set_label(&w->ranks[rank], event);
+    if (strcmp(kind, "X") == 0) add_event(w, &w->ranks[rank], event);
   }
   json_decref(event);
 }
@@ -87,7 +87,7 @@ static tri_status read_waits(const char *root, const char *relative, waits *w) {
   for (bool there = true; status == TRI_OK && there;) {
     tri_line line;
     status = tri_lines_next_any(lines, &line, &there);
-    if (status == TRI_OK && there && !line.too_long) take_line(w, &line);
+    if (status == TRI_OK && there && !line.too_long) read_line(w, &line);
   }
   tri_lines_close(lines);
   return status;

@@ -79,7 +79,7 @@ static tri_status set_token(tri_chat_format *format, const char *key, const char
 }
 
 /* A tri_named_token_visit. */
-static void take_token(void *context, const char *key, const char *token) {
+static void visit_token(void *context, const char *key, const char *token) {
   token_reader *reader = context;
   if (reader->status == TRI_OK) reader->status = set_token(reader->format, key, token);
 }
@@ -190,7 +190,7 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
   find_folder(options->tokenizer, folder);
   if (options->file != NULL && !none) TRI_TRY(read_file(options->file, &format->template));
   if (folder[0] != '\0') {
-    TRI_TRY(tri_folder_named_tokens(folder, take_token, &reader));
+    TRI_TRY(tri_folder_named_tokens(folder, visit_token, &reader));
     TRI_TRY(reader.status);
     TRI_TRY(check_split(folder));
     if (options->file == NULL) TRI_TRY(read_files(format, folder));

@@ -266,7 +266,7 @@ static tri_status parse_body(tri_chat_parser *parser, const char *const *ends, t
 /* ---- the template ------------------------------------------------------------------------------------------------ */
 
 /* Copies the source like Jinja: newlines become \n, and the last one is removed. */
-static tri_status take_source(tri_chat_template *template, const char *text, size_t bytes) {
+static tri_status copy_source(tri_chat_template *template, const char *text, size_t bytes) {
   TRI_TRY(tri_alloc("a chat template", bytes + 1, 1, &template->source));
   for (size_t i = 0; i < bytes; i++) {
     bool pair = text[i] == '\r' && i + 1 < bytes && text[i + 1] == '\n';
@@ -313,7 +313,7 @@ tri_status tri_chat_template_compile(const char *name, const char *text, size_t 
   TRI_TRY(tri_alloc("a chat template", 1, sizeof *template, &template));
   template->arena.limit = TREE_BYTES;
   TRI_TRY_GOTO(tri_strdup(name, &template->name), destroy);
-  TRI_TRY_GOTO(take_source(template, text, bytes), destroy);
+  TRI_TRY_GOTO(copy_source(template, text, bytes), destroy);
   TRI_TRY_GOTO(parse_all(template), destroy);
   *out = template;
   return TRI_OK;

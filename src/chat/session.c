@@ -134,7 +134,7 @@ static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendere
   return -1;
 }
 
-static tri_status take_generated(tri_chat_session *session, const tri_chat_conversation *c) {
+static tri_status use_generated(tri_chat_session *session, const tri_chat_conversation *c) {
   const tri_chat_rendered *whole = &session->whole;
   bool all = true;
   int64_t next = 0;
@@ -284,7 +284,7 @@ static tri_status append_end(tri_chat_session *session, tri_chat_value text) {
 }
 
 /* Uses a text that is not a conversation, which is learnt as a whole. */
-static tri_status take_text(tri_chat_session *session, tri_chat_value text) {
+static tri_status use_text(tri_chat_session *session, tri_chat_value text) {
   session->whole.bytes = 0;
   TRI_TRY(tri_chat_rendered_append(&session->whole, text));
   TRI_TRY(append_end(session, text));
@@ -344,12 +344,12 @@ static tri_status answer(tri_chat_session *session, json_t *root, const tri_chat
   TRI_TRY(tri_chat_conversation_read(&session->arena, root, how, &c));
   session->is_text = c.text.kind == TRI_CHAT_STRING || session->format->template == NULL;
   session->no_end = false;
-  if (c.text.kind == TRI_CHAT_STRING) return take_text(session, c.text);
+  if (c.text.kind == TRI_CHAT_STRING) return use_text(session, c.text);
   if (session->format->template == NULL) return join_plain(session, &c);
   TRI_TRY(tri_chat_session_render(session, &c, c.num_messages, false, &session->whole));
   bool tools = c.tools.kind != TRI_CHAT_NONE && session->format->tools_template != NULL;
   const tri_chat_template *template = tools ? session->format->tools_template : session->format->template;
-  TRI_TRY(tri_chat_template_marks_answers(template) ? take_generated(session, &c) : find_answers(session, &c));
+  TRI_TRY(tri_chat_template_marks_answers(template) ? use_generated(session, &c) : find_answers(session, &c));
   session->no_end = lacks_end(session, &c);
   return check_answers(session);
 }
@@ -405,7 +405,7 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
 }
 
 /* Copies [begin, end) of a text without trailing white space; returns false if nothing remains. */
-static bool take_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
+static bool copy_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
   end = without_white_space(rendered, begin, end);
   if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;
   memcpy(out, rendered->text + begin, end - begin);
@@ -427,10 +427,10 @@ tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TUR
                           ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation")
                           : render_messages(session, roots[0], false, &session->whole);
   out[0] = '\0';
-  if (status == TRI_OK && was_copied(whole, 1)) found = take_end(whole, whole->copied[1].end, whole->bytes, out);
+  if (status == TRI_OK && was_copied(whole, 1)) found = copy_end(whole, whole->copied[1].end, whole->bytes, out);
   if (status == TRI_OK && !found) status = render_messages(session, roots[1], false, &session->whole);
   if (status == TRI_OK && !found && was_copied(whole, 1) && was_copied(whole, 2)) {
-    (void)take_end(whole, whole->copied[1].end, whole->copied[2].begin, out);
+    (void)copy_end(whole, whole->copied[1].end, whole->copied[2].begin, out);
   }
   json_decref(roots[0]);
   json_decref(roots[1]);

@@ -18,7 +18,7 @@ tri_status tri_base_matrix_quantiser(tri_quantise quantise, tri_device **out) {
 }
 
 /* Quantizes values to 4 bits and back; `kept` is scratch for the codes. */
-static tri_status take_through(tri_device *device, int64_t count, float *values, void *kept) {
+static tri_status round_to_nf4(tri_device *device, int64_t count, float *values, void *kept) {
   TRI_KERNEL_CALL(device->queue, quantise_nf4, TRI_FP32, count, values, kept);
   const tri_nf4_cut whole = tri_nf4_whole(count);
   TRI_KERNEL_CALL(device->queue, dequantise_nf4, TRI_FP32, &whole, 0, count, kept, values);
@@ -37,7 +37,7 @@ static tri_status read_quantised(const tri_checkpoint *base, const tri_parameter
   if (status == TRI_OK && already != NULL) status = tri_four_bits_check_kind(already);
   if (status == TRI_OK && already == NULL) {
     status = tri_alloc("a matrix in 4 bits", tri_nf4_bytes(count), 1, &kept);
-    if (status == TRI_OK) status = take_through(quantiser, count, values, kept);
+    if (status == TRI_OK) status = round_to_nf4(quantiser, count, values, kept);
   }
   for (int64_t i = 0; i < count && status == TRI_OK; i++) out[i] = (double)values[i];
   tri_free(kept);

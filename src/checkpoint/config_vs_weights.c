@@ -43,7 +43,7 @@ static bool is_answered_otherwise(const question *q, const sight *other) {
   return (q->of[0] && other->shape[0] != q->now.shape[0]) || (q->of[1] && other->shape[1] != q->now.shape[1]);
 }
 
-static tri_status look_in_model(const tri_model *model, const char *name, sight *out) {
+static tri_status find_in_model(const tri_model *model, const char *name, sight *out) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};
   *out = (sight){0};
@@ -65,7 +65,7 @@ static bool look(const json_t *config, const char *name, sight *out) {
   char *text = json_dumps(config, JSON_COMPACT);
   const bool is_one = text != NULL &&
                       tri_huggingface_parse("a changed config.json", text, strlen(text), &model) == TRI_OK &&
-                      look_in_model(&model, name, out) == TRI_OK;
+                      find_in_model(&model, name, out) == TRI_OK;
   free(text);
   return is_one;
 }

@@ -356,7 +356,7 @@ static void say_misplaced(const tri_checkpoint *checkpoint) {
 
 /* Handles a tied model with the output projection alone in its file, as safetensors' save_model may write it. An
  * unreadable config.json is reported later, when it is needed. */
-static void take_tied(tri_checkpoint *checkpoint) {
+static void link_tied(tri_checkpoint *checkpoint) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES], path[TRI_PATH_BYTES];
   tri_model model;
   if (checkpoint->adapter || tri_path_join(path, checkpoint->path, TRI_FILE_CONFIG) != TRI_OK) return;
@@ -392,7 +392,7 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
     }
     TRI_TRY(unwrap(checkpoint, frame));
     TRI_TRY(find_four_bits(checkpoint));
-    take_tied(checkpoint);
+    link_tied(checkpoint);
   }
   if (use->average) return add_averages(checkpoint);
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
@@ -544,8 +544,9 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {
 }
 
 /* Looks up a tensor by name, and checks its shape. */
-static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, int num_dims, const int64_t *shape,
-                          const tri_safetensors_file **file, const tri_safetensors_tensor **out) {
+static tri_status find_with_shape(const tri_checkpoint *checkpoint, const char *name, int num_dims,
+                                  const int64_t *shape, const tri_safetensors_file **file,
+                                  const tri_safetensors_tensor **out) {
   const tri_safetensors_tensor *tensor = find(checkpoint, name, file);
   if (tensor == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`; %s", checkpoint->path, name,
@@ -569,7 +570,7 @@ tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const ch
                                       const int64_t *shape) {
   const tri_safetensors_file *file = NULL;
   const tri_safetensors_tensor *tensor = NULL;
-  return look_up(checkpoint, name, num_dims, shape, &file, &tensor);
+  return find_with_shape(checkpoint, name, num_dims, shape, &file, &tensor);
 }
 
 /* Compares the checksum of a tensor with the document, unless the checkpoint is unverified. */
@@ -637,7 +638,7 @@ tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char
   const tri_safetensors_file *file = NULL;
   const tri_safetensors_tensor *tensor = NULL;
   if (checkpoint->document == NULL || checkpoint->unverified) sum = NULL;
-  TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
+  TRI_TRY(find_with_shape(checkpoint, name, num_dims, shape, &file, &tensor));
   if (tensor->four_bits != NULL && slice->memory != NULL && slice->memory->take_codes != NULL) {
     return hand_over(tensor, slice);
   }

@@ -349,7 +349,7 @@ static tri_status check_keys(const tri_json_reader *from) {
   return TRI_OK;
 }
 
-static void take_word(const json_t *value, tri_trainable_words *out) {
+static void append_word(const json_t *value, tri_trainable_words *out) {
   const char *word = json_string_value(value);
   if (word == NULL || strlen(word) >= TRI_TRAINABLE_WORD_BYTES || out->count == TRI_TRAINABLE_WORDS) return;
   snprintf(out->words[out->count++].text, TRI_TRAINABLE_WORD_BYTES, "%s", word);
@@ -361,13 +361,13 @@ static tri_status read_words(const tri_json_reader *from, const char *key, tri_t
   size_t i;
   out->count = 0;
   if (value == NULL || json_is_string(value)) {
-    take_word(value, out);
+    append_word(value, out);
     return TRI_OK;
   }
   if (!json_is_array(value)) return tri_reader_wrong(from, key, "a list of strings");
   json_array_foreach(value, i, word) {
     if (!json_is_string(word)) return tri_reader_wrong(from, key, "a list of strings");
-    take_word(word, out);
+    append_word(word, out);
   }
   return TRI_OK;
 }

@@ -81,7 +81,7 @@ static bool is_gate_or_up(const tri_parameter *tensor) { return tensor->stacked.
 static bool has(const tri_checkpoint *from, const char *name) { return tri_checkpoint_index_of(from, name) >= 0; }
 
 /* Writes the names of a module's factors; returns whether the adapter has one of them. */
-static bool take_names(const tri_checkpoint *from, const char *module, int length, tri_peft_expert_pair *out) {
+static bool set_names(const tri_checkpoint *from, const char *module, int length, tri_peft_expert_pair *out) {
   snprintf(out->a, sizeof out->a, "%.*s.lora_A.weight", length, module);
   snprintf(out->b, sizeof out->b, "%.*s.lora_B.weight", length, module);
   if (has(from, out->a) || has(from, out->b)) return true;
@@ -102,10 +102,10 @@ static void find_stacked(const tri_checkpoint *from, const tri_parameter *tensor
   char module[TRI_PEFT_NAME_BYTES];
   const bool gate_up = is_gate_or_up(tensor);
   int length = snprintf(module, sizeof module, EXPERTS ".base_layer", (long)tensor->layer);
-  const bool both = take_names(from, module, length, out);
+  const bool both = set_names(from, module, length, out);
   if (both && gate_up) return;
   length = snprintf(module, sizeof module, EXPERTS, (long)tensor->layer);
-  if (take_names(from, module, length, out) && (both || are_of(from, tensor, out))) return;
+  if (set_names(from, module, length, out) && (both || are_of(from, tensor, out))) return;
   out->a[0] = out->b[0] = '\0';
 }
 
@@ -150,7 +150,7 @@ tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapt
   int64_t a[2], b[2];
   const char *end = strrchr(tensor->name, '.');
   *out = (tri_peft_expert_pair){.a = ""};
-  out->single = take_names(from, tensor->name, (int)(end - tensor->name), out);
+  out->single = set_names(from, tensor->name, (int)(end - tensor->name), out);
   if (!out->single) find_stacked(from, tensor, out);
   if (out->a[0] == '\0') return TRI_OK;
   set_pair(adapter, tensor, out);

@@ -32,7 +32,7 @@ typedef struct side_of {
   int64_t step, apart;
 } side_of;
 
-static void take_vectors(int64_t side, int64_t length, const double *matrix, int64_t rank, double scale,
+static void copy_vectors(int64_t side, int64_t length, const double *matrix, int64_t rank, double scale,
                          const double *vectors, double *rows, side_of shorter, side_of longer) {
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t k = 0; k < rank; k++) {
@@ -57,7 +57,7 @@ tri_status tri_principal_factors(const double *matrix, int64_t out, int64_t in, 
   const double *used = turned ? other : matrix;
   if (status == TRI_OK) status = tri_singular_vectors(side, length, used, rank, vectors);
   if (status == TRI_OK) {
-    take_vectors(side, length, used, rank, scale, vectors, rows, turned ? of_a : of_b, turned ? of_b : of_a);
+    copy_vectors(side, length, used, rank, scale, vectors, rows, turned ? of_a : of_b, turned ? of_b : of_a);
   }
   tri_free(other);
   tri_free(rows);

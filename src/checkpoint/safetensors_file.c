@@ -112,7 +112,7 @@ static bool is_real(tri_safetensors_type type) {
 }
 
 /* Sets element i of an array of fp32, fp64, or bf16 (rounded from fp32). */
-static void put_element(tri_dtype type, void *out, int64_t i, double value) {
+static void store_element(tri_dtype type, void *out, int64_t i, double value) {
   const uint16_t narrow = tri_bf16_of((float)value);
   if (type == TRI_BF16) {
     memcpy((char *)out + 2 * i, &narrow, sizeof narrow);
@@ -134,7 +134,7 @@ static tri_status read_converted(const tri_safetensors_file *file, const tri_saf
         tri_safetensors_read_bytes(file, tensor, (uint64_t)((first + done) * width), (uint64_t)(piece * width), raw),
         free_raw);
     if (sum != NULL) *sum += tri_element_sum((size_t)width, first + done, piece, raw);
-    for (int64_t i = 0; i < piece; i++) put_element(type, out, done + i, element(tensor->type, raw, i));
+    for (int64_t i = 0; i < piece; i++) store_element(type, out, done + i, element(tensor->type, raw, i));
     done += piece;
   }
 free_raw:

@@ -75,7 +75,7 @@ static void make_positive(int64_t side, double *vector) {
 }
 
 /* Copies the vectors in reverse order, because LAPACK's values ascend. */
-static void take_last(const product *p, int64_t count, const double *found, double *vectors) {
+static void copy_last(const product *p, int64_t count, const double *found, double *vectors) {
   for (int64_t v = 0; v < count; v++) {
     const double *from = found + (count - 1 - v) * p->side;
     for (int64_t i = 0; i < p->side; i++) vectors[v * p->side + i] = from[i];
@@ -110,7 +110,7 @@ tri_status tri_singular_vectors(int64_t side, int64_t length, const double *matr
     multiply(&p);
     status = find(&p, count, values, found, support);
   }
-  if (status == TRI_OK) take_last(&p, count, found, vectors);
+  if (status == TRI_OK) copy_last(&p, count, found, vectors);
   tri_free(support);
   tri_free(found);
   tri_free(values);

@@ -45,7 +45,7 @@ struct tri_stream {
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static tri_status put_cached(tri_stream *s, const buffer *from, uint64_t begin, uint64_t end) {
+static tri_status write_cached(tri_stream *s, const buffer *from, uint64_t begin, uint64_t end) {
   if (begin == end) return TRI_OK;
   TRI_TRY(tri_output_put(&s->output, begin, from->bytes + (begin - from->base), end - begin));
   if (s->unsent_bytes == 0) s->unsent_begin = begin;
@@ -60,11 +60,11 @@ static tri_status put_cached(tri_stream *s, const buffer *from, uint64_t begin, 
 static tri_status write_buffer(tri_stream *s, const buffer *from) {
   uint64_t first = (from->begin + PAGE - 1) / PAGE * PAGE, last = from->end / PAGE * PAGE;
   if (!tri_output_is_direct(&s->output) || last < first + DIRECT_BYTES) {
-    return put_cached(s, from, from->begin, from->end);
+    return write_cached(s, from, from->begin, from->end);
   }
-  TRI_TRY(put_cached(s, from, from->begin, first));
+  TRI_TRY(write_cached(s, from, from->begin, first));
   TRI_TRY(tri_output_put_direct(&s->output, first, from->bytes + (first - from->base), last - first));
-  return put_cached(s, from, last, from->end);
+  return write_cached(s, from, last, from->end);
 }
 
 static void *work(void *argument) {

@@ -131,7 +131,7 @@ static bool knows_module(const tri_tensor_list *list, const char *name) {
   return false;
 }
 
-static void look_through(const tri_checkpoint *from, const tri_tensor_list *list, tri_left_out *out) {
+static void list_left_out(const tri_checkpoint *from, const tri_tensor_list *list, tri_left_out *out) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
     const char *name = tri_peft_own_name(entry.tensor->name);
@@ -147,7 +147,7 @@ tri_status tri_checkpoint_find_left_out(const tri_checkpoint *from, const tri_mo
   *out = (tri_left_out){0};
   TRI_TRY(tri_parameter_table_create(model, NULL, &table));
   tri_status status = tri_tensor_list_create(table, &list);
-  if (status == TRI_OK) look_through(from, &list, out);
+  if (status == TRI_OK) list_left_out(from, &list, out);
   tri_tensor_list_release(&list);
   tri_parameter_table_destroy(table);
   return status;

@@ -72,7 +72,7 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
 }
 
 /* Prints the page of the program ("trireme"), of a command or of a topic. Returns false if no page has that name. */
-static bool put_page(const tri_commands *commands, const char *name, FILE *to) {
+static bool print_page(const tri_commands *commands, const char *name, FILE *to) {
   const tri_command *command = tri_command_find(commands, name);
   const tri_topic *topic = tri_topic_find(name);
   if (strcmp(name, "trireme") == 0) {
@@ -93,7 +93,7 @@ static tri_status write_page(const tri_commands *commands, const char *folder, c
   TRI_TRY(tri_path_join(path, folder, file));
   FILE *to = fopen(path, "we");
   if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(errno));
-  put_page(commands, name, to);
+  print_page(commands, name, to);
   bool failed = ferror(to) != 0;
   if (fclose(to) == 0 && !failed) return TRI_OK;
   return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(errno));
@@ -131,7 +131,7 @@ tri_status tri_help_run(const tri_commands *commands, int count, char **argument
     return TRI_OK;
   }
   if (count == 3 && strcmp(arguments[1], "--man") == 0) {
-    if (put_page(commands, arguments[2], stdout)) return TRI_OK;
+    if (print_page(commands, arguments[2], stdout)) return TRI_OK;
     return tri_fail(TRI_BAD_USAGE, "there is no page of `%s`; there are trireme, each command's and each file's",
                     arguments[2]);
   }

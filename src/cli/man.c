@@ -12,7 +12,7 @@
 /* ---- letters ----------------------------------------------------------------------------------------------------- */
 
 /* Writes text, and escapes the characters that are special in roff. */
-static void put_text(const char *text, size_t bytes, FILE *to) {
+static void write_text(const char *text, size_t bytes, FILE *to) {
   for (size_t i = 0; i < bytes; i++) {
     switch (text[i]) {
       case '\\': fputs("\\e", to); break;
@@ -28,25 +28,25 @@ static void put_text(const char *text, size_t bytes, FILE *to) {
 }
 
 /* Writes a whole line, which may begin with a character that starts a roff request. */
-static void put_line(const char *text, size_t bytes, FILE *to) {
+static void write_line(const char *text, size_t bytes, FILE *to) {
   if (bytes > 0 && text[0] == '.') fputs("\\&", to);
-  put_text(text, bytes, to);
+  write_text(text, bytes, to);
   fputc('\n', to);
 }
 
-static void put_bold(const char *text, size_t bytes, FILE *to) {
+static void write_bold(const char *text, size_t bytes, FILE *to) {
   fputs("\\fB", to);
-  put_text(text, bytes, to);
+  write_text(text, bytes, to);
   fputs("\\fR\n", to);
 }
 
-static void put_head(const char *name, int section, const char *summary, FILE *to) {
+static void write_head(const char *name, int section, const char *summary, FILE *to) {
   fprintf(to, ".\\\" Written by the program itself: trireme help --man\n.TH ");
   for (const char *c = name; *c != '\0'; c++) fputc(toupper((unsigned char)*c), to);
   fprintf(to, " %d \"%s\" \"Trireme %s\" \"Trireme\"\n.SH NAME\n", section, tri_build_date(), TRIREME_VERSION);
-  put_text(name, strlen(name), to);
+  write_text(name, strlen(name), to);
   fputs(" \\- ", to);
-  put_line(summary, strlen(summary), to);
+  write_line(summary, strlen(summary), to);
 }
 
 /* ---- lines of a help --------------------------------------------------------------------------------------------- */
@@ -89,28 +89,28 @@ static bool is_item(const line *l) {
 }
 
 /* Writes one line of running text; an item of a list gets a line of its own. */
-static void put_running(const line *l, FILE *to) {
+static void write_running(const line *l, FILE *to) {
   if (is_item(l)) fputs(".br\n", to);
-  put_line(l->text, l->bytes, to);
+  write_line(l->text, l->bytes, to);
 }
 
-static void put_option(const line *l, FILE *to) {
+static void write_option(const line *l, FILE *to) {
   size_t option = first_column(l), rest = option;
   fputs(".TP\n", to);
-  put_bold(l->text, option, to);
+  write_bold(l->text, option, to);
   while (rest < l->bytes && l->text[rest] == ' ') rest++;
-  if (rest < l->bytes) put_line(l->text + rest, l->bytes - rest, to);
+  if (rest < l->bytes) write_line(l->text + rest, l->bytes - rest, to);
 }
 
 /* Writes lines without filling, up to an empty line. "usage: " or "example: " (`cut` bytes) is removed, and that many
  * blanks from the following lines. */
-static void put_verbatim(line *l, const char **text, size_t cut, FILE *to) {
+static void write_verbatim(line *l, const char **text, size_t cut, FILE *to) {
   bool more = true;
   fputs(".nf\n", to);
   l->text += cut;
   l->bytes -= cut;
   while (more && l->bytes > 0) {
-    put_line(l->text, l->bytes, to);
+    write_line(l->text, l->bytes, to);
     more = next_line(text, l);
     size_t kept = more && l->indent > cut ? l->indent - cut : 0;
     l->text -= kept; /* keeps the remaining indentation */
@@ -120,19 +120,19 @@ static void put_verbatim(line *l, const char **text, size_t cut, FILE *to) {
 }
 
 /* Writes paragraphs and options. */
-static void put_body(const char *text, FILE *to) {
+static void write_body(const char *text, FILE *to) {
   bool described = false, in_options = false, new_paragraph = false;
   line l;
   while (next_line(&text, &l)) {
     if (begins(&l, "example: ") && l.indent == 0) {
       fputs(".SH EXAMPLES\n", to);
-      put_verbatim(&l, &text, strlen("example: "), to);
+      write_verbatim(&l, &text, strlen("example: "), to);
     } else if (l.bytes == 0) {
       new_paragraph = true;
     } else if (l.indent == 2 && l.text[0] == '-') {
       if (!in_options) fputs(".SH OPTIONS\n", to);
       in_options = true;
-      put_option(&l, to);
+      write_option(&l, to);
     } else if (l.indent == 0) {
       bool begun = described && !in_options;
       if (!begun) fputs(described ? ".SH NOTES\n" : ".SH DESCRIPTION\n", to);
@@ -140,9 +140,9 @@ static void put_body(const char *text, FILE *to) {
       described = true;
       in_options = false;
       new_paragraph = false;
-      put_line(l.text, l.bytes, to);
+      write_line(l.text, l.bytes, to);
     } else {
-      put_running(&l, to);
+      write_running(&l, to);
     }
   }
 }
@@ -154,12 +154,12 @@ void tri_man_command(const tri_command *command, FILE *to) {
   const char *text = command->help;
   line l;
   snprintf(name, sizeof name, "trireme-%s", command->name);
-  put_head(name, 1, command->summary, to);
+  write_head(name, 1, command->summary, to);
   if (strncmp(text, "usage: ", 7) == 0 && next_line(&text, &l)) {
     fputs(".SH SYNOPSIS\n", to);
-    put_verbatim(&l, &text, strlen("usage: "), to);
+    write_verbatim(&l, &text, strlen("usage: "), to);
   }
-  put_body(text, to);
+  write_body(text, to);
   fputs(".SH EXIT STATUS\n0, or the status of a failure, as\n.BR trireme (1)\nlists them.\n", to);
   fputs(".SH SEE ALSO\n.BR trireme (1)\n", to);
 }
@@ -186,23 +186,23 @@ static const char *meaning(tri_status status) {
   return "";
 }
 
-static void put_exit_statuses(FILE *to) {
+static void write_exit_statuses(FILE *to) {
   fputs(".SH EXIT STATUS\n", to);
   for (int exit_status = 0; exit_status <= 255; exit_status++) {
     tri_status status = tri_status_of_exit(exit_status);
     if (tri_status_exit(status) != exit_status) continue; /* no status has this number */
     fprintf(to, ".TP\n.B %d\n", exit_status);
-    put_line(meaning(status), strlen(meaning(status)), to);
+    write_line(meaning(status), strlen(meaning(status)), to);
   }
 }
 
-static void put_entry(const char *name, const char *text, FILE *to) {
+static void write_entry(const char *name, const char *text, FILE *to) {
   fputs(".TP\n", to);
-  put_bold(name, strlen(name), to);
-  put_line(text, strlen(text), to);
+  write_bold(name, strlen(name), to);
+  write_line(text, strlen(text), to);
 }
 
-static void put_environment(FILE *to) {
+static void write_environment(FILE *to) {
   static const struct {
     const char *name, *text;
   } variables[] = {
@@ -217,13 +217,13 @@ static void put_environment(FILE *to) {
   };
   fputs(".SH ENVIRONMENT\n", to);
   for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-    put_entry(variables[i].name, variables[i].text, to);
+    write_entry(variables[i].name, variables[i].text, to);
   }
 }
 
 void tri_man_program(const tri_command *const *commands, int num_commands, FILE *to) {
   const tri_topic *topic;
-  put_head("trireme", 1, "train large language models over MPI, and say beforehand how fast and whether it fits", to);
+  write_head("trireme", 1, "train large language models over MPI, and say beforehand how fast and whether it fits", to);
   fputs(
       ".SH SYNOPSIS\n.nf\n\\fBtrireme\\fR \\fICOMMAND\\fR [options]\n\\fBtrireme\\fR \\fICOMMAND\\fR \\-\\-help\n"
       "\\fBtrireme help\\fR [\\fICOMMAND\\fR|\\fIFILE'S KIND\\fR]\n\\fBtrireme \\-\\-version\\fR\n.fi\n",
@@ -231,31 +231,31 @@ void tri_man_program(const tri_command *const *commands, int num_commands, FILE 
   fputs(".SH COMMANDS\n", to);
   for (int i = 0; i < num_commands; i++) {
     fprintf(to, ".TP\n.BR trireme\\-%s (1)\n", commands[i]->name);
-    put_line(commands[i]->summary, strlen(commands[i]->summary), to);
+    write_line(commands[i]->summary, strlen(commands[i]->summary), to);
   }
   fputs(".SH FILES\n", to);
   for (int i = 0; (topic = tri_topic_at(i)) != NULL; i++) {
     fprintf(to, ".TP\n.BR trireme\\-%s (5)\n", topic->name);
-    put_line(topic->summary, strlen(topic->summary), to);
+    write_line(topic->summary, strlen(topic->summary), to);
   }
-  put_entry("PREFIX/share/trireme/configs", "presets, where the program lies in PREFIX/bin", to);
-  put_environment(to);
-  put_exit_statuses(to);
+  write_entry("PREFIX/share/trireme/configs", "presets, where the program lies in PREFIX/bin", to);
+  write_environment(to);
+  write_exit_statuses(to);
 }
 
-static void put_key(void *context, const tri_config_described *described) {
+static void write_key(void *context, const tri_config_described *described) {
   FILE *to = context;
   fputs(".TP\n\\fB", to);
-  put_text(described->name, strlen(described->name), to);
+  write_text(described->name, strlen(described->name), to);
   fputs("\\fR  (", to);
-  put_text(described->type, strlen(described->type), to);
+  write_text(described->type, strlen(described->type), to);
   if (described->standard[0] != '\0') {
     bool words = described->standard[0] == '(';
     fputs(words ? "; " : "; default ", to);
-    put_text(described->standard + words, strlen(described->standard) - 2 * words, to);
+    write_text(described->standard + words, strlen(described->standard) - 2 * words, to);
   }
   fputs(")\n", to);
-  put_line(described->key->help, strlen(described->key->help), to);
+  write_line(described->key->help, strlen(described->key->help), to);
 }
 
 /* Writes the keys of a topic, without those below a section that has its own page. */
@@ -264,26 +264,26 @@ typedef struct keys_to {
   FILE *file;
 } keys_to;
 
-static void put_own_key(void *context, const tri_config_described *described) {
+static void write_own_key(void *context, const tri_config_described *described) {
   const keys_to *to = context;
   const char *elsewhere = to->topic->elsewhere;
   size_t length = elsewhere == NULL ? 0 : strlen(elsewhere);
   if (elsewhere != NULL && strncmp(described->name, elsewhere, length) == 0) {
     if (described->name[length] == '.') return;
-    put_key(to->file, described);
+    write_key(to->file, described);
     if (described->name[length] == '\0') fprintf(to->file, ".br\nIts keys:\n.BR trireme\\-%s (5)\n", elsewhere);
     return;
   }
-  put_key(to->file, described);
+  write_key(to->file, described);
 }
 
-static void put_paragraphs(const char *text, FILE *to) {
+static void write_paragraphs(const char *text, FILE *to) {
   line l;
   while (next_line(&text, &l)) {
     if (l.bytes == 0) {
       fputs(".PP\n", to);
     } else {
-      put_line(l.text, l.bytes, to);
+      write_line(l.text, l.bytes, to);
     }
   }
 }
@@ -293,12 +293,12 @@ void tri_man_topic(const tri_topic *topic, FILE *to) {
   const char *example = topic->example;
   line l;
   snprintf(name, sizeof name, "trireme-%s", topic->name);
-  put_head(name, 5, topic->summary, to);
+  write_head(name, 5, topic->summary, to);
   fputs(".SH DESCRIPTION\n", to);
-  put_paragraphs(topic->about, to);
+  write_paragraphs(topic->about, to);
   fputs(".SH KEYS\n", to);
-  tri_config_describe(topic->table(), put_own_key, &(keys_to){topic, to});
+  tri_config_describe(topic->table(), write_own_key, &(keys_to){topic, to});
   fputs(".SH EXAMPLES\n", to);
-  if (next_line(&example, &l)) put_verbatim(&l, &example, 0, to);
+  if (next_line(&example, &l)) write_verbatim(&l, &example, 0, to);
   fputs(".SH SEE ALSO\n.BR trireme (1)\n", to);
 }

@@ -54,7 +54,7 @@ static tri_status go_home(walk *w, int i, const char *at, const char *option) {
 }
 
 /* Handles a word that begins with a dash; moves *i to the last word that the option uses. */
-static tri_status look_at_option(walk *w, int count, int *i) {
+static tri_status read_option(walk *w, int count, int *i) {
   const char *word = w->words[*i];
   bool is_long = word[1] == '-';
   size_t length = is_long ? strcspn(word + 2, "=") : 0;
@@ -85,7 +85,7 @@ tri_status tri_paths_go_home(const tri_command *command, int count, char **argum
     if (options && strcmp(words[i], "--") == 0) {
       options = false;
     } else if (options && words[i][0] == '-' && words[i][1] != '\0') {
-      status = look_at_option(&w, count, &i);
+      status = read_option(&w, count, &i);
     } else {
       status = go_home(&w, i, words[i], NULL);
     }

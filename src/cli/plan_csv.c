@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_value(const json_t *value, FILE *to) {
+static void write_value(const json_t *value, FILE *to) {
   if (json_is_array(value)) { /* a list such as "[3,4,4,3]", as --layout accepts it */
     char *text = json_dumps(value, JSON_COMPACT);
     fprintf(to, "\"%s\",", text == NULL ? "" : text);
@@ -26,13 +26,13 @@ static void put_value(const json_t *value, FILE *to) {
 }
 
 /* Writes a line. Only lists contain commas, and no value contains quotes. */
-static void put_layout(void *context, const tri_layout *layout, const tri_prediction *p) {
+static void write_layout(void *context, const tri_layout *layout, const tri_prediction *p) {
   tri_plan_csv *csv = context;
   FILE *to = csv->to;
   json_t *keys = tri_report_layout(layout);
   fprintf(to, "%lld,", (long long)tri_layout_ranks(layout));
   for (size_t k = 0; k < tri_layout_table.num_keys; k++)
-    put_value(json_object_get(keys, tri_layout_table.keys[k].name), to);
+    write_value(json_object_get(keys, tri_layout_table.keys[k].name), to);
   json_decref(keys);
   fprintf(to, "%.10g,%.10g,%.10g,%.10g,%.10g,%.10g,%.10g,%.0f,%s\n", p->step_s, p->tokens_per_s,
           p->model_tflops_per_device, p->tflops_per_device, p->mfu, p->hfu, p->bubble, p->memory.peak,
@@ -58,7 +58,7 @@ tri_status tri_plan_csv_open(tri_plan_csv *csv, const char *path, tri_search_req
   fprintf(csv->to,
           "step_s,tokens_per_s,model_tflops_per_device,hardware_tflops_per_device,mfu,hfu,bubble,"
           "peak_bytes,fits\n");
-  request->simulated = put_layout;
+  request->simulated = write_layout;
   request->context = csv;
   return TRI_OK;
 }

@@ -340,7 +340,7 @@ static tri_status open_node(builder *b, tri_yaml_kind kind, size_t line, const c
   return TRI_OK;
 }
 
-static tri_status take_scalar(builder *b, const yaml_event_t *event, size_t line) {
+static tri_status read_scalar(builder *b, const yaml_event_t *event, size_t line) {
   if (event->data.scalar.anchor != NULL) {
     return fail_at(b, line, "anchors (`&name`) are not supported; write the values out");
   }
@@ -355,14 +355,14 @@ static tri_status take_scalar(builder *b, const yaml_event_t *event, size_t line
   return place(b, node);
 }
 
-static tri_status take_event(builder *b, const yaml_event_t *event) {
+static tri_status read_event(builder *b, const yaml_event_t *event) {
   size_t line = event->start_mark.line + 1;
   switch ((int)event->type) { /* libyaml's enum, which may grow */
     case YAML_DOCUMENT_START_EVENT:
       if (b->root == NULL) return TRI_OK;
       return fail_at(b, line, "a second document (`---`) begins; only one is read");
     case YAML_ALIAS_EVENT: return fail_at(b, line, "aliases (`*name`) are not supported; write the values out");
-    case YAML_SCALAR_EVENT: return take_scalar(b, event, line);
+    case YAML_SCALAR_EVENT: return read_scalar(b, event, line);
     case YAML_SEQUENCE_START_EVENT:
       return open_node(b, TRI_YAML_LIST, line, (const char *)event->data.sequence_start.anchor,
                        (const char *)event->data.sequence_start.tag);
@@ -379,7 +379,7 @@ static tri_status build(builder *b, yaml_parser_t *parser) {
   for (bool done = false; !done;) {
     yaml_event_t event;
     if (!yaml_parser_parse(parser, &event)) return fail_syntax(b, parser);
-    tri_status status = take_event(b, &event);
+    tri_status status = read_event(b, &event);
     done = event.type == YAML_STREAM_END_EVENT;
     yaml_event_delete(&event);
     TRI_TRY(status);

@@ -301,7 +301,7 @@ static tri_status read_side_files(const char *prefix, tri_corpus *corpus) {
 
 /* Computes the fingerprint. The samples are far apart, so readahead is switched off: it would cost more than the
  * samples. */
-static tri_status take_fingerprint(tri_corpus *corpus) {
+static tri_status compute_fingerprint(tri_corpus *corpus) {
   const mapped_file *bin = &corpus->bin;
   bool samples = bin->bytes > TRI_FINGERPRINT_WHOLE_BYTES;
   if (samples) (void)madvise((void *)(uintptr_t)bin->data, bin->bytes, MADV_RANDOM);
@@ -323,7 +323,7 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
                                       (int64_t)corpus->bin.bytes, &corpus->index),
                close_corpus);
   if (!corpus->index.contiguous) TRI_TRY_GOTO(make_starts(corpus), close_corpus);
-  TRI_TRY_GOTO(take_fingerprint(corpus), close_corpus);
+  TRI_TRY_GOTO(compute_fingerprint(corpus), close_corpus);
   TRI_TRY_GOTO(read_record(prefix, corpus), close_corpus);
   TRI_TRY_GOTO(read_side_files(prefix, corpus), close_corpus);
   TRI_TRY_GOTO(check_rest(corpus), close_corpus);

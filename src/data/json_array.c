@@ -71,7 +71,7 @@ static tri_status unexpected(const tri_json_array *array, char c) {
 }
 
 /* Reads a bracket or comma of the array itself; returns false if `c` is not allowed at this point. */
-static bool take_mark(tri_json_array *array, char c) {
+static bool read_mark(tri_json_array *array, char c) {
   if (array->closed) return false;
   if (!array->opened && c == '[') {
     array->opened = true;
@@ -94,7 +94,7 @@ tri_status tri_json_array_next(tri_json_array *array, const char *text, size_t b
     if (*at == bytes) {
       return ended && !array->closed ? cut_off(array, false) : TRI_OK;
     }
-    if (take_mark(array, text[*at])) {
+    if (read_mark(array, text[*at])) {
       ++*at;
       continue;
     }

@@ -382,7 +382,7 @@ typedef struct filling {
   const tri_sample *out;
 } filling;
 
-static tri_status take_to_fill(void *context, const text *t, int64_t number, int64_t row) {
+static tri_status visit_to_fill(void *context, const text *t, int64_t number, int64_t row) {
   const filling *f = context;
   return fill_text(f->at, t, (int32_t)(2 * number + t->side), row, f->out);
 }
@@ -391,7 +391,7 @@ static tri_status read_sample(const void *from, int64_t index, const tri_sample 
   const tri_preference_at *at = from;
   filling f = {at, out};
   int64_t end = 0;
-  TRI_TRY(walk(at, index, take_to_fill, &f, &end));
+  TRI_TRY(walk(at, index, visit_to_fill, &f, &end));
   fill_padding(at->source, end, out);
   return TRI_OK;
 }
@@ -413,7 +413,7 @@ static double exact_sum(const double *terms, int64_t count) {
   return tri_exact_value(&sum);
 }
 
-static tri_status take_to_sum(void *context, const text *t, int64_t number, int64_t row) {
+static tri_status visit_to_sum(void *context, const text *t, int64_t number, int64_t row) {
   summing *s = context;
   const double *reference = s->at->source->reference;
   tri_completion_sums *sums = &s->out[number].sums[t->side];
@@ -428,7 +428,7 @@ tri_status tri_preference_units(const tri_preference_at *at, int64_t index, cons
                                 tri_preference_unit *out, int64_t *count) {
   summing s = {at, log_probs, out, 0};
   int64_t end = 0;
-  TRI_TRY(walk(at, index, take_to_sum, &s, &end));
+  TRI_TRY(walk(at, index, visit_to_sum, &s, &end));
   *count = s.count;
   return TRI_OK;
 }
@@ -439,7 +439,7 @@ typedef struct storing {
   double *reference;
 } storing;
 
-static tri_status take_to_store(void *context, const text *t, int64_t number, int64_t row) {
+static tri_status visit_to_store(void *context, const text *t, int64_t number, int64_t row) {
   const storing *s = context;
   (void)number;
   memcpy(s->reference + first_label(s->at, t), s->log_probs + row + t->prompt_tokens - 1,
@@ -451,5 +451,5 @@ tri_status tri_preference_store(const tri_preference_at *at, int64_t index, cons
                                 double *reference) {
   storing s = {at, log_probs, reference};
   int64_t end = 0;
-  return walk(at, index, take_to_store, &s, &end);
+  return walk(at, index, visit_to_store, &s, &end);
 }

@@ -437,7 +437,7 @@ destroy_input:
   return status;
 }
 
-static void put_beginning(const prepare *p, tri_corpus_record *out) {
+static void set_beginning(const prepare *p, tri_corpus_record *out) {
   const int32_t *beginning = tri_tokenizer_beginning(p->tokenizer, &out->num_beginning);
   memcpy(out->beginning, beginning, (size_t)out->num_beginning * sizeof *beginning);
 }
@@ -454,7 +454,7 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, bool va
       .vocab_size = p->report.vocab_size,
       .end_of_text = is_masked(p->options) ? -1 : tri_tokenizer_end_of_text(p->tokenizer),
   };
-  if (!is_masked(p->options)) put_beginning(p, out);
+  if (!is_masked(p->options)) set_beginning(p, out);
   if (!is_masked(p->options) && !counts.from_tail) {
     out->text_bytes = validation ? counts.validation_bytes : counts.text_bytes - counts.validation_bytes;
   }

@@ -216,7 +216,8 @@ static void say_form(const tri_prepare_options *options, const tri_text_block *b
 }
 
 /* Logs unread keys of the first record; `format` NULL: of the record, else of its messages. */
-static tri_status look_at_records(const tri_prepare_options *options, const char *path, const tri_chat_format *format) {
+static tri_status warn_of_unread_keys(const tri_prepare_options *options, const char *path,
+                                      const tri_chat_format *format) {
   tri_text_input *input = NULL;
   tri_text_block block = {0};
   TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
@@ -237,7 +238,7 @@ static bool is_plain_file(const char *path) {
 
 tri_status tri_prepare_say_messages(const tri_prepare_options *options, const tri_chat_format *format) {
   for (int i = 0; i < options->num_inputs; i++) {
-    if (is_plain_file(options->inputs[i])) TRI_TRY(look_at_records(options, options->inputs[i], format));
+    if (is_plain_file(options->inputs[i])) TRI_TRY(warn_of_unread_keys(options, options->inputs[i], format));
   }
   return TRI_OK;
 }
@@ -258,7 +259,7 @@ static tri_status check_records(const tri_prepare_options *options, const char *
                     "%s is not named .jsonl, .ndjson or .json: %s are JSON, one a line or an array of them", path,
                     what);
   }
-  return is_plain_file(path) ? look_at_records(options, path, NULL) : TRI_OK;
+  return is_plain_file(path) ? warn_of_unread_keys(options, path, NULL) : TRI_OK;
 }
 
 tri_status tri_prepare_check_inputs(const tri_prepare_options *options, int64_t *out_bytes) {

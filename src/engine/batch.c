@@ -200,7 +200,7 @@ static tri_status add_attention_slice(slicing *to, tri_attention_slice slice) {
 /* Adds the slice of a piece's queries and of the keys of one part, which begin at row `first_row` in this sequence:
  * from the first token of the document to the queries' own tokens, which are the last of these keys if the part has
  * them. */
-static tri_status put_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
+static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   int64_t first = tri_sequence_cut_before(cut, keys.number, p->document);
   int64_t before = tri_sequence_cut_before(cut, keys.number, p->first);
@@ -215,7 +215,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* The same with a window: adds a slice for each range of the part's tokens, with the queries that attend to any of
  * them. */
-static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
+static tri_status add_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   const int64_t seen = larger(p->document, p->first - window + 1); /* the first token that any query attends to */
   for (int64_t i = tri_sequence_cut_find(cut, keys.number, seen); i < cut->begins[keys.number + 1]; i++) {
@@ -233,26 +233,26 @@ static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int
 }
 
 /* Adds the slices of a range of tokens, cut where documents begin. */
-static tri_status put_range(const tri_batch_maker *maker, int64_t sequence, tri_token_range range, int64_t row,
+static tri_status add_range(const tri_batch_maker *maker, int64_t sequence, tri_token_range range, int64_t row,
                             part keys, int64_t first_row, slicing *to) {
   const int32_t *positions = maker->all.positions + sequence * maker->tokens;
   piece p = {.sequence = sequence, .row = row};
   for (p.first = range.first; p.first < range.end; p.first = p.end) {
     p.end = tri_document_end(positions, p.first, range.end);
     p.document = tri_document_begin(positions, p.first);
-    TRI_TRY(to->window > 0 ? put_windowed(keys, first_row, &p, to->window, to) : put_piece(keys, first_row, &p, to));
+    TRI_TRY(to->window > 0 ? add_windowed(keys, first_row, &p, to->window, to) : add_piece(keys, first_row, &p, to));
     p.row += p.end - p.first;
   }
   return TRI_OK;
 }
 
-static tri_status put_list(const tri_batch_maker *maker, part keys, slicing *to) {
+static tri_status add_list(const tri_batch_maker *maker, part keys, slicing *to) {
   int64_t rank = maker->cuts.context.outer_rank, row = 0, first_row = 0;
   to->first = to->count;
   for (int64_t b = 0; b < maker->batch; b++) {
     const tri_sequence_cut *cut = &maker->cuts.joined[b];
     for (int64_t i = cut->begins[rank]; i < cut->begins[rank + 1]; i++) {
-      TRI_TRY(put_range(maker, b, cut->ranges[i], row, keys, first_row, to));
+      TRI_TRY(add_range(maker, b, cut->ranges[i], row, keys, first_row, to));
       row += cut->ranges[i].end - cut->ranges[i].first;
     }
     first_row += tri_sequence_cut_rows(&keys.cuts[b], keys.number);
@@ -268,13 +268,13 @@ static part block_of(const tri_batch_maker *maker, int64_t block) {
   return context->outer > 1 ? keys_of(maker, context->outer_rank) : joined_of(maker, 0);
 }
 
-static tri_status put_lists(const tri_batch_maker *maker, const tri_batch *to, int64_t *begins) {
+static tri_status add_lists(const tri_batch_maker *maker, const tri_batch *to, int64_t *begins) {
   const int64_t blocks = tri_op_context_blocks(&maker->cuts.context);
   slicing slices = {.slices = to->slices, .most = maker->most_slices};
   for (int64_t l = 0; l < maker->lists; l++) {
     begins[l] = slices.count;
     slices.window = maker->cuts.context.windows.tokens[l / blocks];
-    TRI_TRY(put_list(maker, block_of(maker, l % blocks), &slices));
+    TRI_TRY(add_list(maker, block_of(maker, l % blocks), &slices));
   }
   begins[maker->lists] = slices.count;
   return TRI_OK;
@@ -286,5 +286,5 @@ tri_status tri_batch_make(tri_batch_maker *maker, const tri_batch *to, const tri
   keep_whole(maker, to);
   if (to->inner_order != NULL) find_inner_order(maker, to->inner_order);
   find_keys_that_pass(maker, to, counts);
-  return put_lists(maker, to, counts->slice_begins);
+  return add_lists(maker, to, counts->slice_begins);
 }

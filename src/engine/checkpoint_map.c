@@ -217,7 +217,7 @@ static tri_status make_staged(const tri_checkpoint_map_staged *s) {
   return TRI_OK;
 }
 
-static tri_status put_back(tri_engine *engine) {
+static tri_status narrow_staged(tri_engine *engine) {
   const tri_checkpoint_map_staged *s = engine->staged;
   if (s == NULL || !engine->staged_written) return TRI_OK;
   engine->staged_written = false;
@@ -229,7 +229,7 @@ static tri_status put_back(tri_engine *engine) {
 static tri_status stage(const tri_checkpoint_map_staged *s) {
   tri_engine *engine = s->engine;
   if (engine->staged == s) return TRI_OK;
-  TRI_TRY(put_back(engine));
+  TRI_TRY(narrow_staged(engine));
   engine->staged = s;
   TRI_TRY(make_staged(s));
   return tri_queue_finish(engine->device->queue);
@@ -255,7 +255,7 @@ static tri_status staged_write(void *context, void *to, const void *from_host, s
 }
 
 tri_status tri_checkpoint_map_written(tri_engine *engine) {
-  TRI_TRY(put_back(engine));
+  TRI_TRY(narrow_staged(engine));
   engine->staged = NULL;
   return tri_queue_finish(engine->device->queue);
 }

@@ -84,7 +84,7 @@ static tri_status make_factors(const making *m, const tri_parameter *whole, void
 }
 
 /* The first part has all of A. */
-static tri_status take_factors(const making *m, int64_t part, const void *from) {
+static tri_status set_factors(const making *m, int64_t part, const void *from) {
   const tri_parameter *entry = &m->engine->parts.table->entries[part];
   const tri_parameter whole = tri_parameter_on_disk(entry);
   const float *a = from, *b = a + pair_of(m, &whole).rank * inputs_of(&whole);
@@ -96,7 +96,7 @@ static tri_status take_factors(const making *m, int64_t part, const void *from) 
   return set_values(m->engine, entry->firsts[1], TRI_FP32, b);
 }
 
-static const kind principal_factors = {has_firsts, bytes_of_factors, make_factors, take_factors};
+static const kind principal_factors = {has_firsts, bytes_of_factors, make_factors, set_factors};
 
 /* ---- magnitudes -------------------------------------------------------------------------------------------------- */
 
@@ -115,11 +115,11 @@ static tri_status make_norms(const making *m, const tri_parameter *whole, void *
   return TRI_OK;
 }
 
-static tri_status take_norms(const making *m, int64_t part, const void *from) {
+static tri_status set_norms(const making *m, int64_t part, const void *from) {
   return set_values(m->engine, m->engine->parts.table->entries[part].magnitude, TRI_FP64, from);
 }
 
-static const kind norms = {has_magnitudes, bytes_of_norms, make_norms, take_norms};
+static const kind norms = {has_magnitudes, bytes_of_norms, make_norms, set_norms};
 
 /* ---- sharing the work over all ranks ----------------------------------------------------------------------------- */
 
@@ -135,7 +135,7 @@ static int64_t next_matrix(const making *m, int64_t from) {
 }
 
 /* Sets the values computed from a matrix on this rank, for all parts that it holds. */
-static tri_status take_all(const making *m, int64_t first, const void *from) {
+static tri_status set_all(const making *m, int64_t first, const void *from) {
   const tri_parameter_table *table = m->engine->parts.table;
   for (int64_t i = first; i < table->num_entries; i++) {
     if (i > first && !tri_parameter_continues(&table->entries[i])) break;
@@ -172,7 +172,7 @@ static tri_status make_round(const making *m, int64_t first, void *own, void *se
     const tri_parameter whole = tri_parameter_on_disk(&table->entries[i]);
     void *values = rank == world->rank ? own : sent;
     TRI_TRY(tri_broadcast(world, rank, m->kind->bytes(m, &whole), values));
-    if (status == TRI_OK) status = take_all(m, i, values);
+    if (status == TRI_OK) status = set_all(m, i, values);
   }
   *next = i;
   return tri_common_status(world, status);

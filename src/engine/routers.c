@@ -45,7 +45,7 @@ void tri_routers_clear(tri_routers *routers, tri_executor *executor) {
 }
 
 /* Copies the counts of this rank's routers to their layers. */
-static void take_own(tri_routers *routers, const tri_executor *executor) {
+static void copy_own(tri_routers *routers, const tri_executor *executor) {
   const int64_t width = columns(routers);
   for (int64_t c = 0; c < executor->plan->num_chunks; c++) {
     const tri_op_list *list = executor->chunks[c].list;
@@ -67,7 +67,7 @@ tri_status tri_routers_join(tri_routers *routers, const tri_executor *executor, 
   const int64_t counts = loads->num_layers * columns(routers);
   memset(loads->counts, 0, (size_t)counts * sizeof *loads->counts);
   memset(loads->rounds, 0, (size_t)loads->num_layers * sizeof *loads->rounds);
-  take_own(routers, executor);
+  copy_own(routers, executor);
   TRI_TRY(tri_all_sum_int64(world, counts, loads->counts));
   return tri_all_maximum(world, TRI_FP64, loads->num_layers, loads->rounds);
 }

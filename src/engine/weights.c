@@ -9,8 +9,8 @@
 enum { PIECE_ELEMENTS = 1 << 18 };
 
 /* Converts values from fp64 to the parameter's type, and writes them to its memory. */
-static tri_status put_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
-                            float *narrow, char *to) {
+static tri_status write_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
+                              float *narrow, char *to) {
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
   const size_t bytes = (size_t)count * tri_dtype_bytes(type);
   const void *values = narrow;
@@ -38,7 +38,7 @@ static tri_status load_pieces(const tri_merged *weights, const tri_parameter *on
     const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
     const tri_checkpoint_slice slice = {.first = first + done, .count = piece, .data = wide};
     TRI_TRY(tri_merged_read_part(weights, on_disk, factors, TRI_FP64, &slice, sum));
-    TRI_TRY(put_piece(executor, type, wide, piece, narrow, to + (size_t)done * element));
+    TRI_TRY(write_piece(executor, type, wide, piece, narrow, to + (size_t)done * element));
   }
   return TRI_OK;
 }

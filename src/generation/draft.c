@@ -26,7 +26,7 @@ static tri_status start_draft(tri_draft *d, const tri_guess *g) {
 
 static bool fits(const tri_draft *d, const tri_guess *g) { return g->count + g->most <= d->positions; }
 
-static void take_draft(const tri_draft *d, tri_guess *g) {
+static void read_draft(const tri_draft *d, tri_guess *g) {
   int64_t count = 0;
   const int32_t *ids = tri_sequence_ids(*g->state, &count);
   g->found = 0;
@@ -44,7 +44,7 @@ static tri_status guess_by_draft(void *context, tri_guess *guesses, int64_t coun
   }
   TRI_TRY(tri_generator_run(d->generator));
   for (int64_t i = 0; i < count; i++) {
-    if (fits(d, &guesses[i])) take_draft(d, &guesses[i]);
+    if (fits(d, &guesses[i])) read_draft(d, &guesses[i]);
   }
   return TRI_OK;
 }

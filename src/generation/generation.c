@@ -14,7 +14,7 @@
 
 /* ---- settings of the folder and the options ---------------------------------------------------------------------- */
 
-static void tell_gap(const tri_generation *g) {
+static void warn_of_gap(const tri_generation *g) {
   const int64_t vocabulary = tri_tokenizer_vocab_size(g->tokenizer);
   if (g->request->quiet || !tri_tokenizer_leaves_gap(vocabulary, g->model.vocab_size)) return;
   tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
@@ -31,7 +31,7 @@ static tri_status open_tokenizer(tri_generation *g) {
   TRI_TRY(tri_tokenizer_create(g->tokenizer_file, &g->tokenizer));
   TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
   TRI_TRY(tri_tokenizer_fits_model(g->tokenizer, g->model.vocab_size));
-  tell_gap(g);
+  warn_of_gap(g);
   if (!g->request->quiet) tri_tokenizer_say_class(g->tokenizer);
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
@@ -47,7 +47,7 @@ static double choose_sampling_value(double given, double of_folder, bool draws, 
   return of_folder;
 }
 
-static void take_settings(tri_generation *g, const tri_generation_settings *folder) {
+static void apply_settings(tri_generation *g, const tri_generation_settings *folder) {
   const tri_generation_request *given = g->request;
   const bool draws = folder->draws;
   char said[256] = "";
@@ -68,7 +68,7 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
           given->top_k < 0 && folder->usual_top_k ? " (transformers' default beside do_sample)" : "");
 }
 
-static void take_ends(tri_generation *g) {
+static void add_ends(tri_generation *g) {
   int count = 0;
   const int32_t *ends = tri_tokenizer_ends(g->tokenizer, &count);
   for (int i = 0; i < count && !g->request->ignore_end; i++) g->ends[g->num_ends++] = ends[i];
@@ -130,8 +130,8 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   TRI_TRY(open_tokenizer(out));
   TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_weights_tokenizer_folder(&out->weights)));
   TRI_TRY(tri_generation_settings_read(tri_weights_tokenizer_folder(&out->weights), &folder));
-  take_settings(out, &folder);
-  take_ends(out);
+  apply_settings(out, &folder);
+  add_ends(out);
   return open_draft(out);
 }
 

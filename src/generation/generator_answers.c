@@ -33,7 +33,7 @@ tri_status tri_generator_say_not_finite(tri_generator *g, int64_t row, int64_t b
   return tri_fail_internal("logits that are finite were answered as if they were not");
 }
 
-static void take_answers(const tri_generator *g, tri_reading *r, const int32_t *ids, const double *numbers) {
+static void read_answers(const tri_generator *g, tri_reading *r, const int32_t *ids, const double *numbers) {
   const tri_sequence *s = r->of;
   const int64_t first = s->offset + s->held - r->logits + 1, begin = s->count - s->options.scored;
   int64_t at = r->first_query;
@@ -59,7 +59,7 @@ static tri_status ask_device(tri_generator *g) {
   int64_t count = 0;
   for (int64_t i = 0; i < g->num_reads; i++) add_queries(g, &g->reads[i], &count);
   TRI_TRY(tri_runner_query(g->runner, g->queries, count, &ids, &numbers));
-  for (int64_t i = 0; i < g->num_reads; i++) take_answers(g, &g->reads[i], ids, numbers);
+  for (int64_t i = 0; i < g->num_reads; i++) read_answers(g, &g->reads[i], ids, numbers);
   return TRI_OK;
 }
 

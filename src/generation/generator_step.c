@@ -101,7 +101,7 @@ static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
 /* ---- run --------------------------------------------------------------------------------------------------------- */
 
 /* Allocates pages for the next `rows` rows. The first of them may be a copy of another sequence's page. */
-static tri_status take_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
+static tri_status allocate_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
   while (s->num_pages * TRI_PAGE_ROWS < s->held + rows) {
     const int32_t page = tri_pages_take(g->pages);
     if (page < 0) return tri_fail_internal("a page that the scheduler counted is not there");
@@ -128,7 +128,7 @@ static tri_status run(tri_generator *g, int64_t count) {
     tri_sequence *s = g->of[i];
     const int64_t guesses = g->entries[i].guess_rows, own = g->entries[i].rows;
     if (own == 0) continue;
-    TRI_TRY(take_pages(g, s, own + guesses));
+    TRI_TRY(allocate_pages(g, s, own + guesses));
     TRI_TRY(tri_sequence_lay_guesses(s, guesses));
     const tri_runner_rows of = {.ids = s->ids + s->offset + s->held,
                                 .first = s->held,
@@ -181,7 +181,7 @@ static bool ends_with(const tri_sequence *s, int32_t id) {
 }
 
 /* Appends a sampled token. *ended: the sequence has ended, and its observer may have extended or released it since. */
-static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
+static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
   const tri_sequence_observer *observer = &s->options.observer;
   bool stop = false;
   TRI_TRY(tri_sequence_append(s, &sampled->id, 1));
@@ -206,14 +206,14 @@ static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, 
 
 /* Takes the token sampled after the last one; then, as long as each sampled token equals the guess, the tokens sampled
  * after the guesses. */
-static tri_status take_samples(tri_generator *g, const tri_reading *r) {
+static tri_status append_samples(tri_generator *g, const tri_reading *r) {
   tri_sequence *s = r->of;
   bool ended = false;
   for (int64_t i = 0, row = tri_reading_first_sample(r); i <= r->guesses; i++, row++) {
     const tri_sampled *sampled = &g->sampled[row];
     if (sampled->id < 0) return fail_sequence(g, s, row, s->count);
     const bool right = i < r->guesses && s->ids[s->count] == sampled->id;
-    TRI_TRY(take_sample(g, s, sampled, &ended));
+    TRI_TRY(append_sample(g, s, sampled, &ended));
     if (ended || !right) break;
     s->held++; /* the guess is read already */
     g->counts.kept++;
@@ -222,13 +222,13 @@ static tri_status take_samples(tri_generator *g, const tri_reading *r) {
   return TRI_OK;
 }
 
-static tri_status tell_all(tri_generator *g) {
+static tri_status process_results(tri_generator *g) {
   for (int64_t i = 0; i < g->num_reads; i++) {
     tri_reading *r = &g->reads[i];
     if (r->of == NULL) continue;
     if (r->failed_row >= 0) return fail_sequence(g, r->of, r->failed_row, r->failed_behind);
     if (r->samples) {
-      TRI_TRY(take_samples(g, r));
+      TRI_TRY(append_samples(g, r));
     } else if (r->of->offset + r->of->held == r->of->target) {
       TRI_TRY(tri_generator_end(g, r->of, TRI_FINISH_READ));
     }
@@ -275,7 +275,7 @@ tri_status tri_generator_step(tri_generator *g, bool *more) {
     keep_pages(g, g->reads[i].of);
     tri_sequence_give_back_pages(g->reads[i].of, g->pages, g->window);
   }
-  TRI_TRY(tell_all(g));
+  TRI_TRY(process_results(g));
   note_pace(g, &before, tri_clock_s() - begin_s);
   g->num_reads = 0;
   *more = any_left(g);

@@ -196,7 +196,7 @@ tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_
 }
 
 /* Computes the log-probability of the sampled token, and the entropy, in the model's own distribution. */
-static void look_up(const double *logits, int64_t vocab_size, tri_sampled *out) {
+static void compute_log_prob(const double *logits, int64_t vocab_size, tri_sampled *out) {
   double most = -INFINITY, sum = 0, spread = 0;
   for (int64_t i = 0; i < vocab_size; i++) most = fmax(most, logits[i]);
   for (int64_t i = 0; i < vocab_size; i++) {
@@ -222,7 +222,7 @@ tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_siz
   out->id = drawn.id;
   out->sampled_log_prob = drawn.log_prob;
   if (!wish->log_prob && wish->likeliest == 0) return TRI_OK;
-  look_up(scratch->logits, vocab_size, out);
+  compute_log_prob(scratch->logits, vocab_size, out);
   tri_sampling_likeliest(logits, type, vocab_size, wish->likeliest, out->id, out->log_prob, out->likeliest);
   return TRI_OK;
 }

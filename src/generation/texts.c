@@ -120,7 +120,7 @@ static tri_status start_texts(tri_texts *t) {
   return TRI_OK;
 }
 
-static tri_status take_ended(void *context, tri_written *written) {
+static tri_status visit_ended(void *context, tri_written *written) {
   tri_texts *t = context;
   t->ended++;
   for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
@@ -134,7 +134,7 @@ tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_w
   t->done = done;
   t->context = context;
   for (int64_t i = 0; i < t->count; i++) {
-    t->list[i].done = take_ended;
+    t->list[i].done = visit_ended;
     t->list[i].context = t;
   }
   TRI_TRY(start_texts(t));

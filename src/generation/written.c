@@ -67,7 +67,7 @@ static tri_status show(tri_written *w) {
                              : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
-static tri_status take_piece(tri_written *w, const char *piece, size_t bytes) {
+static tri_status append_piece(tri_written *w, const char *piece, size_t bytes) {
   w->decoded += bytes;
   TRI_TRY(tri_stop_text_add(&w->text, piece, bytes));
   return bytes == 0 ? TRI_OK : show(w);
@@ -95,7 +95,7 @@ static bool ends_text(const tri_written *w, int32_t id) {
   return false;
 }
 
-static tri_status take_written_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+static tri_status append_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
   tri_written *w = context;
   const char *piece = NULL;
   size_t bytes = 0;
@@ -106,7 +106,7 @@ static tri_status take_written_token(void *context, tri_sequence *sequence, cons
   w->made++;
   w->nameless += sampled->id >= tri_tokenizer_vocab_size(w->generation->tokenizer);
   TRI_TRY(tri_decoder_next(w->decoder, sampled->id, &piece, &bytes));
-  TRI_TRY(take_piece(w, piece, bytes));
+  TRI_TRY(append_piece(w, piece, bytes));
   *stop = w->text.stop != NULL;
   return TRI_OK;
 }
@@ -116,7 +116,7 @@ static tri_status end_text(tri_written *w, tri_finish finish) {
   const char *piece = NULL;
   size_t bytes = 0;
   tri_decoder_end(w->decoder, &piece, &bytes);
-  TRI_TRY(take_piece(w, piece, bytes));
+  TRI_TRY(append_piece(w, piece, bytes));
   w->finish = w->text.stop != NULL ? TRI_FINISH_STOP : finish;
   tri_stop_text_end(&w->text);
   return show(w);
@@ -148,7 +148,7 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
                                         .wish = w->wish,
                                         .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
                                         .scores = w->prompt_scores,
-                                        .observer = {.context = w, .token = take_written_token, .done = end_written}};
+                                        .observer = {.context = w, .token = append_token, .done = end_written}};
   tri_sequence *sequence = NULL;
   if (prompt != NULL) return tri_generator_fork(g->generator, prompt, NULL, 0, &options, &sequence);
   return tri_generator_begin(g->generator, w->tokens.ids, w->tokens.count, &options, &sequence);

@@ -45,7 +45,7 @@ static tri_status set_answers(tri_asked *a, const char *key, const json_t *value
   return TRI_OK;
 }
 
-static tri_status take_asked(void *context, int64_t line, const json_t *object) {
+static tri_status add_asked(void *context, int64_t line, const json_t *object) {
   tri_asked_list *all = context;
   const char *key = NULL;
   if (all->count == all->capacity) {
@@ -65,7 +65,7 @@ static tri_status take_asked(void *context, int64_t line, const json_t *object) 
   return set_answers(a, key, answer);
 }
 
-tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_judge_lines(path, take_asked, out); }
+tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_judge_lines(path, add_asked, out); }
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 

@@ -61,8 +61,8 @@ static tri_status name_line(const char *path, int64_t line, tri_status status) {
   return tri_fail(status, "%s line %" PRId64 ": %s", path, line, message);
 }
 
-static tri_status take_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_take take,
-                            void *context) {
+static tri_status parse_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_take take,
+                             void *context) {
   json_t *root = NULL;
   TRI_TRY(tri_json_parse_line(path, line, text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &root));
   tri_status status = TRI_OK;
@@ -74,8 +74,8 @@ static tri_status take_line(const char *path, int64_t line, const char *text, si
 }
 
 /* Passes the elements of a JSON array to `take`, like the lines of a file of JSON lines. */
-static tri_status take_array(const char *path, const char *text, size_t bytes, tri_judge_take take, void *context,
-                             int64_t *taken) {
+static tri_status parse_array(const char *path, const char *text, size_t bytes, tri_judge_take take, void *context,
+                              int64_t *taken) {
   tri_json_array array = {.path = path};
   tri_json_element element;
   size_t at = 0;
@@ -83,7 +83,7 @@ static tri_status take_array(const char *path, const char *text, size_t bytes, t
   while (found) {
     TRI_TRY(tri_json_array_next(&array, text, bytes, true, &at, &element, &found));
     if (!found) return TRI_OK;
-    TRI_TRY(take_line(path, element.line, text + element.begin, element.end - element.begin, take, context));
+    TRI_TRY(parse_line(path, element.line, text + element.begin, element.end - element.begin, take, context));
     *taken += 1;
   }
   return TRI_OK;
@@ -108,13 +108,13 @@ tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context)
   const tri_file_kind *kind = tri_file_kind_of(text, bytes);
   tri_status status = kind == NULL ? TRI_OK : tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
   const bool is_array = tri_json_array_begins(text, bytes);
-  if (is_array && status == TRI_OK) status = take_array(path, text, bytes, take, context, &taken);
+  if (is_array && status == TRI_OK) status = parse_array(path, text, bytes, take, context, &taken);
   for (size_t at = 0; !is_array && at < bytes && status == TRI_OK;) {
     const char *end = memchr(text + at, '\n', bytes - at);
     const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;
     line++;
     if (!is_blank(text + at, length)) {
-      status = take_line(path, line, text + at, length, take, context);
+      status = parse_line(path, line, text + at, length, take, context);
       taken++;
     }
     at += length + 1;

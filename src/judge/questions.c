@@ -384,7 +384,7 @@ static bool has_form(const json_t *object, const form *f) {
   return false;
 }
 
-static tri_status take_question(void *context, int64_t line, const json_t *object) {
+static tri_status add_question(void *context, int64_t line, const json_t *object) {
   tri_questions *all = context;
   const form *f = forms;
   if (all->count == all->capacity) {
@@ -399,6 +399,4 @@ static tri_status take_question(void *context, int64_t line, const json_t *objec
   return f->read(object, q);
 }
 
-tri_status tri_questions_read(const char *path, tri_questions *out) {
-  return tri_judge_lines(path, take_question, out);
-}
+tri_status tri_questions_read(const char *path, tri_questions *out) { return tri_judge_lines(path, add_question, out); }

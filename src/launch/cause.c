@@ -56,7 +56,7 @@ static const char *node_of(const tri_ending *e, int64_t rank) {
   return rank < 0 || rank >= e->num_ranks || e->ranks[rank].host[0] == '\0' ? "its node" : e->ranks[rank].host;
 }
 
-static tri_status tell_death(const tri_ending *e, int64_t rank, const char *node, int number) {
+static tri_status report_death(const tri_ending *e, int64_t rank, const char *node, int number) {
   char who[TRI_PLACE_BYTES + 64], at[64];
   const char *hint =
       number == SIGKILL ? " (if no user did, the system did, because memory ran out: see dmesg there)" : "";
@@ -67,7 +67,7 @@ static tri_status tell_death(const tri_ending *e, int64_t rank, const char *node
                   (long long)e->num_ranks);
 }
 
-static tri_status tell_silence(const tri_ending *e) {
+static tri_status report_silence(const tri_ending *e) {
   char who[TRI_PLACE_BYTES + 64], at[64];
   return tri_fail(TRI_COMM,
                   "%s on %s ended without an error message, %s; the job of %lld ranks is ended, and the same command "
@@ -79,7 +79,7 @@ static tri_status tell_silence(const tri_ending *e) {
 
 bool tri_ending_was_asked(const tri_ending *e) { return e->asked > 0 || e->requested; }
 
-static tri_status tell_interruption(const tri_ending *e) {
+static tri_status report_interruption(const tri_ending *e) {
   if (e->interrupted.said) return tri_fail(TRI_INTERRUPTED, "%s", e->interrupted.text);
   bool good = (WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0) || e->all_left;
   if (good) return tri_fail(TRI_INTERRUPTED, "interrupted as the last step was made; the run is complete");
@@ -93,7 +93,7 @@ static tri_status tell_interruption(const tri_ending *e) {
 static tri_status tell_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
 
 /* Fails with the launcher's report, if the ranks have reported little or nothing. */
-static tri_status tell_launcher(const tri_ending *e) {
+static tri_status report_launcher(const tri_ending *e) {
   tri_rank_death death;
   int result = e->launcher_result;
   tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
@@ -107,9 +107,9 @@ static tri_status tell_launcher(const tri_ending *e) {
                     "resumes from the newest checkpoint",
                     WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
   }
-  if (killed) return tell_death(e, rank_of(e, &death), death.node, death.signal);
+  if (killed) return report_death(e, rank_of(e, &death), death.node, death.signal);
   if (e->interrupted.said) return tell_words(&e->interrupted);
-  if (e->silent) return tell_silence(e);
+  if (e->silent) return report_silence(e);
   if (e->echo.said) return tell_words(&e->echo);
   if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   return tri_fail(TRI_COMM,
@@ -122,10 +122,10 @@ static tri_status tell_launcher(const tri_ending *e) {
 tri_status tri_cause_tell(const tri_ending *e) {
   if (e->hang[0] != '\0') return tri_fail(TRI_COMM, "%s", e->hang);
   if (e->own.said) return tell_words(&e->own);
-  if (e->crash_signal != 0) return tell_death(e, e->crashed, node_of(e, e->crashed), e->crash_signal);
+  if (e->crash_signal != 0) return report_death(e, e->crashed, node_of(e, e->crashed), e->crash_signal);
   bool good = WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0;
-  if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return tell_launcher(e);
-  if (tri_ending_was_asked(e)) return tell_interruption(e);
+  if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return report_launcher(e);
+  if (tri_ending_was_asked(e)) return report_interruption(e);
   if ((good && !e->silent && !e->echo.said && !e->interrupted.said && !e->told.said) || e->all_left) return TRI_OK;
-  return tell_launcher(e);
+  return report_launcher(e);
 }

@@ -74,7 +74,7 @@ void tri_error_files_touch(const char *folder) {
 }
 
 /* Reads a file of base/parent.c, "STATUS KIND RANK" and the error message, and passes it to `take`. */
-static void take_file(const char *path, tri_error_file_handler take, void *context) {
+static void read_file(const char *path, tri_error_file_handler take, void *context) {
   char text[TRI_MESSAGE_BYTES + 64] = "";
   int exit_status, kind, rank, begin = 0;
   FILE *from = fopen(path, "re");
@@ -91,7 +91,7 @@ void tri_error_files_collect(const char *folder, tri_error_file_handler take, vo
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
     char path[TRI_PATH_BYTES];
     if (entry->d_name[0] == '.' || tri_path_join(path, folder, entry->d_name) != TRI_OK) continue; /* incomplete */
-    take_file(path, take, context);
+    read_file(path, take, context);
   }
   closedir(entries);
   (void)tri_directory_remove(folder);

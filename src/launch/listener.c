@@ -77,7 +77,7 @@ void tri_listener_fill(tri_listener *listener, struct pollfd *polled) {
   listener->full = false;
 }
 
-static bool take_hello(const tri_listener *listener, tri_speaker *from, int pid, const char *text) {
+static bool read_hello(const tri_listener *listener, tri_speaker *from, int pid, const char *text) {
   char token[40];
   long long rank, num_local;
   if (sscanf(text, "%39s %lld %lld %63s", token, &rank, &num_local, from->host) < 3 ||
@@ -114,7 +114,7 @@ static void hear_speaker(tri_listener *listener, tri_speaker *from, tri_hearing 
     from->silent_s = 0;
     if (from->known) {
       hear(context, from, false, (tri_parent_kind)head.kind, head.number, text);
-    } else if (head.kind != TRI_PARENT_HELLO || !take_hello(listener, from, head.number, text)) {
+    } else if (head.kind != TRI_PARENT_HELLO || !read_hello(listener, from, head.number, text)) {
       hang_up(from);
     }
   }
@@ -144,7 +144,7 @@ static tri_speaker *new_speaker(tri_listener *listener) {
   return &listener->speakers[listener->count++];
 }
 
-static void take_calls(tri_listener *listener) {
+static void accept_connections(tri_listener *listener) {
   for (;;) {
     int caller = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (caller < 0 && errno == EINTR) continue;
@@ -168,5 +168,5 @@ void tri_listener_hear(tri_listener *listener, const struct pollfd *polled, size
     if (polled[i].fd >= 0 && polled[i].revents != 0) hear_speaker(listener, speaker, hear, context);
     if (speaker->socket >= 0 && !speaker->known && speaker->silent_s > hello_s) hang_up(speaker);
   }
-  if (polled[count - 1].revents != 0) take_calls(listener);
+  if (polled[count - 1].revents != 0) accept_connections(listener);
 }

@@ -73,7 +73,7 @@ static void note_use(const segments *s, dev_t device, ino_t inode) {
 }
 
 /* Marks the segments that a process has open. Returns false if the process exists and its files cannot be read. */
-static bool look_at_files(const segments *s, const char *process) {
+static bool mark_open_files(const segments *s, const char *process) {
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "/proc/%.20s/fd", process);
   DIR *folder = opendir(path);
@@ -87,7 +87,7 @@ static bool look_at_files(const segments *s, const char *process) {
   return true;
 }
 
-static bool look_at_mappings(const segments *s, const char *process) {
+static bool mark_mapped_files(const segments *s, const char *process) {
   char path[PATH_BYTES], line[4096 + PATH_BYTES];
   snprintf(path, sizeof path, "/proc/%.20s/maps", process);
   FILE *from = fopen(path, "re");
@@ -114,7 +114,7 @@ static bool find_users(const segments *s) {
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0) continue;
     snprintf(path, sizeof path, "/proc/%.20s", entry->d_name);
     if (stat(path, &facts) != 0 || facts.st_uid != geteuid()) continue;
-    all = look_at_files(s, entry->d_name) && look_at_mappings(s, entry->d_name);
+    all = mark_open_files(s, entry->d_name) && mark_mapped_files(s, entry->d_name);
   }
   if (folder != NULL) closedir(folder);
   return all;

@@ -77,7 +77,7 @@ typedef struct supervisor {
    * launcher stopped; since the last step; with some of the ranks not connected. */
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
   double touched_s;
-  bool wish_waits;             /* a stop request waits until all ranks are connected, or until the first step */
+  bool stop_waits;             /* a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];
   size_t held;
@@ -163,7 +163,7 @@ static void end_job(supervisor *a) {
 
 /* ---- reports from the ranks -------------------------------------------------------------------------------------- */
 
-static void take_news(supervisor *a, const char *line) {
+static void read_report(supervisor *a, const char *line) {
   long long rank = -1, step;
   long pid;
   int place = 0;
@@ -176,7 +176,7 @@ static void take_news(supervisor *a, const char *line) {
   }
 }
 
-static void take_words(tri_ending *e, bool echo, int exit_status, const char *text) {
+static void record_failure(tri_ending *e, bool echo, int exit_status, const char *text) {
   tri_status status = tri_status_of_exit(exit_status);
   if (status == TRI_OK) status = TRI_COMM; /* a rank without a failure sends no error message */
   tri_words *words = echo ? &e->echo : &e->own;
@@ -188,7 +188,7 @@ static void take_words(tri_ending *e, bool echo, int exit_status, const char *te
 }
 
 /* Handles a line of the launcher's output. */
-static void take_line(supervisor *a, char *line) {
+static void read_line(supervisor *a, char *line) {
   static const char failure[] = "trireme: ";
   tri_words *told = &a->ending->told;
   if (line[0] >= TRI_LOG_PARENT_MARK && line[0] <= TRI_LOG_PROGRESS_MARK) {
@@ -196,7 +196,7 @@ static void take_line(supervisor *a, char *line) {
     for (char *at = line; (at = strchr(at, TRI_LOG_NEW_LINE)) != NULL;) *at = '\n';
   }
   if (line[0] == TRI_LOG_PARENT_MARK) {
-    take_news(a, line + 1);
+    read_report(a, line + 1);
   } else if (line[0] == TRI_LOG_MARK && strncmp(line + 1, failure, sizeof failure - 1) == 0) {
     if (told->said || a->ending->ended) return;
     told->said = true;
@@ -211,11 +211,11 @@ static void take_line(supervisor *a, char *line) {
 }
 
 /* Reads the launcher's output and splits it into lines. A line ends with a newline, or if the buffer is full. */
-static void take_output(supervisor *a) {
+static void read_output(supervisor *a) {
   ssize_t got = read(a->output, a->line + a->held, LINE_BYTES - 1 - a->held);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) {
-    if (a->held > 0 && !a->skips) take_line(a, a->line);
+    if (a->held > 0 && !a->skips) read_line(a, a->line);
     close(a->output);
     a->output = -1;
     return;
@@ -225,21 +225,21 @@ static void take_output(supervisor *a) {
   char *begin = a->line;
   for (char *end; (end = memchr(begin, '\n', a->held - (size_t)(begin - a->line))) != NULL; begin = end + 1) {
     *end = '\0';
-    if (!a->skips) take_line(a, begin);
+    if (!a->skips) read_line(a, begin);
     a->skips = false;
   }
   a->held -= (size_t)(begin - a->line);
   memmove(a->line, begin, a->held);
   a->line[a->held] = '\0';
   if (a->held < LINE_BYTES - 1) return;
-  if (!a->skips) take_line(a, a->line);
+  if (!a->skips) read_line(a, a->line);
   a->skips = true;
   a->held = 0;
 }
 
 /* Handles a connection that was closed without TRI_PARENT_LEAVE and without an error message: a failure without a
  * report. */
-static void take_end(supervisor *a, const tri_speaker *from) {
+static void handle_end(supervisor *a, const tri_speaker *from) {
   tri_ending *e = a->ending;
   if (from->left || from->spoke || e->ended || e->silent || e->own.said || e->crash_signal != 0) return;
   e->silent = true;
@@ -256,17 +256,17 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
     memcpy(a->ranks[from->rank].host, from->host, sizeof from->host);
   }
   if (gone) {
-    take_end(a, from);
+    handle_end(a, from);
     return;
   }
   switch (kind) {
     case TRI_PARENT_LINE: tri_log("%s", text); break;
     case TRI_PARENT_PROGRESS: tri_log_progress("%s", text); break;
-    case TRI_PARENT_NEWS: take_news(a, text); break;
+    case TRI_PARENT_NEWS: read_report(a, text); break;
     case TRI_PARENT_WORDS:
     case TRI_PARENT_ECHO:
       from->spoke = true;
-      take_words(e, kind == TRI_PARENT_ECHO, number, text);
+      record_failure(e, kind == TRI_PARENT_ECHO, number, text);
       from->waits = kind == TRI_PARENT_ECHO && !e->own.said && e->crash_signal == 0 && !e->ended;
       if (!from->waits) tri_listener_say(from, TRI_PARENT_HEARD);
       break;
@@ -427,7 +427,7 @@ static void keep_clock(supervisor *a, double passed_s) {
 
 /* ---- requests to stop -------------------------------------------------------------------------------------------- */
 
-static void pass_wish_on(supervisor *a) {
+static void forward_stop(supervisor *a) {
   int64_t reached = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
     const tri_speaker *speaker = &a->listener.speakers[i];
@@ -439,23 +439,23 @@ static void pass_wish_on(supervisor *a) {
 
 /* Handles a signal to stop. The first is passed on to the ranks if there is something to save; the second ends the job.
  */
-static void take_wish(supervisor *a) {
+static void handle_stop(supervisor *a) {
   tri_ending *e = a->ending;
   e->asked++;
   if (e->asked > 1 || e->steps < 0) {
     end_job(a);
   } else {
-    pass_wish_on(a);
+    forward_stop(a);
   }
 }
 
 /* Handles a scheduler's request, which never ends the job, however often it comes. It is passed on when all ranks are
  * connected or, if some are on other hosts, after the first step, when the launcher's signal finds all of them ready.
  */
-static void take_request(supervisor *a) {
+static void handle_request(supervisor *a) {
   if (a->ending->requested || a->ending->asked > 0) return;
   a->ending->requested = true;
-  a->wish_waits = true;
+  a->stop_waits = true;
 }
 
 static void reap(supervisor *a) {
@@ -471,15 +471,15 @@ static void reap(supervisor *a) {
   }
 }
 
-static void take_signals(supervisor *a) {
+static void handle_signals(supervisor *a) {
   struct signalfd_siginfo facts;
   while (read(a->signals, &facts, sizeof facts) == (ssize_t)sizeof facts) {
     if (facts.ssi_signo == SIGCHLD) {
       reap(a);
     } else if (tri_stop_is_request((int)facts.ssi_signo)) {
-      take_request(a);
+      handle_request(a);
     } else {
-      take_wish(a);
+      handle_stop(a);
     }
   }
 }
@@ -498,13 +498,13 @@ static tri_status wait_some(supervisor *a, double wait_s) {
   int ready = poll(polled, lines + 2, (int)(1000 * wait_s));
   if (ready > 0) {
     tri_listener_hear(&a->listener, polled, lines, hear, a);
-    if (polled[lines + 1].revents != 0 && a->output >= 0) take_output(a);
-    if (polled[lines].revents != 0) take_signals(a);
+    if (polled[lines + 1].revents != 0 && a->output >= 0) read_output(a);
+    if (polled[lines].revents != 0) handle_signals(a);
   }
   tri_free(polled);
-  if (a->wish_waits && (a->ending->steps >= 0 || num_known(a) >= a->start->num_ranks)) {
-    a->wish_waits = false;
-    pass_wish_on(a);
+  if (a->stop_waits && (a->ending->steps >= 0 || num_known(a) >= a->start->num_ranks)) {
+    a->stop_waits = false;
+    forward_stop(a);
   }
   keep_clock(a, tri_clock_s() - begin_s);
   return TRI_OK;
@@ -518,9 +518,9 @@ static bool has_lines(const supervisor *a) {
 }
 
 /* Takes an error message from an error file, of a rank that could not send it. */
-static void take_left_words(void *context, bool echo, int exit_status, const char *text) {
+static void record_left_failure(void *context, bool echo, int exit_status, const char *text) {
   supervisor *a = context;
-  take_words(a->ending, echo, exit_status, text);
+  record_failure(a->ending, echo, exit_status, text);
 }
 
 /* Handles events until the launcher has exited, and then the remaining reports of its ranks. */
@@ -533,7 +533,7 @@ static tri_status attend(supervisor *a) {
   }
   tri_log_progress_end();
   a->ending->all_left = all_left(a);
-  tri_error_files_collect(a->folder, take_left_words, a);
+  tri_error_files_collect(a->folder, record_left_failure, a);
   return TRI_OK;
 }
 
@@ -616,7 +616,7 @@ tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_endin
     kill(a->launcher, SIGKILL);
     sweep(a);
   }
-  tri_error_files_collect(a->folder, take_left_words, a); /* if attend has not collected them */
+  tri_error_files_collect(a->folder, record_left_failure, a); /* if attend has not collected them */
   if (a->signals >= 0) close(a->signals);
   if (a->output >= 0) close(a->output);
   tri_listener_close(&a->listener);

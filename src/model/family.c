@@ -179,7 +179,7 @@ static tri_status set_parameters(const tri_model *model, const tri_list_request 
   return tri_op_list_set_parameters(list, parameters->all, parameters->count, &adapter);
 }
 
-static tri_status look_at_parameters(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
+static tri_status set_model_parameters(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
   tri_list_parameters made;
   if (request->parameters != NULL) return set_parameters(model, request, request->parameters, list);
   TRI_TRY(tri_list_parameters_create(model, &request->shard, &made));
@@ -208,7 +208,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
     list->table_pages = request->table_pages;
   }
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
-  tri_status status = look_at_parameters(model, request, list);
+  tri_status status = set_model_parameters(model, request, list);
   if (status == TRI_OK) status = append_all(model, request, list);
   if (status != TRI_OK) {
     tri_op_list_destroy(list);

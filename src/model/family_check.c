@@ -59,7 +59,7 @@ typedef struct foreign {
   const char *key; /* first key that the family lacks */
 } foreign;
 
-static void look_at(void *context, const char *key, const char *value, const char *usual) {
+static void check_key(void *context, const char *key, const char *value, const char *usual) {
   foreign *found = context;
   const char *optional = optional_key(key);
   (void)value, (void)usual;
@@ -73,7 +73,7 @@ static tri_status check_keys(const tri_model *model, const tri_family_table *fam
   char families[FAMILIES_BYTES];
   tri_model_plain(model, &plain);
   if (tri_rope_is_plain(&model->rope_scaling)) plain.rope_scaling = model->rope_scaling;
-  tri_config_differences(&tri_model_table, model, &plain, look_at, &found);
+  tri_config_differences(&tri_model_table, model, &plain, check_key, &found);
   if (found.key == NULL) return TRI_OK;
   list_families(found.key, families);
   return tri_fail(TRI_BAD_CONFIG, "`%s` is for %s; %s has none, so leave it out", found.key, families,

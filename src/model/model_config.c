@@ -77,7 +77,7 @@ static const usual_field usual_fields[] = {USUAL(tied),       USUAL(attention_bi
                                            USUAL(residual),   USUAL(router_scoring), USUAL(router_normalised),
                                            USUAL(router_bias)};
 
-static void take_usual(const tri_family_table *family, const usual_field *field, tri_model *model) {
+static void set_usual(const tri_family_table *family, const usual_field *field, tri_model *model) {
   memcpy((char *)model + field->offset, (const char *)&family->usual + field->offset, field->bytes);
 }
 
@@ -85,7 +85,7 @@ static void take_usual(const tri_family_table *family, const usual_field *field,
 static void clear_field(const tri_config_key *key, tri_model *model) {
   for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
     if (strcmp(usual_fields[i].key, key->name) != 0) continue;
-    take_usual(tri_family_of(model), &usual_fields[i], model);
+    set_usual(tri_family_of(model), &usual_fields[i], model);
     return;
   }
   memset((char *)model + key->offset, 0, sizeof(int64_t)); /* a count or a double */
@@ -125,7 +125,7 @@ tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model) {
     return tri_yaml_fail(bias, "`attention_bias`", "%s", rest);
   }
   for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
-    if (tri_yaml_find(mapping, usual_fields[i].key) == NULL) take_usual(family, &usual_fields[i], model);
+    if (tri_yaml_find(mapping, usual_fields[i].key) == NULL) set_usual(family, &usual_fields[i], model);
   }
   return tri_config_blame(mapping, tri_model_complete(model));
 }

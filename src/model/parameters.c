@@ -84,7 +84,7 @@ tri_parameter tri_parameter_balance(int64_t experts) {
 }
 
 /* Replaces the first %ld of a name: "transformer.h.%ld.ln_1.weight" and "3" to "transformer.h.3.ln_1.weight". */
-static void put_number(char name[TRI_PARAMETER_NAME_BYTES], const char *number) {
+static void insert_number(char name[TRI_PARAMETER_NAME_BYTES], const char *number) {
   char copy[TRI_PARAMETER_NAME_BYTES];
   memcpy(copy, name, sizeof copy);
   const char *at = strstr(copy, "%ld");
@@ -95,7 +95,7 @@ static void set_name(tri_parameter *entry, const char *name, int64_t layer) {
   char number[24];
   snprintf(number, sizeof number, "%ld", (long)layer);
   snprintf(entry->name, sizeof entry->name, "%s", name);
-  put_number(entry->name, number);
+  insert_number(entry->name, number);
 }
 
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
@@ -117,7 +117,7 @@ tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char 
                                          tri_parameter parameter) {
   for (int64_t kind = 0; kind < parameter.kinds; kind++) parameter.names[kind] = names[kind];
   TRI_TRY(tri_parameter_table_add(table, names[0], layer, parameter));
-  put_number(table->entries[table->num_entries - 1].name, "*");
+  insert_number(table->entries[table->num_entries - 1].name, "*");
   return TRI_OK;
 }
 
@@ -205,7 +205,7 @@ tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, in
   const bool holds = parameter->count > 0 && member >= 0 && member < parameter->num_members;
   set_name(&tensor, parameter->names[i % kinds], parameter->layer);
   snprintf(number, sizeof number, "%ld", (long)(i / kinds));
-  put_number(tensor.name, number);
+  insert_number(tensor.name, number);
   tensor.stack = tensor.kinds = tensor.num_members = 1;
   tensor.stacked.members = at_least_1(parameter->stack);
   tensor.stacked.kinds = kinds;
@@ -260,7 +260,7 @@ bool tri_parameter_is_partial(const tri_parameter *entry) {
   return true;
 }
 
-static void take_slice(tri_parameter *entry, const tri_model_share *share) {
+static void set_slice(tri_parameter *entry, const tri_model_share *share) {
   *entry = tri_parameter_of_seat(entry, &share->seat);
   entry->over_parts = holding_over_parts(entry, share);
   /* The bias after a row-parallel GEMM is added by one rank, and all ranks have its gradient. */
@@ -312,7 +312,7 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
   if (share == NULL) share = &whole;
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
-    take_slice(entry, share);
+    set_slice(entry, share);
     entry->alias = entry->tied_to >= 0 && entry->count > 0 && table->entries[entry->tied_to].count > 0;
     if (entry->tied_to < 0 && !entry->first) table->num_values += tri_parameter_global_count(entry);
     if (entry->tied_to >= 0) entry->counted = false;

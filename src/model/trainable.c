@@ -34,7 +34,7 @@ static bool tells_layers(const tri_trainable_words *words) {
 }
 
 /* Returns whether patterns distinguish layers; in regular expressions a dot may match a digit. */
-static bool tell_layers(const tri_adapter_patterns *patterns) {
+static bool distinguish_layers(const tri_adapter_patterns *patterns) {
   for (int64_t i = 0; i < patterns->count; i++) {
     if (strpbrk(patterns->entries[i].pattern, "0123456789.?*+[\\{") != NULL) return true;
   }
@@ -43,7 +43,8 @@ static bool tell_layers(const tri_adapter_patterns *patterns) {
 
 bool tri_trainable_tells_layers(const tri_trainable *tuning) {
   if (!tri_trainable_has_adapter(tuning)) return tells_layers(&tuning->freeze);
-  if (tell_layers(&tuning->adapter.rank_pattern) || tell_layers(&tuning->adapter.alpha_pattern)) return true;
+  if (distinguish_layers(&tuning->adapter.rank_pattern) || distinguish_layers(&tuning->adapter.alpha_pattern))
+    return true;
   return tells_layers(&tuning->adapter.targets) || tells_layers(&tuning->adapter.train);
 }
 

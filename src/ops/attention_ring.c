@@ -127,7 +127,7 @@ static tri_status copy_columns(const tri_run *run, const tri_row_copy *copy, con
   return TRI_OK;
 }
 
-static tri_status take_own_keys(const tri_run *run, const tri_op_call *call) {
+static tri_status copy_own_keys(const tri_run *run, const tri_op_call *call) {
   const attention_ring *at = call->attributes;
   int64_t width = key_width(call);
   const tri_row_copy copy = {tri_all_rows(call->rows),       width, call->type, call->type,
@@ -149,7 +149,7 @@ static tri_status op_attention_ring_forward(tri_run *run, const tri_op_call *cal
   const ring_memory m = lay_out(call, run->workspace);
   void *qkv = run->slots[call->inputs[0]], *slot = run->slots[call->outputs[0]];
   void *out = is_narrow(call) ? m.out : slot;
-  TRI_TRY(take_own_keys(run, call));
+  TRI_TRY(copy_own_keys(run, call));
   for (int64_t step = 0; step < ranks; step++) {
     tri_transfer *transfer = NULL;
     const int64_t owner = outer_rank(at, -step);
@@ -229,7 +229,7 @@ static tri_status op_attention_ring_backward_input(tri_run *run, const tri_op_ca
   const tri_row_copy own_queries = {tri_all_rows(call->rows), queries, call->type, call->type, all, queries};
   const tri_row_copy query_gradients = {tri_all_rows(call->rows), queries, wide, call->type, queries, all};
   const tri_row_copy key_gradients = {tri_all_rows(call->rows), all - queries, wide, call->type, all - queries, all};
-  TRI_TRY(take_own_keys(run, call));
+  TRI_TRY(copy_own_keys(run, call));
   TRI_TRY(copy_columns(run, &own_queries, run->slots[call->inputs[0]], m.q));
   TRI_KERNEL_CALL(run->queue, fill_zero, query_bytes(call, wide), m.gradient_q);
   TRI_TRY(pass_round(run, call, &m));

@@ -41,7 +41,7 @@ typedef struct scratch {
   char *products;
 } scratch;
 
-static char *take_combine_scratch(char **end, int64_t rows, int64_t width, tri_dtype type) {
+static char *allocate_combine_scratch(char **end, int64_t rows, int64_t width, tri_dtype type) {
   char *at = *end;
   *end += tri_bytes_in_lines(tri_bytes_times(tri_bytes_times((size_t)rows, (size_t)width), tri_dtype_bytes(type)));
   return at;
@@ -54,19 +54,19 @@ static size_t lay_out(const tri_op_call *call, char *base, scratch *s) {
   const int64_t capacity = tri_expert_rows_come_again(rows) ? rows->capacity : 0;
   const int64_t pairs = rows->tensor_ranks > 1 || capacity > 0 ? rows->pairs : 0;
   char *end = base;
-  s->places = take_combine_scratch(&end, pairs, rows->width, type);
-  s->numbers = take_combine_scratch(&end, pairs, 1, wide);
-  s->here = (int32_t *)(void *)take_combine_scratch(&end, capacity > 0 ? rows->num_experts + 1 : 0, 1, TRI_INT32);
-  s->arrivals = (int32_t *)(void *)take_combine_scratch(&end, capacity, 1, TRI_INT32);
-  s->x = take_combine_scratch(&end, capacity, rows->width, type);
-  s->weights = take_combine_scratch(&end, capacity, 1, wide);
-  s->up = take_combine_scratch(&end, capacity, 2 * at->ffn, type);
-  s->active = take_combine_scratch(&end, capacity, at->ffn, type);
-  s->y = take_combine_scratch(&end, capacity, rows->width, type);
+  s->places = allocate_combine_scratch(&end, pairs, rows->width, type);
+  s->numbers = allocate_combine_scratch(&end, pairs, 1, wide);
+  s->here = (int32_t *)(void *)allocate_combine_scratch(&end, capacity > 0 ? rows->num_experts + 1 : 0, 1, TRI_INT32);
+  s->arrivals = (int32_t *)(void *)allocate_combine_scratch(&end, capacity, 1, TRI_INT32);
+  s->x = allocate_combine_scratch(&end, capacity, rows->width, type);
+  s->weights = allocate_combine_scratch(&end, capacity, 1, wide);
+  s->up = allocate_combine_scratch(&end, capacity, 2 * at->ffn, type);
+  s->active = allocate_combine_scratch(&end, capacity, at->ffn, type);
+  s->y = allocate_combine_scratch(&end, capacity, rows->width, type);
   if (call->training) {
-    s->up_gradient = take_combine_scratch(&end, capacity, 2 * at->ffn, type);
-    s->active_gradient = take_combine_scratch(&end, capacity, at->ffn, type);
-    s->weights_gradient = take_combine_scratch(&end, capacity, 1, wide);
+    s->up_gradient = allocate_combine_scratch(&end, capacity, 2 * at->ffn, type);
+    s->active_gradient = allocate_combine_scratch(&end, capacity, at->ffn, type);
+    s->weights_gradient = allocate_combine_scratch(&end, capacity, 1, wide);
   }
   s->products = end;
   return (size_t)(end - base);

@@ -116,7 +116,7 @@ typedef struct completions_memory {
 static int64_t num_pairs(const cross_entropy *at) { return at->completions.sequences * at->completions.pairs; }
 static int64_t whole_rows(const cross_entropy *at) { return at->completions.sequences * at->completions.tokens; }
 
-static double *take_doubles(char *base, size_t *used, int64_t count) {
+static double *allocate_doubles(char *base, size_t *used, int64_t count) {
   char *at = base + *used;
   *used += tri_bytes_in_lines((size_t)count * sizeof(double));
   return (double *)(void *)at;
@@ -128,12 +128,12 @@ static size_t lay_out_completions(const tri_op_call *call, char *base, completio
   size_t used = 0;
   *out = (completions_memory){0};
   if (!at->of_completions) return 0;
-  out->log_probs = take_doubles(base, &used, call->rows);
-  out->factors = take_doubles(base, &used, call->rows);
-  out->row_losses = take_doubles(base, &used, call->rows);
-  out->whole = take_doubles(base, &used, at->context > 1 ? whole_rows(at) : 0);
-  out->slopes = take_doubles(base, &used, 2 * num_pairs(at));
-  out->pair_losses = take_doubles(base, &used, num_pairs(at));
+  out->log_probs = allocate_doubles(base, &used, call->rows);
+  out->factors = allocate_doubles(base, &used, call->rows);
+  out->row_losses = allocate_doubles(base, &used, call->rows);
+  out->whole = allocate_doubles(base, &used, at->context > 1 ? whole_rows(at) : 0);
+  out->slopes = allocate_doubles(base, &used, 2 * num_pairs(at));
+  out->pair_losses = allocate_doubles(base, &used, num_pairs(at));
   return used;
 }
 

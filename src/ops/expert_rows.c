@@ -65,7 +65,7 @@ static void find_capacity(const tri_op_list *list, int64_t most_rows, int64_t ho
   }
 }
 
-static int64_t take_row_state_range(int64_t *end, int64_t length) {
+static int64_t allocate_row_state_range(int64_t *end, int64_t length) {
   const int64_t first = *end;
   *end += divided_up(length, 16) * 16;
   return first;
@@ -89,21 +89,21 @@ tri_status tri_expert_rows_plan(tri_op_list *list, const tri_expert_layer *layer
   at.num_experts = at.holder_begins[holder + 1] - at.first_expert;
   find_capacity(list, most_rows, holders, &at);
   at.expected = expected_rows(list, &at);
-  at.kept = at.most_of_expert > 0 ? take_row_state_range(&at.length, at.pairs) : 0;
-  at.begins = take_row_state_range(&at.length, at.experts + 1);
-  at.order = take_row_state_range(&at.length, at.pairs);
-  at.sources = take_row_state_range(&at.length, at.pairs);
-  at.places = take_row_state_range(&at.length, at.pairs);
+  at.kept = at.most_of_expert > 0 ? allocate_row_state_range(&at.length, at.pairs) : 0;
+  at.begins = allocate_row_state_range(&at.length, at.experts + 1);
+  at.order = allocate_row_state_range(&at.length, at.pairs);
+  at.sources = allocate_row_state_range(&at.length, at.pairs);
+  at.places = allocate_row_state_range(&at.length, at.pairs);
   const bool travel = tri_expert_rows_travel(&at);
-  at.here = travel ? take_row_state_range(&at.length, at.num_experts + 1) : at.begins;
-  at.arrivals = travel ? take_row_state_range(&at.length, at.capacity) : 0;
+  at.here = travel ? allocate_row_state_range(&at.length, at.num_experts + 1) : at.begins;
+  at.arrivals = travel ? allocate_row_state_range(&at.length, at.capacity) : 0;
   *out = at;
   return TRI_OK;
 }
 
 /* ---- host state -------------------------------------------------------------------------------------------------- */
 
-static void *take_host_state_part(char *base, size_t *end, int64_t count, size_t size) {
+static void *allocate_host_state_part(char *base, size_t *end, int64_t count, size_t size) {
   void *at = base == NULL ? NULL : base + *end;
   *end = tri_bytes_plus(*end, tri_bytes_in_lines(tri_bytes_times((size_t)count, size)));
   return at;
@@ -112,19 +112,19 @@ static void *take_host_state_part(char *base, size_t *end, int64_t count, size_t
 static size_t lay_out(const tri_expert_rows *at, char *base, tri_expert_host_state *n) {
   const int64_t several = tri_expert_rows_travel(at) ? at->ranks + 1 : 0, dropped = at->most_of_expert > 0;
   size_t end = 0;
-  n->transfer = take_host_state_part(base, &end, 1, sizeof *n->transfer);
-  n->windows = take_host_state_part(base, &end, 1, sizeof *n->windows);
-  n->begins =
-      take_host_state_part(base, &end, several > 0 || dropped ? at->ranks * (at->experts + 1) : 0, sizeof *n->begins);
-  n->first_place = take_host_state_part(base, &end, several, sizeof *n->first_place);
-  n->sent = take_host_state_part(base, &end, several, sizeof *n->sent);
-  n->received = take_host_state_part(base, &end, several, sizeof *n->received);
-  n->sent_elements = take_host_state_part(base, &end, several, sizeof *n->sent_elements);
-  n->received_elements = take_host_state_part(base, &end, several, sizeof *n->received_elements);
-  n->here = take_host_state_part(base, &end, several > 0 ? at->num_experts + 1 : 0, sizeof *n->here);
-  n->arrivals = take_host_state_part(base, &end, several > 0 ? at->capacity : 0, sizeof *n->arrivals);
-  n->experts = take_host_state_part(base, &end, dropped ? at->pairs : 0, sizeof *n->experts);
-  n->left = take_host_state_part(base, &end, dropped ? at->experts : 0, sizeof *n->left);
+  n->transfer = allocate_host_state_part(base, &end, 1, sizeof *n->transfer);
+  n->windows = allocate_host_state_part(base, &end, 1, sizeof *n->windows);
+  n->begins = allocate_host_state_part(base, &end, several > 0 || dropped ? at->ranks * (at->experts + 1) : 0,
+                                       sizeof *n->begins);
+  n->first_place = allocate_host_state_part(base, &end, several, sizeof *n->first_place);
+  n->sent = allocate_host_state_part(base, &end, several, sizeof *n->sent);
+  n->received = allocate_host_state_part(base, &end, several, sizeof *n->received);
+  n->sent_elements = allocate_host_state_part(base, &end, several, sizeof *n->sent_elements);
+  n->received_elements = allocate_host_state_part(base, &end, several, sizeof *n->received_elements);
+  n->here = allocate_host_state_part(base, &end, several > 0 ? at->num_experts + 1 : 0, sizeof *n->here);
+  n->arrivals = allocate_host_state_part(base, &end, several > 0 ? at->capacity : 0, sizeof *n->arrivals);
+  n->experts = allocate_host_state_part(base, &end, dropped ? at->pairs : 0, sizeof *n->experts);
+  n->left = allocate_host_state_part(base, &end, dropped ? at->experts : 0, sizeof *n->left);
   return end;
 }
 

@@ -97,7 +97,7 @@ tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter 
 }
 
 /* Sets the storage of a call's parameters, and which of them are frozen. */
-static void look_up_parameters(const tri_op_list *list, tri_op_call *call) {
+static void set_call_parameters(const tri_op_list *list, tri_op_call *call) {
   for (int i = 0; i < TRI_OP_PARAMETERS && list->parameters != NULL; i++) {
     if (call->parameters[i] < 0) continue;
     const tri_op_parameter *parameter = &list->parameters[call->parameters[i]];
@@ -176,7 +176,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.type = list->type;
   call.training = list->training;
   call.generating = list->generating;
-  look_up_parameters(list, &call);
+  set_call_parameters(list, &call);
 
   tri_shape in[TRI_OP_INPUTS] = {0};
   tri_shape out[TRI_OP_OUTPUTS] = {0};

@@ -112,7 +112,7 @@ static tri_status op_lora_embedding_backward_input(tri_run *run, const tri_op_ca
 
 /* Writes or adds the table's gradient to A's gradient; `row` is scratch for a row of A's, used if the gradient
  * accumulates. */
-static tri_status put_a(tri_run *run, const tri_op_call *call, const void *table, void *row) {
+static tri_status write_a(tri_run *run, const tri_op_call *call, const void *table, void *row) {
   const lora_embedding *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
   tri_run_parameter *a = &run->parameters[call->parameters[A]];
@@ -135,7 +135,7 @@ static tri_status op_lora_embedding_backward_weight(tri_run *run, const tri_op_c
   TRI_KERNEL_CALL(run->queue, fill_zero, table_bytes(call), behind);
   TRI_KERNEL_CALL(run->queue, embedding_backward, call->type, tri_all_rows(rows), rank, run->ids, at->first_id, at->ids,
                   du, behind);
-  return put_a(run, call, behind, (char *)behind + table_bytes(call));
+  return write_a(run, call, behind, (char *)behind + table_bytes(call));
 }
 
 /* A thin GEMM forward, two backward; and A, which is read and written, or its gradient, which is cleared too. */

@@ -322,7 +322,7 @@ static tri_status find_rest(const low_rank *u) {
 }
 
 /* Updates this rank's piece of the matrix. */
-static tri_status take_step(const low_rank *u, int64_t matrix) {
+static tri_status update_piece(const low_rank *u, int64_t matrix) {
   const tri_update_call *call = u->call;
   const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
   const size_t wide = tri_dtype_bytes(u->products.into.a_type), at = (size_t)piece.at;
@@ -351,7 +351,7 @@ static tri_status make_steps(low_rank *u) {
     if ((u->run->update - 1) % u->settings->every == 0) TRI_TRY(find_space(u));
     TRI_TRY(find_step(u));
     if (u->whole) TRI_TRY(find_rest(u));
-    TRI_TRY(take_step(u, matrix));
+    TRI_TRY(update_piece(u, matrix));
   }
   return TRI_OK;
 }

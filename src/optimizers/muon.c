@@ -215,7 +215,7 @@ static tri_status orthogonalise(const muon *u, char **x, char **y) {
 }
 
 /* Updates this rank's piece of the matrix. */
-static tri_status take_step(const muon *u, int64_t matrix, const char *x) {
+static tri_status update_piece(const muon *u, int64_t matrix, const char *x) {
   const tri_update_call *call = u->call;
   const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
   const size_t element = tri_dtype_bytes(call->type);
@@ -242,7 +242,7 @@ static tri_status make_steps(muon *u) {
     TRI_TRY(find_whole(u, matrix, &whole));
     TRI_TRY(normalise(u, whole, x));
     TRI_TRY(orthogonalise(u, &x, &y));
-    TRI_TRY(take_step(u, matrix, x));
+    TRI_TRY(update_piece(u, matrix, x));
   }
   return TRI_OK;
 }

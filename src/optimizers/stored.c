@@ -158,7 +158,7 @@ static tri_status widen(tri_queue *queue, tri_dtype type, int64_t count, const s
   return TRI_OK;
 }
 
-static tri_status put_back(tri_queue *queue, tri_dtype type, int64_t count, const void *from, const stored *to) {
+static tri_status write_back(tri_queue *queue, tri_dtype type, int64_t count, const void *from, const stored *to) {
   switch (to->storage) {
     case TRI_STATE_WIDE: break;
     case TRI_STATE_BF16:
@@ -194,7 +194,7 @@ static tri_status run_piece(const tri_update_run *run, const tri_update_call *ca
   piece.workspace = scratch;
   TRI_TRY(call->optimizer->update(&piece, &part));
   for (int64_t s = 0; s < call->optimizer->num_states; s++) {
-    TRI_TRY(put_back(run->queue, call->type, count, piece.states[s], &kept[s]));
+    TRI_TRY(write_back(run->queue, call->type, count, piece.states[s], &kept[s]));
   }
   return TRI_OK;
 }
@@ -270,7 +270,7 @@ static tri_status restore_blocks(tri_queue *queue, const tri_update_call *call, 
 tri_status tri_update_narrow(tri_queue *queue, const tri_update_call *call, int64_t state, const void *wide,
                              void *kept) {
   const stored to = stored_of(call, state, kept, 0);
-  TRI_TRY(put_back(queue, call->type, call->count, wide, &to));
+  TRI_TRY(write_back(queue, call->type, call->count, wide, &to));
   if (to.scales == NULL || !to.with_sign) return TRI_OK;
   return restore_blocks(queue, call, wide, &to);
 }

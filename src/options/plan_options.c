@@ -217,7 +217,7 @@ tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t dev
 }
 
 /* Applies the options for the cost of running the machine and for its failures. */
-static tri_status take_operation(tri_plan_options *o) {
+static tri_status apply_operation(tri_plan_options *o) {
   tri_failures *failures = &o->cluster.failures;
   if (o->price > 0) o->cluster.cost.price = o->price;
   if (o->mtbf > 0) failures->node_mtbf_hours = o->mtbf;
@@ -249,7 +249,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   }
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
-  TRI_TRY(take_operation(o));
+  TRI_TRY(apply_operation(o));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
   TRI_TRY(find_trained(o));
   o->assumed_sequence = o->sequence == 0;

@@ -159,7 +159,7 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
 
 /* Chooses the model to price. If its layers train differently, that is the frozen model with gradients passing through:
  * without products for weight gradients, gradients and updates it costs no more than any layer of the request's. */
-static tri_status take_model(tri_bounds *bounds, const tri_model *model) {
+static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
   bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
@@ -172,7 +172,7 @@ static tri_status take_model(tri_bounds *bounds, const tri_model *model) {
 
 /* Sets the models that are priced. Listing the operations of a tuned model needs a table of all its parameters, so a
  * model with fewer layers saves time. */
-static void take_priced(tri_bounds *bounds) {
+static void set_priced(tri_bounds *bounds) {
   bounds->priced = *bounds->request.model;
   bounds->still = bounds->frozen;
   if (!is_frozen(&bounds->request)) return;
@@ -187,8 +187,8 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
   bounds->request = *request;
   bounds->frozen_bytes = frozen_bytes(request);
   tri_status status = tri_trainable_lowest_layer(request->model, &bounds->lowest);
-  if (status == TRI_OK) status = take_model(bounds, request->model);
-  if (status == TRI_OK) take_priced(bounds);
+  if (status == TRI_OK) status = choose_model(bounds, request->model);
+  if (status == TRI_OK) set_priced(bounds);
   if (status == TRI_OK) status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
   if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &bounds->first_price);
   if (status != TRI_OK) {

@@ -92,7 +92,7 @@ static double median(double *values, int64_t count) {
   return values[count / 2];
 }
 
-static void take_residuals(const fitting *f, tri_residuals *out) {
+static void compute_residuals(const fitting *f, tri_residuals *out) {
   double errors[MOST_SAMPLES];
   const tri_measured *m = f->from->measured;
   int64_t count = 0;
@@ -130,7 +130,7 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
 
 /* Sets the memory bandwidth from sums of two long vectors, and the vector rate from GELU on data in caches, with the
  * operations that its cost counts. */
-static void take_rates(const tri_calibration *from, tri_cluster *c) {
+static void set_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);
   c->memory_bandwidth = seconds > 0 ? 3 * elements * bytes / seconds : 1e9;
@@ -167,7 +167,7 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
                    .nodes = from->nodes,
                    .efficiency = {.matmul = 0.9, .matmul_half = 8, .memory = 1, .link = 1, .launch = 0}};
   fitting f = {from, &c};
-  take_rates(from, &c);
+  set_rates(from, &c);
   snprintf(c.name, sizeof c.name, "%s", from->name);
   if (from->precision == TRI_BF16) c.peak_bf16 = from->peak;
   if (from->precision == TRI_FP32) c.peak_fp32 = from->peak;
@@ -180,7 +180,7 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
         (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .share = 1, .bandwidth = 4e9, .latency = 2e-6};
     search(&f, links_off, (double *[]){&c.links[0].bandwidth, &c.links[0].latency}, (double[]){1e15, 1});
   }
-  take_residuals(&f, residuals); /* before `measured` is set: tables would replace the model */
+  compute_residuals(&f, residuals); /* before `measured` is set: tables would replace the model */
   c.measured = *from->measured;
   *out = c;
 }

@@ -132,7 +132,7 @@ static const group *find_group(const tri_drawn_documents *draws, double place, b
   return &draws->groups[low];
 }
 
-static int64_t put_window(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
+static int64_t draw_window(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   double place = tri_random_uniform(key, 0) * draws->tokens;
   const group *of = find_group(draws, place, true);
@@ -148,7 +148,7 @@ static int64_t put_window(const tri_drawn_documents *draws, int64_t number, int3
 }
 
 /* Writes the lengths of a packed sequence; the rest is padding, as in the loader. */
-static int64_t put_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
+static int64_t draw_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   int64_t sequences = tri_packing_sequences(draws->packing), count = 0, length = 0, which = 0, room = draws->sequence;
   int64_t at = (int64_t)(tri_random_uniform(key, 0) * (double)sequences);
@@ -165,5 +165,5 @@ static int64_t put_packed(const tri_drawn_documents *draws, int64_t number, int3
 }
 
 int64_t tri_drawn_documents_sequence(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
-  return draws->packing != NULL ? put_packed(draws, number, lengths) : put_window(draws, number, lengths);
+  return draws->packing != NULL ? draw_packed(draws, number, lengths) : draw_window(draws, number, lengths);
 }

@@ -428,7 +428,7 @@ typedef struct set_nodes {
   tri_yaml *rows, *each;
 } set_nodes;
 
-static void take_rows(tri_yaml *root, set_nodes nodes[TRI_PUBLISHED_SETS]) {
+static void read_rows(tri_yaml *root, set_nodes nodes[TRI_PUBLISHED_SETS]) {
   if (root->kind != TRI_YAML_MAPPING) return; /* tri_config_read reports it */
   tri_yaml *sets = tri_yaml_find(root, "sets");
   int s = 0;
@@ -463,7 +463,7 @@ tri_status tri_published_load(const char *path, tri_published *out) {
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_read(tree, path, &root);
   if (status == TRI_OK) {
-    take_rows(root, nodes);
+    read_rows(root, nodes);
     status = tri_config_read(&published_table, tree, root, out);
   }
   for (int64_t s = 0; status == TRI_OK && s < out->num_sets; s++) status = set_complete(path, &out->sets[s], &nodes[s]);

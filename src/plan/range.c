@@ -140,7 +140,7 @@ static void write_guess(const tri_range *range, double value, char guess[64]) {
 
 enum { FAR = 1000 }; /* factor outside of the plausible range that is a mistake, unless the cluster is hypothetical */
 
-static tri_status look_at(void *context, const tri_range *range, double value) {
+static tri_status check_value(void *context, const tri_range *range, double value) {
   const char *name = context;
   const bool below = value < range->low;
   char guess[64];
@@ -167,7 +167,7 @@ tri_status tri_ranges_remark(const tri_cluster *cluster) {
     case TRI_CLUSTER_CPU: return TRI_OK;
   }
   snprintf(name, sizeof name, "%s", cluster->name);
-  return tri_ranges_visit(cluster, look_at, name);
+  return tri_ranges_visit(cluster, check_value, name);
 }
 
 bool tri_range_allows(const tri_cluster *cluster, const char *constant, double value) {

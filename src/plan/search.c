@@ -53,7 +53,7 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
 static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
 
 /* Logs the progress of a search that has taken longer than SILENT_S. */
-static void tell_progress(const search *s, bool sorted) {
+static void log_progress(const search *s, bool sorted) {
   const double seconds = tri_clock_s() - s->begin_s;
   if (!s->request->progress || seconds < SILENT_S) return;
   char valid[32], simulated[32];
@@ -103,7 +103,7 @@ static tri_status add(void *context, const tri_layout *tried) {
   *made = (candidate){.layout = layout};
   TRI_TRY(tri_bounds_of(at->bounds, &layout, &made->bound));
   s->count++;
-  if (s->count % LOOK == 0) tell_progress(s, false);
+  if (s->count % LOOK == 0) log_progress(s, false);
   return TRI_OK;
 }
 
@@ -238,7 +238,7 @@ static bool is_wanted(const search *s, const wish *want, const candidate *c) {
   return c->bound.bytes <= want->room || s->request->exhaustive;
 }
 
-static void tell_simulated(const search *s, candidate **some, int64_t count) {
+static void report_simulated(const search *s, candidate **some, int64_t count) {
   for (int64_t i = 0; i < count && s->request->simulated != NULL; i++) {
     if (!some[i]->simulated || some[i]->told) continue;
     some[i]->told = true;
@@ -264,8 +264,8 @@ static tri_status find(search *s, const wish *want, candidate **best, int64_t *f
       if (is_wanted(s, want, c)) some[count++] = c;
     }
     TRI_TRY(simulate_all(s, some, count, want->room));
-    tell_simulated(s, some, count);
-    tell_progress(s, true);
+    report_simulated(s, some, count);
+    log_progress(s, true);
     for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
   }
   return TRI_OK;

@@ -24,8 +24,8 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
-static void look_at_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
-                            tri_flight_report *out) {
+static void read_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
+                         tri_flight_report *out) {
   const tri_record *work = NULL;
   for (int i = 0; i < count; i++) {
     const tri_record *record = &records[i];
@@ -41,7 +41,7 @@ static void look_at_records(const tri_mesh *mesh, const tri_record *records, int
   out->doing_s = now_s - (work->end_s > 0 ? work->end_s : work->begin_s);
 }
 
-static void look_at_waits(const tri_mesh *mesh, double now_s, tri_flight_report *out) {
+static void read_wait(const tri_mesh *mesh, double now_s, tri_flight_report *out) {
   tri_comm_wait waits = tri_comm_state();
   if (waits.operation == NULL) return;
   snprintf(out->operation, sizeof out->operation, "%s", waits.operation);
@@ -56,8 +56,8 @@ void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out) {
   tri_record records[TRI_RECORDER_NEWEST];
   double now_s = tri_clock_s();
   *out = (tri_flight_report){.behind = -1, .idle_s = now_s - tri_recorder_last_s()};
-  look_at_records(mesh, records, tri_recorder_look(records), now_s, out);
-  look_at_waits(mesh, now_s, out);
+  read_records(mesh, records, tri_recorder_look(records), now_s, out);
+  read_wait(mesh, now_s, out);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -311,8 +311,8 @@ static void remove_others(const tri_snapshots *s, int64_t step) {
   }
 }
 
-static tri_status take_snapshot(tri_snapshots *s, const tri_progress *progress, mapped *own, kept *all,
-                                int64_t *count) {
+static tri_status write_snapshot(tri_snapshots *s, const tri_progress *progress, mapped *own, kept *all,
+                                 int64_t *count) {
   const tri_group *world = world_of(s);
   char path[TRI_PATH_BYTES];
   int64_t step = progress->step;
@@ -335,7 +335,7 @@ tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
   tri_record record = tri_record_make(TRI_RECORD_WORK, "take a snapshot");
   uint64_t ticket = tri_recorder_begin(&record);
   tri_status status = tri_alloc("the snapshots of neighbours", (size_t)world_of(s)->size, sizeof *all, &all);
-  if (status == TRI_OK) status = take_snapshot(s, progress, &own, all, &count);
+  if (status == TRI_OK) status = write_snapshot(s, progress, &own, all, &count);
   for (int64_t i = 0; i < count; i++) unmap(&all[i].file);
   unmap(&own);
   tri_free(all);
@@ -356,7 +356,7 @@ static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) 
 }
 
 /* COLLECTIVE. Sets *whole if every rank's part is on some node. */
-static tri_status look_for(const tri_snapshots *s, int64_t step, int64_t *giver, bool *whole) {
+static tri_status find_parts(const tri_snapshots *s, int64_t step, int64_t *giver, bool *whole) {
   const tri_group *world = world_of(s);
   int64_t size = world->size;
   unsigned char *mine = NULL, *all = NULL;
@@ -393,7 +393,7 @@ tri_status tri_snapshots_find(tri_snapshots *s, int64_t *step) {
       if (all[i] < below && all[i] > next) next = all[i];
     }
     if (next < 0) break;
-    TRI_TRY_GOTO(look_for(s, next, giver, &whole), done);
+    TRI_TRY_GOTO(find_parts(s, next, giver, &whole), done);
     if (whole) *step = next;
     below = next;
   }
@@ -405,7 +405,7 @@ done:
 
 /* ---- loading a snapshot ------------------------------------------------------------------------------------------ */
 
-static tri_status take_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
+static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
   mapped file = {0};
   header head;
   TRI_TRY(open_whole(s, step, world_of(s)->rank, &file, &head));
@@ -475,11 +475,11 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   int64_t *giver = NULL;
   bool whole = false;
   TRI_TRY(tri_alloc("who has a snapshot", (size_t)world->size, sizeof *giver, &giver));
-  tri_status status = look_for(s, step, giver, &whole);
+  tri_status status = find_parts(s, step, giver, &whole);
   if (status == TRI_OK) status = tri_common_failure(world, check_given(s, step, giver));
   if (status == TRI_OK) status = hand_round(s, step, giver);
   tri_free(giver);
-  if (status == TRI_OK) status = take_own(s, step, progress);
+  if (status == TRI_OK) status = load_own(s, step, progress);
   status = tri_common_failure(world, status);
   if (status == TRI_OK) tri_engine_parameters_changed(s->engine);
   return status;

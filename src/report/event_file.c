@@ -43,7 +43,7 @@ typedef struct message {
   bool overflow;
 } message;
 
-static void put_bytes(message *m, const void *data, size_t bytes) {
+static void append_bytes(message *m, const void *data, size_t bytes) {
   if (bytes > sizeof m->data - m->bytes) {
     m->overflow = true;
     return;
@@ -52,46 +52,46 @@ static void put_bytes(message *m, const void *data, size_t bytes) {
   m->bytes += bytes;
 }
 
-static void put_varint(message *m, uint64_t value) {
+static void append_varint(message *m, uint64_t value) {
   do {
     uint8_t byte = (uint8_t)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
-    put_bytes(m, &byte, 1);
+    append_bytes(m, &byte, 1);
     value >>= 7;
   } while (value != 0);
 }
 
-static void put_little_endian(message *m, uint64_t value, size_t bytes) {
+static void append_little_endian(message *m, uint64_t value, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) {
     uint8_t byte = (uint8_t)(value >> (8 * i));
-    put_bytes(m, &byte, 1);
+    append_bytes(m, &byte, 1);
   }
 }
 
-static void put_key(message *m, unsigned field, unsigned wire) { put_varint(m, (uint64_t)field << 3 | wire); }
+static void append_key(message *m, unsigned field, unsigned wire) { append_varint(m, (uint64_t)field << 3 | wire); }
 
-static void put_double(message *m, unsigned field, double value) {
+static void append_double(message *m, unsigned field, double value) {
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof bits);
-  put_key(m, field, WIRE_FIXED64);
-  put_little_endian(m, bits, 8);
+  append_key(m, field, WIRE_FIXED64);
+  append_little_endian(m, bits, 8);
 }
 
-static void put_float(message *m, unsigned field, float value) {
+static void append_float(message *m, unsigned field, float value) {
   uint32_t bits = 0;
   memcpy(&bits, &value, sizeof bits);
-  put_key(m, field, WIRE_FIXED32);
-  put_little_endian(m, bits, 4);
+  append_key(m, field, WIRE_FIXED32);
+  append_little_endian(m, bits, 4);
 }
 
-static void put_integer(message *m, unsigned field, int64_t value) {
-  put_key(m, field, WIRE_VARINT);
-  put_varint(m, (uint64_t)value);
+static void append_integer(message *m, unsigned field, int64_t value) {
+  append_key(m, field, WIRE_VARINT);
+  append_varint(m, (uint64_t)value);
 }
 
-static void put_block(message *m, unsigned field, const void *data, size_t bytes) {
-  put_key(m, field, WIRE_BYTES);
-  put_varint(m, bytes);
-  put_bytes(m, data, bytes);
+static void append_block(message *m, unsigned field, const void *data, size_t bytes) {
+  append_key(m, field, WIRE_BYTES);
+  append_varint(m, bytes);
+  append_bytes(m, data, bytes);
 }
 
 /* ---- records ---------------------------------------------------------------------------------------------------- */
@@ -110,9 +110,9 @@ static uint32_t masked_crc32c(const uint8_t *data, size_t bytes) {
 static tri_status write_record(tri_event_file *file, const message *event) {
   if (event->overflow) return tri_fail_internal("an event for %s is longer than %d bytes", file->path, MESSAGE_BYTES);
   message head = {.bytes = 0}, tail = {.bytes = 0};
-  put_little_endian(&head, event->bytes, 8);
-  put_little_endian(&head, masked_crc32c(head.data, 8), 4);
-  put_little_endian(&tail, masked_crc32c(event->data, event->bytes), 4);
+  append_little_endian(&head, event->bytes, 8);
+  append_little_endian(&head, masked_crc32c(head.data, 8), 4);
+  append_little_endian(&tail, masked_crc32c(event->data, event->bytes), 4);
   errno = 0;
   if (fwrite(head.data, head.bytes, 1, file->file) != 1 || fwrite(event->data, event->bytes, 1, file->file) != 1 ||
       fwrite(tail.data, tail.bytes, 1, file->file) != 1 || fflush(file->file) != 0) {
@@ -126,7 +126,7 @@ static void begin_event(message *event) {
   clock_gettime(CLOCK_REALTIME, &now);
   event->bytes = 0;
   event->overflow = false;
-  put_double(event, 1, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+  append_double(event, 1, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
 }
 
 static tri_status write_beginning(tri_event_file *file, int64_t first_step) {
@@ -134,11 +134,11 @@ static tri_status write_beginning(tri_event_file *file, int64_t first_step) {
   static const uint8_t session_start[] = {1 << 3 | WIRE_VARINT, 1};
   message event;
   begin_event(&event);
-  put_block(&event, 3, version, sizeof version - 1);
+  append_block(&event, 3, version, sizeof version - 1);
   TRI_TRY(write_record(file, &event));
   begin_event(&event);
-  put_integer(&event, 2, first_step);
-  put_block(&event, 7, session_start, sizeof session_start);
+  append_integer(&event, 2, first_step);
+  append_block(&event, 7, session_start, sizeof session_start);
   return write_record(file, &event);
 }
 
@@ -193,13 +193,13 @@ tri_status tri_event_file_scalars(tri_event_file *file, int64_t step, const tri_
   for (int i = 0; i < count; i++) {
     value.bytes = 0;
     value.overflow = false;
-    put_block(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
-    put_float(&value, 2, (float)scalars[i].value);
-    put_block(&summary, 1, value.data, value.bytes);
+    append_block(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
+    append_float(&value, 2, (float)scalars[i].value);
+    append_block(&summary, 1, value.data, value.bytes);
   }
   begin_event(&event);
-  put_integer(&event, 2, step);
-  put_block(&event, 5, summary.data, summary.bytes);
+  append_integer(&event, 2, step);
+  append_block(&event, 5, summary.data, summary.bytes);
   event.overflow |= summary.overflow;
   return write_record(file, &event);
 }

@@ -89,8 +89,8 @@ static int64_t last_step(const tri_metrics_history *history) {
 }
 
 /* Counts a line, and what has to be removed with it. `end`: position of its end. */
-static tri_status take_line(tri_metrics_history *history, int64_t *capacity, line_kind kind,
-                            const tri_step_metrics *step, int64_t end) {
+static tri_status count_line(tri_metrics_history *history, int64_t *capacity, line_kind kind,
+                             const tri_step_metrics *step, int64_t end) {
   history->num_lines++;
   switch (kind) {
     case LINE_COUNTS:
@@ -127,7 +127,7 @@ tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metr
     const line_kind kind = kind_of(&line, end_step, last_step(&history), &step, &accuracy);
     if (kind == LINE_COUNTS && isfinite(accuracy.trained)) history.accuracy = accuracy.trained;
     if (kind == LINE_COUNTS && isfinite(accuracy.held_out)) history.held_out_accuracy = accuracy.held_out;
-    TRI_TRY_GOTO(take_line(&history, &capacity, kind, &step, line.end), close_file);
+    TRI_TRY_GOTO(count_line(&history, &capacity, kind, &step, line.end), close_file);
   }
   *out = history;
   history.steps = NULL;

@@ -65,7 +65,7 @@ static bool belongs(const tri_record *record) {
   return record->step >= 0 && (record->kind != TRI_RECORD_WORK || record->code >= 0);
 }
 
-static tri_status take_events(const tri_mesh *mesh, double ahead_s, tri_event_list *out) {
+static tri_status read_events(const tri_mesh *mesh, double ahead_s, tri_event_list *out) {
   tri_record *records = NULL;
   int64_t count = 0;
   TRI_TRY(tri_recorder_take(&records, &count));
@@ -135,7 +135,7 @@ static tri_status add_all(tri_timeline *timeline, const tri_event_list *events) 
   return TRI_OK;
 }
 
-static tri_status take_in(const tri_group *world, int rank, tri_timeline *timeline) {
+static tri_status receive_events(const tri_group *world, int rank, tri_timeline *timeline) {
   tri_event_list events = {0};
   int64_t count = 0;
   TRI_TRY(receive(world, rank, COUNT_TAG, sizeof count, &count));
@@ -149,14 +149,14 @@ static tri_status take_in(const tri_group *world, int rank, tri_timeline *timeli
   return status;
 }
 
-static tri_status put_together(const tri_mesh *mesh, const tri_event_list *own, tri_timeline *timeline) {
+static tri_status gather_timeline(const tri_mesh *mesh, const tri_event_list *own, tri_timeline *timeline) {
   const tri_group *world = &mesh->world;
   TRI_TRY(add_all(timeline, own));
   for (int rank = 0; rank < world->size; rank++) {
     char place[TRI_TIMELINE_LABEL_BYTES - 24];
     snprintf(timeline->labels[rank], sizeof timeline->labels[rank], "rank %d: %s", rank,
              tri_mesh_describe(&mesh->shape, rank, place, sizeof place));
-    if (rank > 0) TRI_TRY(take_in(world, rank, timeline));
+    if (rank > 0) TRI_TRY(receive_events(world, rank, timeline));
   }
   return tri_timeline_finish(timeline);
 }
@@ -165,7 +165,7 @@ static tri_status collect(const tri_mesh *mesh, const tri_event_list *own, tri_t
   tri_timeline *timeline = NULL;
   if (mesh->world.rank > 0) return hand_in(&mesh->world, own);
   TRI_TRY(tri_timeline_create(mesh->world.size, &timeline));
-  tri_status status = put_together(mesh, own, timeline);
+  tri_status status = gather_timeline(mesh, own, timeline);
   if (status != TRI_OK) {
     tri_timeline_destroy(timeline);
     return status;
@@ -185,7 +185,7 @@ static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
     TRI_TRY(ask_clock(world, rank, &theirs_s));
   }
   if (world->rank > 0) TRI_TRY(answer_clock(world, &ahead_s));
-  tri_status status = tri_common_status(world, take_events(mesh, ahead_s, &own));
+  tri_status status = tri_common_status(world, read_events(mesh, ahead_s, &own));
   if (status == TRI_OK) status = collect(mesh, &own, out);
   tri_event_list_release(&own);
   return status;

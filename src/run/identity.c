@@ -100,7 +100,7 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
 
 /* Copies the run's name from a checkpoint to `context` if the checkpoint can be opened and has one: a
  * tri_checkpoint_try. */
-static tri_status take_name(void *context, const char *path, bool *damaged) {
+static tri_status copy_name(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
   tri_status status = tri_checkpoint_open(path, &checkpoint);
   *damaged = status != TRI_OK;
@@ -118,7 +118,7 @@ static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   tri_group alone = tri_group_alone("recall");
   if (tri_path_join(root, output, "checkpoints") != TRI_OK) return;
-  (void)tri_checkpoint_newest_that(&alone, root, take_name, out, path);
+  (void)tri_checkpoint_newest_that(&alone, root, copy_name, out, path);
 }
 
 /* Finds the type of the weights in `init`. A folder that cannot be opened is reported later, where its weights are
@@ -450,7 +450,7 @@ static void add_change(changes *c, const char *key, const char *there, const cha
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
-static void take_difference(void *context, const char *key, const char *there, const char *here) {
+static void collect_difference(void *context, const char *key, const char *there, const char *here) {
   char full[KEY_BYTES];
   if (!tri_model_key_is_of_function(key)) return;
   changes *c = context;
@@ -476,7 +476,7 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
   TRI_TRY(tri_huggingface_load(folder, &there));
   TRI_TRY(as_saved(config, &here));
   if (!here.tied && tri_ties_are_broken(folder, &there, false)) there.tied = false;
-  tri_config_differences(&tri_model_table, &there, &here, take_difference, c);
+  tri_config_differences(&tri_model_table, &there, &here, collect_difference, c);
   return TRI_OK;
 }
 
@@ -683,12 +683,12 @@ static bool changes_answers(const char *key) {
 }
 
 /* Logs a difference, unless the key is compared and reported elsewhere. */
-static void tell_difference(void *context, const char *key, const char *there, const char *here) {
+static void log_difference(void *context, const char *key, const char *there, const char *here) {
   (void)context;
   if (!is_among(key, other_keys) && changes_answers(key)) tri_log("%s was %s and is %s from here on", key, there, here);
 }
 
-static void tell_rates(const tri_run_config *there, const tri_run_config *here, int64_t step) {
+static void log_rates(const tri_run_config *there, const tri_run_config *here, int64_t step) {
   const double before = tri_run_config_rate(there, step), now = tri_run_config_rate(here, step);
   if (before == now) return;
   tri_log("the learning rate of step %" PRId64 " is %.3g, and would have been %.3g before", step, now, before);
@@ -708,7 +708,7 @@ static void compare_sequences(const tri_checkpoint_state *state, changes *c) {
 }
 
 /* Logs how many steps the run's epochs are now, if another batch or another number of samples has changed that. */
-static void tell_epochs(const tri_run_config *there, const tri_run_config *here, int64_t seen) {
+static void log_epochs(const tri_run_config *there, const tri_run_config *here, int64_t seen) {
   const double epochs = here->optimizer.epochs;
   const char *why =
       there->optimizer.global_batch != here->optimizer.global_batch ? "the batch" : "the number of samples";
@@ -720,7 +720,7 @@ static void tell_epochs(const tri_run_config *there, const tri_run_config *here,
 }
 
 /* Logs each allowed difference of the run files, and its effect. */
-static void tell_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
+static void log_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
   tri_run_config *there = config_there(state), *here = NULL;
   if (there == NULL) return; /* a folder without a state, or a run file that cannot be read */
   if (tri_alloc("a run's configuration", 1, sizeof *here, &here) == TRI_OK) {
@@ -728,9 +728,9 @@ static void tell_differences(const tri_checkpoint_state *state, const tri_run_co
     *here = *config;
     (void)tri_run_config_count_steps(here, config->optimizer.epoch_samples, state->step,
                                      seen); /* the run does this, too */
-    tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
-    tell_epochs(there, here, seen);
-    tell_rates(there, here, state->step + 1);
+    tri_config_differences(tri_run_config_table(), there, here, log_difference, NULL);
+    log_epochs(there, here, seen);
+    log_rates(there, here, state->step + 1);
     if (there->optimizer.global_batch != here->optimizer.global_batch)
       tri_log("the run continues with the next sample, number %" PRId64, seen + 1);
   }
@@ -749,7 +749,7 @@ int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpo
 }
 
 /* Copies the name of the first key of the objective that differs. */
-static void take_objective(void *context, const char *key, const char *there, const char *here) {
+static void copy_first_key(void *context, const char *key, const char *there, const char *here) {
   char *first = context;
   (void)there;
   (void)here;
@@ -778,7 +778,7 @@ void tri_identity_other_measure(const tri_identity *identity, const tri_run_conf
   }
   tri_run_config *there = config_there(state);
   if (there == NULL) return;
-  tri_config_differences(tri_run_config_table(), there, config, take_objective, out);
+  tri_config_differences(tri_run_config_table(), there, config, copy_first_key, out);
   if (out[0] == '\0') snprintf(out, TRI_IDENTITY_KEY_BYTES, "%s", differing_validation(there, config));
   tri_free(there);
 }
@@ -970,7 +970,7 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   describe_samples(&c, state, samples);
   if (c.text_length == 0) {
     if (samples[0] != '\0') tri_warn("%s: %s", folder, samples + 2);
-    if (how != TRI_RESUME_WEIGHTS) tell_differences(state, config);
+    if (how != TRI_RESUME_WEIGHTS) log_differences(state, config);
     return say_left_out(config, checkpoint);
   }
   if (!c.fits) {

@@ -40,7 +40,7 @@ static void resolve_auto_from_other_run(const tri_yaml *data, tri_run_config *c)
 
 /* Resolves `auto` keys with the text of another configuration. A text that cannot be read is ignored, and reported
  * where it is needed. */
-static void take_text(const char *name, const char *text, size_t bytes, tri_run_config *c) {
+static void resolve_from_text(const char *name, const char *text, size_t bytes, tri_run_config *c) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
   if (tri_yaml_create(&tree) != TRI_OK) return;
@@ -51,35 +51,35 @@ static void take_text(const char *name, const char *text, size_t bytes, tri_run_
   tri_yaml_destroy(tree);
 }
 
-static tri_status take_of_output(tri_run_config *c) {
+static tri_status resolve_from_output(tri_run_config *c) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_path_join(path, c->output, "checkpoints"));
   if (tri_checkpoint_highest_step(path) < 0) return TRI_OK; /* no checkpoint to resume from */
   TRI_TRY(tri_path_join(path, c->output, "config.yaml"));
   if (!tri_path_exists(path) || tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes) != TRI_OK) return TRI_OK;
-  take_text(path, text, bytes, c);
+  resolve_from_text(path, text, bytes, c);
   tri_free(text);
   return TRI_OK;
 }
 
 /* Resolves `auto` keys with the run file of a checkpoint. A folder that is missing or not a run's checkpoint is
  * reported where it is opened. */
-static void take_of_checkpoint(const char *given, tri_run_config *c) {
+static void resolve_from_checkpoint(const char *given, tri_run_config *c) {
   char folder[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
   const tri_checkpoint_use use = {.settings_only = true};
   if (tri_checkpoint_find(given, &use, folder) != TRI_OK || tri_checkpoint_open(folder, &checkpoint) != TRI_OK) return;
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   if (state != NULL && state->run_config != NULL) {
-    take_text("the checkpoint's run file", state->run_config, strlen(state->run_config), c);
+    resolve_from_text("the checkpoint's run file", state->run_config, strlen(state->run_config), c);
   }
   tri_checkpoint_close(checkpoint);
 }
 
 /* Takes the hub commit of `init` from another configuration, if that names the same model and this one has no revision.
  */
-static void take_commit(const char *name, const char *text, size_t bytes, tri_run_config *c) {
+static void resolve_commit(const char *name, const char *text, size_t bytes, tri_run_config *c) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
   if (tri_yaml_create(&tree) != TRI_OK) return;
@@ -102,7 +102,7 @@ static void keep_commit(tri_run_config *c, const char *resume) {
   if (tri_path_join(path, c->output, "checkpoints") != TRI_OK || tri_checkpoint_highest_step(path) < 0) return;
   if (tri_path_join(path, c->output, "config.yaml") != TRI_OK || !tri_path_exists(path)) return;
   if (tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes) != TRI_OK) return;
-  take_commit(path, text, bytes, c);
+  resolve_commit(path, text, bytes, c);
   tri_free(text);
 }
 
@@ -113,8 +113,8 @@ static bool has_mask(const char *prefix) {
 
 tri_status tri_run_resolve_auto(tri_run_config *c, const char *resume) {
   keep_commit(c, resume);
-  if (!is_settled(c) && strcmp(resume, "auto") == 0) TRI_TRY(take_of_output(c));
-  if (!is_settled(c) && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) take_of_checkpoint(resume, c);
+  if (!is_settled(c) && strcmp(resume, "auto") == 0) TRI_TRY(resolve_from_output(c));
+  if (!is_settled(c) && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) resolve_from_checkpoint(resume, c);
   bool masked = false;
   for (int64_t k = 0; k < c->data.num_train && !is_settled(c); k++) masked = masked || has_mask(c->data.train[k].path);
   if (masked) {

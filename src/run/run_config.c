@@ -541,7 +541,7 @@ static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *
 }
 
 /* Gives a run with `init` that model, unless the run describes a whole model, which has a family. */
-static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
+static tri_status set_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *name = NULL, *model = NULL;
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
   const tri_yaml *init = tri_yaml_find(root, "init");
@@ -700,7 +700,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
   TRI_TRY(choose_length(root, &written));
   const bool tied_is_said = says_tied(root);
-  TRI_TRY(take_model_of_init(tree, root));
+  TRI_TRY(set_model_of_init(tree, root));
   TRI_TRY(tri_preference_keys_stand_in(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(check_length(root, out));

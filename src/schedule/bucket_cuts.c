@@ -80,8 +80,8 @@ typedef struct neighbours {
   bool whole;   /* one of them is a tensor that must not be cut */
 } neighbours;
 
-static void take_in(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,
-                    neighbours *sum) {
+static void add_entry(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,
+                      neighbours *sum) {
   const tri_optimizer *by = tri_optimizer_of(settings, entry);
   const int64_t most = most_elements(shape, entry);
   sum->most += most;
@@ -100,7 +100,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   neighbours sum = {0};
   for (bool more = true; more;) {
     const tri_parameter *at = &table->entries[*i];
-    take_in(settings, shape, at, &sum);
+    add_entry(settings, shape, at, &sum);
     do (*i)++;
     while (*i < bucket->end_entry && !tri_parameter_is_in_arrays(&table->entries[*i]));
     more = *i < bucket->end_entry && table->entries[*i].joined &&
@@ -139,7 +139,7 @@ static int64_t elements_of(const piece *p, int64_t taken) {
 
 /* Assigns pieces to the ranks in order, each up to the limit. Returns whether all pieces are assigned. begins[ranks +
  * 1] (NULL: only tests the limit) is set to the begins of the parts, and the work is added to the loads. */
-static bool take_below(const pieces *of, uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
+static bool assign_below(const pieces *of, uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
   int64_t at = 0, taken = 0, before = 0; /* elements of the pieces before */
   for (int64_t r = 0; r < ranks; r++) {
     uint64_t left = limit > loads[r] ? limit - loads[r] : 0, took = 0;
@@ -167,7 +167,7 @@ static uint64_t lowest_limit(const pieces *of, uint64_t *loads, int64_t ranks) {
   for (int64_t r = 0; r < ranks; r++) high = loads[r] + of->work > high ? loads[r] + of->work : high;
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;
-    if (take_below(of, loads, ranks, middle, NULL)) {
+    if (assign_below(of, loads, ranks, middle, NULL)) {
       high = middle;
     } else {
       low = middle + 1;
@@ -187,7 +187,7 @@ static tri_status cut_all(const tri_optimizer_settings *settings, const tri_mesh
     uint64_t **of = &loads[bucket->replicas];
     if (*of == NULL) TRI_TRY(tri_alloc("work of replicas", (size_t)bucket->ranks, sizeof **of, of));
     const uint64_t limit = lowest_limit(scratch, *of, bucket->ranks);
-    (void)take_below(scratch, *of, bucket->ranks, limit, bucket->begins);
+    (void)assign_below(scratch, *of, bucket->ranks, limit, bucket->begins);
   }
   return TRI_OK;
 }

@@ -79,7 +79,7 @@ static tri_status add_interval(planning *p, tri_interval interval, owner who) {
   return TRI_OK;
 }
 
-static size_t take_arena_range(size_t *end, size_t bytes) {
+static size_t allocate_arena_range(size_t *end, size_t bytes) {
   size_t offset = *end;
   *end = tri_bytes_plus(*end, tri_padded_bytes(bytes));
   return offset;
@@ -145,7 +145,7 @@ static tri_status plan_slots(planning *p) {
       if (last > life.last) life.last = last;
     }
     if (kept && !slot->recomputed) {
-      tri_place place = {TRI_REGION_FRAME, take_arena_range(&p->plan->frame_bytes, life.bytes)};
+      tri_place place = {TRI_REGION_FRAME, allocate_arena_range(&p->plan->frame_bytes, life.bytes)};
       for (int pass = 0; pass < TRI_NUM_PASSES; pass++) p->plan->slots[pass * list->num_slots + root] = place;
       continue;
     }
@@ -186,7 +186,7 @@ static tri_status plan_gradients(planning *p) {
   find_buffer_lives(p);
   for (int64_t b = 0; b < num_buffers; b++) {
     if (p->buffer_in_frame[b]) {
-      p->buffer_lives[b].offset = take_arena_range(&p->plan->frame_bytes, p->buffer_lives[b].bytes);
+      p->buffer_lives[b].offset = allocate_arena_range(&p->plan->frame_bytes, p->buffer_lives[b].bytes);
     } else {
       TRI_TRY(add_interval(p, p->buffer_lives[b], (owner){OWNER_GRADIENT, b}));
     }
@@ -225,7 +225,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
   tri_chunk_plan *plan = p->plan;
   size_t begin = *arena_end;
   for (int64_t i = 0; i < list->num_constants; i++)
-    plan->constants[i] = take_arena_range(arena_end, list->constants[i].bytes);
+    plan->constants[i] = allocate_arena_range(arena_end, list->constants[i].bytes);
   p->whole->constant_bytes += *arena_end - begin;
   begin = *arena_end;
   for (int64_t c = 0; c < list->num_calls && p->request->device != NULL; c++) {
@@ -235,7 +235,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
     TRI_TRY(call->op->memory(call, p->request->device, &memory));
     for (int i = 0; i < TRI_OP_BUFFERS; i++) {
       if (memory.buffer_bytes[i] > 0) {
-        plan->buffers[c * TRI_OP_BUFFERS + i] = take_arena_range(arena_end, memory.buffer_bytes[i]);
+        plan->buffers[c * TRI_OP_BUFFERS + i] = allocate_arena_range(arena_end, memory.buffer_bytes[i]);
       }
     }
     if (memory.workspace_bytes > 0) TRI_TRY(plan_workspaces(p, call, memory.workspace_bytes));
@@ -343,7 +343,7 @@ static int64_t cut_rows(const tri_op_list *list, const tri_op_context *context, 
 
 static void plan_column(tri_memory_plan *plan, tri_batch_column column, int64_t rows, size_t element) {
   if (rows > 0)
-    plan->batch_columns[column] = take_arena_range(&plan->batch_bytes, tri_bytes_times((size_t)rows, element));
+    plan->batch_columns[column] = allocate_arena_range(&plan->batch_bytes, tri_bytes_times((size_t)rows, element));
 }
 
 static void plan_columns(const tri_op_list *list, const tri_op_context *context, tri_memory_plan *plan) {
@@ -365,11 +365,11 @@ static void plan_batches(const tri_memory_request *request, tri_memory_plan *pla
   size_t slices = tri_bytes_times((size_t)list->most_slices, (size_t)tri_op_context_lists(&context));
   if (request->num_batches == 0) return;
   size_t begin = *end;
-  plan->values = take_arena_range(end, sizeof(tri_step_values));
-  plan->results = take_arena_range(end, plan->results_bytes);
+  plan->values = allocate_arena_range(end, sizeof(tri_step_values));
+  plan->results = allocate_arena_range(end, plan->results_bytes);
   plan_columns(list, &context, plan);
-  plan->batch_slices = take_arena_range(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
-  plan->batches = take_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
+  plan->batch_slices = allocate_arena_range(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
+  plan->batches = allocate_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
   plan->token_bytes = *end - begin;
 }
 
@@ -385,9 +385,9 @@ static void plan_notes(tri_memory_plan *plan, size_t *end) {
 static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t *end = &plan->host_bytes;
   if (request->num_batches > 0) {
-    plan->host_values = take_arena_range(end, sizeof(tri_step_values));
-    plan->host_results = take_arena_range(end, plan->results_bytes);
-    plan->host_batches = take_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
+    plan->host_values = allocate_arena_range(end, sizeof(tri_step_values));
+    plan->host_results = allocate_arena_range(end, plan->results_bytes);
+    plan->host_batches = allocate_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
     plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end);
   }
   size_t begin = *end;
@@ -399,12 +399,12 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
     plan->host_stage_buffers[kind] = *end;
     *end = tri_bytes_plus(*end, tri_bytes_times(plan->stage_buffer_bytes, (size_t)request->stage_buffers[kind]));
   }
-  if (needs_copies) plan->host_transfer = take_arena_range(end, plan->transfer_bytes);
+  if (needs_copies) plan->host_transfer = allocate_arena_range(end, plan->transfer_bytes);
   plan->message_bytes = tri_bytes_plus(plan->message_bytes, *end - begin);
   plan->exchange_bytes = request->exchange_bytes;
-  plan->exchange = take_arena_range(end, plan->exchange_bytes);
+  plan->exchange = allocate_arena_range(end, plan->exchange_bytes);
   plan->staging_bytes = request->staging_bytes;
-  plan->staging = take_arena_range(end, plan->staging_bytes);
+  plan->staging = allocate_arena_range(end, plan->staging_bytes);
 }
 
 /* Returns the size of the transfer buffer: one call at a time transfers rows. */
@@ -453,28 +453,28 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   find_routers(request, plan);
   size_t gather_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->gather_buffer_elements;
   size_t reduce_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->reduce_buffer_elements;
-  plan->parameters = take_arena_range(&end, tri_bytes_times((size_t)request->num_values, element));
-  plan->gather_buffers = take_arena_range(&end, tri_bytes_times(gather_buffer, TRI_BUCKET_BUFFERS * element));
+  plan->parameters = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_values, element));
+  plan->gather_buffers = allocate_arena_range(&end, tri_bytes_times(gather_buffer, TRI_BUCKET_BUFFERS * element));
   for (int kept = 0; kept < TRI_NUM_STORED && request->buckets != NULL; kept++) {
     const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
     const size_t room = tri_bytes_times((size_t)request->buckets->frozen_buffer_elements[kept], TRI_BUCKET_BUFFERS);
-    plan->frozen_buffers[kept] = take_arena_range(&end, tri_bytes_times(room, bytes));
+    plan->frozen_buffers[kept] = allocate_arena_range(&end, tri_bytes_times(room, bytes));
   }
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
     const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
-    plan->frozen[kept] = take_arena_range(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
+    plan->frozen[kept] = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
   }
   plan->parameter_bytes = end;
   if (request->training) {
-    plan->gradient_values = take_arena_range(&end, tri_bytes_times((size_t)request->num_gradients, element));
-    plan->reduce_buffers = take_arena_range(&end, tri_bytes_times(reduce_buffer, TRI_BUCKET_BUFFERS * element));
-    plan->sink = take_arena_range(&end, tri_bytes_times((size_t)request->num_sink, element));
+    plan->gradient_values = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_gradients, element));
+    plan->reduce_buffers = allocate_arena_range(&end, tri_bytes_times(reduce_buffer, TRI_BUCKET_BUFFERS * element));
+    plan->sink = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_sink, element));
     plan->gradient_bytes = end - plan->gradient_values;
   }
   plan->transfer_bytes = most_passing(request);
-  plan->transfer = take_arena_range(&end, plan->transfer_bytes);
+  plan->transfer = allocate_arena_range(&end, plan->transfer_bytes);
   if (request->training) {
-    plan->states = take_arena_range(&end, request->updates == NULL ? 0 : request->updates->state_bytes);
+    plan->states = allocate_arena_range(&end, request->updates == NULL ? 0 : request->updates->state_bytes);
     plan->optimizer_bytes = end - plan->states;
   }
   plan_batches(request, plan, &end);
@@ -485,10 +485,10 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
     plan->stage_buffers[kind] = end;
     end = tri_bytes_plus(end, tri_bytes_times(plan->stage_buffer_bytes, (size_t)request->stage_buffers[kind]));
   }
-  plan->partial = take_arena_range(&end, tri_bytes_times((size_t)request->num_partial, element));
+  plan->partial = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_partial, element));
   plan->message_bytes = end - begin;
   plan->sums_bytes = request->sums_bytes;
-  plan->sums = take_arena_range(&end, plan->sums_bytes);
+  plan->sums = allocate_arena_range(&end, plan->sums_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   if (request->training) TRI_TRY(plan_updates(request, plan));
   plan->transient = end;

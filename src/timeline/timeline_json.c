@@ -30,7 +30,7 @@ typedef struct trace {
   int num_threads, thread_capacity;
 } trace;
 
-static void put_string(trace *t, const char *text) {
+static void write_string(trace *t, const char *text) {
   json_t *string = json_string(text);
   if (string == NULL) string = json_string("(no UTF-8)");
   char *quoted = json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
@@ -83,15 +83,15 @@ static void begin_entry(trace *t) {
   t->separator = ",\n";
 }
 
-static void put_name(trace *t, int pid, int tid, const char *what, const char *name) {
+static void write_name(trace *t, int pid, int tid, const char *what, const char *name) {
   begin_entry(t);
   tri_file_writer_put(t->to, "{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s_name\",\"args\":{\"name\":", pid, tid,
                       what);
-  put_string(t, name);
+  write_string(t, name);
   tri_file_writer_put(t->to, "}}");
 }
 
-static void put_place(trace *t, int pid, int tid, const char *what, int place) {
+static void write_place(trace *t, int pid, int tid, const char *what, int place) {
   begin_entry(t);
   tri_file_writer_put(t->to,
                       "{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s_sort_index\",\"args\":{\"sort_index\":%d}}",
@@ -106,57 +106,57 @@ static const char *lane_name(tri_event_lane lane) {
   return "?";
 }
 
-static void put_thread(trace *t, int rank, int tid) {
+static void write_thread(trace *t, int rank, int tid) {
   const thread *named = &t->threads[tid];
   char name[32];
   const char *lane = lane_name(named->lane);
   snprintf(name, sizeof name, named->number == 1 ? "%s" : "%s %d", lane, named->number);
-  put_name(t, rank, tid, "thread", name);
-  put_place(t, rank, tid, "thread", 1000 * (int)named->lane + named->number);
+  write_name(t, rank, tid, "thread", name);
+  write_place(t, rank, tid, "thread", 1000 * (int)named->lane + named->number);
 }
 
 /* Writes microseconds with three decimals, which a double cannot always represent. */
-static void put_time(trace *t, const char *key, int64_t ns) {
+static void write_time(trace *t, const char *key, int64_t ns) {
   tri_file_writer_put(t->to, ",\"%s\":%lld.%03lld", key, (long long)(ns / 1000), (long long)(ns % 1000));
 }
 
-static void put_arguments(trace *t, const tri_event *event) {
+static void write_arguments(trace *t, const tri_event *event) {
   tri_file_writer_put(t->to, ",\"args\":{\"step\":%lld", (long long)event->step + 1);
   if (event->micro_batch >= 0) tri_file_writer_put(t->to, ",\"micro_batch\":%d", event->micro_batch);
   if (event->chunk >= 0) tri_file_writer_put(t->to, ",\"chunk\":%d", event->chunk);
   if (event->kind == TRI_EVENT_COMMUNICATION) {
     tri_file_writer_put(t->to, ",\"axis\":\"%s\",\"bytes\":%lld", tri_event_axis_name(event->axis),
                         (long long)event->bytes);
-    put_time(t, "waited_us", llround(event->wait_s * 1e9));
+    write_time(t, "waited_us", llround(event->wait_s * 1e9));
   }
   tri_file_writer_put(t->to, "}");
 }
 
-static tri_status put_event(trace *t, const tri_event *event) {
+static tri_status write_event(trace *t, const tri_event *event) {
   int64_t begin_ns = llround((event->begin_s - t->origin_s) * 1e9);
   int64_t end_ns = llround((event->end_s - t->origin_s) * 1e9);
   int tid = 0;
   TRI_TRY(find_thread(t, event->lane, begin_ns, end_ns, &tid));
   begin_entry(t);
   tri_file_writer_put(t->to, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":", event->rank, tid);
-  put_string(t, event->name);
+  write_string(t, event->name);
   tri_file_writer_put(t->to, ",\"cat\":\"%s\"", tri_event_kind_name(event->kind));
-  put_time(t, "ts", begin_ns);
-  put_time(t, "dur", end_ns - begin_ns);
-  put_arguments(t, event);
+  write_time(t, "ts", begin_ns);
+  write_time(t, "dur", end_ns - begin_ns);
+  write_arguments(t, event);
   tri_file_writer_put(t->to, "}");
   return tri_file_writer_status(t->to);
 }
 
-static tri_status put_rank(trace *t, const tri_timeline *timeline, int rank) {
+static tri_status write_rank(trace *t, const tri_timeline *timeline, int rank) {
   const tri_event_list *list = &timeline->ranks[rank];
   t->num_threads = 0;
   TRI_TRY(add_thread(t, TRI_LANE_COMPUTE));
   TRI_TRY(add_thread(t, TRI_LANE_COMMUNICATION));
-  put_name(t, rank, 0, "process", timeline->labels[rank]);
-  put_place(t, rank, 0, "process", rank);
-  for (int64_t i = 0; i < list->count; i++) TRI_TRY(put_event(t, &list->events[i]));
-  for (int tid = 0; tid < t->num_threads; tid++) put_thread(t, rank, tid);
+  write_name(t, rank, 0, "process", timeline->labels[rank]);
+  write_place(t, rank, 0, "process", rank);
+  for (int64_t i = 0; i < list->count; i++) TRI_TRY(write_event(t, &list->events[i]));
+  for (int tid = 0; tid < t->num_threads; tid++) write_thread(t, rank, tid);
   return TRI_OK;
 }
 
@@ -168,7 +168,7 @@ tri_status tri_timeline_write_json(const tri_timeline *timeline, const char *pat
   TRI_TRY(tri_file_writer_open(path, &t.to));
   tri_file_writer_put(t.to, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   tri_status status = TRI_OK;
-  for (int rank = 0; rank < timeline->num_ranks && status == TRI_OK; rank++) status = put_rank(&t, timeline, rank);
+  for (int rank = 0; rank < timeline->num_ranks && status == TRI_OK; rank++) status = write_rank(&t, timeline, rank);
   tri_file_writer_put(t.to, "\n]}\n");
   tri_free(t.threads);
   return tri_file_writer_close(t.to, status);

@@ -65,7 +65,7 @@ static bool is_utf8(const char *text) {
 
 /* Writes text without control characters, which XML does not allow. If a letter was truncated, only ASCII characters
  * are written. */
-static void put_text(drawing *d, const char *text) {
+static void write_text(drawing *d, const char *text) {
   bool whole = is_utf8(text);
   for (const char *c = text; *c != '\0'; c++) {
     switch (*c) {
@@ -93,7 +93,7 @@ static unit unit_of(double length_s, double least) {
   return units[i];
 }
 
-static void put_duration(drawing *d, double seconds) {
+static void write_duration(drawing *d, double seconds) {
   unit in = unit_of(seconds, 1);
   double value = seconds / in.seconds;
   tri_file_writer_put(d->to, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, in.name);
@@ -116,7 +116,7 @@ static double share_of(const tri_timeline_shares *shares, int paint) {
 /* Smallest share that is not printed as 0.0 %. */
 static const double LEAST_SHARE = 0.0005;
 
-static void put_axes(drawing *d, const char *what, const double by_axis[TRI_EVENT_AXES]) {
+static void write_axes(drawing *d, const char *what, const double by_axis[TRI_EVENT_AXES]) {
   double sum = 0;
   for (int axis = 0; axis < TRI_EVENT_AXES; axis++) sum += by_axis[axis];
   if (sum < LEAST_SHARE) return;
@@ -135,12 +135,12 @@ static void draw_shares(drawing *d) {
   if (shares->num_steps == 0) return;
   tri_file_writer_put(d->to, "<text x=\"%d\" y=\"51\">%lld %s, ", MARGIN, (long long)shares->num_steps,
                       shares->num_steps == 1 ? "step" : "steps");
-  put_duration(d, shares->step_s);
+  write_duration(d, shares->step_s);
   tri_file_writer_put(d->to, "%s: <tspan font-weight=\"600\">compute %.1f %%</tspan>",
                       shares->num_steps == 1 ? "" : " each", 100 * shares->compute);
-  put_axes(d, "exposed communication", shares->exposed);
+  write_axes(d, "exposed communication", shares->exposed);
   tri_file_writer_put(d->to, " · <tspan font-weight=\"600\">bubble %.1f %%</tspan>", 100 * shares->bubble);
-  put_axes(d, "hidden communication", shares->hidden);
+  write_axes(d, "hidden communication", shares->hidden);
   tri_file_writer_put(d->to, "</text>\n");
 }
 
@@ -194,7 +194,7 @@ static void draw_head(drawing *d, const char *title) {
                       "<rect width=\"1.2\" height=\"6\" fill=\"#d3d7dd\"/></pattern></defs>\n");
   tri_file_writer_put(d->to, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", width, height);
   tri_file_writer_put(d->to, "<text x=\"%d\" y=\"30\" font-size=\"17\" font-weight=\"600\">", MARGIN);
-  put_text(d, title);
+  write_text(d, title);
   tri_file_writer_put(d->to, "</text>\n");
   draw_shares(d);
   draw_bar(d);
@@ -254,17 +254,17 @@ static tri_status draw_lane(drawing *d, int row, tri_event_lane lane) {
   return tri_file_writer_status(d->to);
 }
 
-static void put_title(drawing *d, const tri_event *event) {
+static void write_title(drawing *d, const tri_event *event) {
   bool communicates = event->kind == TRI_EVENT_COMMUNICATION;
-  put_text(d, event->name);
+  write_text(d, event->name);
   if (communicates) tri_file_writer_put(d->to, " (%s)", tri_event_axis_name(event->axis));
   if (event->micro_batch >= 0) tri_file_writer_put(d->to, ", micro-batch %d", event->micro_batch);
   if (event->chunk >= 0) tri_file_writer_put(d->to, ", chunk %d", event->chunk);
   tri_file_writer_put(d->to, ", step %lld: ", (long long)event->step + 1);
-  put_duration(d, event->end_s - event->begin_s);
+  write_duration(d, event->end_s - event->begin_s);
   if (event->wait_s > 0) {
     tri_file_writer_put(d->to, ", of which ");
-    put_duration(d, event->wait_s);
+    write_duration(d, event->wait_s);
     tri_file_writer_put(d->to, " waiting");
   }
   if (communicates && event->bytes > 0) tri_file_writer_put(d->to, ", %lld bytes", (long long)event->bytes);
@@ -289,7 +289,7 @@ static void draw_event(drawing *d, int row, const tri_event *event) {
   bool inner = event->kind == TRI_EVENT_COMMUNICATION && event->lane == TRI_LANE_COMPUTE;
   if (width >= LEAST_OUTLINED && !inner) tri_file_writer_put(d->to, " stroke=\"#fff\"");
   tri_file_writer_put(d->to, "><title>");
-  put_title(d, event);
+  write_title(d, event);
   tri_file_writer_put(d->to, "</title></rect>\n");
 }
 
@@ -310,7 +310,7 @@ static void draw_label(drawing *d, int row) {
   double size = fmin(12, fmax(8, d->compute_height));
   tri_file_writer_put(d->to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" font-size=\"%.1f\">", d->left - 10,
                       top_of_row(d, row) + d->compute_height / 2 + 0.36 * size, size);
-  put_text(d, d->timeline->labels[rank]);
+  write_text(d, d->timeline->labels[rank]);
   tri_file_writer_put(d->to, "</text>\n");
 }
 

@@ -69,7 +69,7 @@ static size_t begin_characters(tri_bpe *bpe, const char *word, size_t bytes) {
   return count;
 }
 
-static void look_up(const tri_bpe *bpe, int32_t left, int32_t right, uint32_t *rank, int32_t *result) {
+static void find_merge(const tri_bpe *bpe, int32_t left, int32_t right, uint32_t *rank, int32_t *result) {
   const tri_merge_slot *slot = tri_vocabulary_merge(bpe->vocabulary, left, right);
   *rank = slot != NULL ? slot->rank : NO_RANK;
   *result = slot != NULL ? slot->result : -1;
@@ -79,7 +79,7 @@ static size_t merge_short(const tri_bpe *bpe, int32_t *ids, size_t count) {
   if (count == 0) return 0; /* all bytes were dropped */
   uint32_t ranks[SHORT_WORD];
   int32_t results[SHORT_WORD];
-  for (size_t i = 0; i + 1 < count; i++) look_up(bpe, ids[i], ids[i + 1], &ranks[i], &results[i]);
+  for (size_t i = 0; i + 1 < count; i++) find_merge(bpe, ids[i], ids[i + 1], &ranks[i], &results[i]);
   ranks[count - 1] = NO_RANK;
   results[count - 1] = -1;
   while (count > 1) {
@@ -95,8 +95,8 @@ static size_t merge_short(const tri_bpe *bpe, int32_t *ids, size_t count) {
       results[i] = results[i + 1];
     }
     count--;
-    if (best > 0) look_up(bpe, ids[best - 1], ids[best], &ranks[best - 1], &results[best - 1]);
-    if (best + 1 < count) look_up(bpe, ids[best], ids[best + 1], &ranks[best], &results[best]);
+    if (best > 0) find_merge(bpe, ids[best - 1], ids[best], &ranks[best - 1], &results[best - 1]);
+    if (best + 1 < count) find_merge(bpe, ids[best], ids[best + 1], &ranks[best], &results[best]);
   }
   return count;
 }
@@ -127,7 +127,7 @@ static void queue_pair(tri_bpe *bpe, int32_t at) {
   tri_bpe_symbol *symbol = &bpe->symbols[at];
   symbol->rank = NO_RANK;
   if (symbol->after < 0) return;
-  look_up(bpe, symbol->id, bpe->symbols[symbol->after].id, &symbol->rank, &symbol->result);
+  find_merge(bpe, symbol->id, bpe->symbols[symbol->after].id, &symbol->rank, &symbol->result);
   if (symbol->rank != NO_RANK) heap_push(bpe, (uint64_t)symbol->rank << 32 | (uint32_t)at);
 }
 

@@ -282,7 +282,7 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
 
 /* Sets the flags of an added token of tokenizer.json to different values in added_tokens_decoder: transformers adds the
  * token a second time, with these flags. */
-static tri_status take_flags(const char *file, const extra *one, json_t *root, bool *changed) {
+static tri_status set_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");
   if (one->facts == NULL || one->id < 0) return TRI_OK; /* a named token has no flags */
@@ -303,7 +303,7 @@ static tri_status take_flags(const char *file, const extra *one, json_t *root, b
   return TRI_OK;
 }
 
-static tri_status put_extra(const char *file, const extra *one, json_t *root, bool *changed) {
+static tri_status insert_extra(const char *file, const extra *one, json_t *root, bool *changed) {
   bool is_added = false;
   const int64_t known = known_id(root, one->content, &is_added), next = highest_id(root) + 1;
   char shown[TRI_SHOWN_BYTES];
@@ -312,7 +312,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
     return tri_fail(TRI_BAD_FILE, "%s gives the token \"%s\" the id %lld, and %s gives it %lld; make them agree",
                     one->file, shown, (long long)one->id, file, (long long)known);
   }
-  if (is_added) return take_flags(file, one, root, changed);
+  if (is_added) return set_flags(file, one, root, changed);
   if (known < 0 && one->id >= 0 && one->id != next) {
     return tri_fail(TRI_BAD_FILE,
                     "%s has the token \"%s\" with the id %lld, which is not in %s, where the next free id is %lld; "
@@ -337,7 +337,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
 
 /* Sets add_prefix_space of GPT2Tokenizer, which reads it from tokenizer_config.json only; without the key it is false.
  */
-static tri_status take_prefix_space(const json_t *config, const json_t *model, json_t *root, bool *changed) {
+static tri_status set_prefix_space(const json_t *config, const json_t *model, json_t *root, bool *changed) {
   static const char key[] = "add_prefix_space";
   json_t *stage = json_object_get(root, "pre_tokenizer");
   const char *class = tri_tokenizer_class_of(config, model, root);
@@ -355,7 +355,7 @@ static tri_status take_prefix_space(const json_t *config, const json_t *model, j
 
 /* Adds the tokens to the document, except padding and mask tokens that have no id and precede no token that gets one.
  */
-static tri_status put_extras(const char *file, const extras *found, json_t *root, bool *changed) {
+static tri_status insert_extras(const char *file, const extras *found, json_t *root, bool *changed) {
   bool is_added = false;
   int64_t needed = found->count;
   while (needed > 0 &&
@@ -364,7 +364,7 @@ static tri_status put_extras(const char *file, const extras *found, json_t *root
   for (int64_t i = 0; i < found->count; i++) {
     const extra *one = &found->list[i];
     if (i >= needed && one->takes_id && known_id(root, one->content, &is_added) < 0) continue;
-    TRI_TRY(put_extra(file, one, root, changed));
+    TRI_TRY(insert_extra(file, one, root, changed));
   }
   return TRI_OK;
 }
@@ -382,8 +382,8 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
   if (status == TRI_OK) status = add_special(&found, TOKENIZER_CONFIG, config);
   if (status == TRI_OK) status = add_special(&found, TOKENS_MAP, map);
   if (found.count > 0) qsort(found.list, (size_t)found.count, sizeof *found.list, compare_extras);
-  if (status == TRI_OK) status = put_extras(file, &found, root, changed);
-  if (status == TRI_OK) status = take_prefix_space(config, model, root, changed);
+  if (status == TRI_OK) status = insert_extras(file, &found, root, changed);
+  if (status == TRI_OK) status = set_prefix_space(config, model, root, changed);
   tri_free(found.list);
   json_decref(added);
   json_decref(map);
@@ -520,7 +520,7 @@ tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static tri_status put_end(const tri_tokenizer *tokenizer, int32_t end, json_t *config) {
+static tri_status set_end(const tri_tokenizer *tokenizer, int32_t end, json_t *config) {
   if (end < 0 || token_text(json_object_get(config, "eos_token")) != NULL) return TRI_OK;
   for (int64_t i = 0; i < tokenizer->added_count; i++) {
     if (tokenizer->added[i].id != end) continue;
@@ -533,7 +533,7 @@ static tri_status put_end(const tri_tokenizer *tokenizer, int32_t end, json_t *c
 }
 
 /* Copies the tokens of an older folder's map, so that one file is enough. */
-static tri_status put_map(const char *folder, json_t *config) {
+static tri_status merge_map(const char *folder, json_t *config) {
   json_t *map = NULL, *value = NULL;
   const char *key = NULL;
   TRI_TRY(load_map(folder, config, &map));
@@ -546,7 +546,7 @@ static tri_status put_map(const char *folder, json_t *config) {
 
 /* Writes the class's default token for the begin of a text, if no file names one, because the written folder may have
  * another class. */
-static tri_status put_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
+static tri_status set_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
   static const char beginning[] = "bos_token";
   json_t *model = NULL;
   const char *key = NULL, *token = NULL;
@@ -570,9 +570,9 @@ tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *token
   if (!has_config) {
     config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
   }
-  tri_status status = folder == NULL ? TRI_OK : put_map(folder, config);
-  if (status == TRI_OK && folder != NULL) status = put_beginning(folder, has_config, tokenizer, config);
-  if (status == TRI_OK) status = put_end(tokenizer, end, config);
+  tri_status status = folder == NULL ? TRI_OK : merge_map(folder, config);
+  if (status == TRI_OK && folder != NULL) status = set_beginning(folder, has_config, tokenizer, config);
+  if (status == TRI_OK) status = set_end(tokenizer, end, config);
   if (chat_template != NULL) json_object_set(config, "chat_template", (json_t *)(uintptr_t)chat_template);
   char *text = status == TRI_OK ? json_dumps(config, JSON_INDENT(2)) : NULL;
   json_decref(config);

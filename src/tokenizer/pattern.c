@@ -132,7 +132,7 @@ static void complement(const translation *t, set *s) {
   for (int i = 0; t->alphabet != NULL && i < num_all(t); i++) s->has[i] = !s->has[i];
 }
 
-static tri_status put_run(translation *t, int first, int last) {
+static tri_status append_run(translation *t, int first, int last) {
   char text[96];
   int length = 0;
   if (first < TRI_ASCII) {
@@ -146,7 +146,7 @@ static tri_status put_run(translation *t, int first, int last) {
   return append_pattern_bytes(t, text, (size_t)length);
 }
 
-static tri_status put_set(translation *t, const set *s) {
+static tri_status append_set(translation *t, const set *s) {
   int runs = 0;
   bool even = true; /* both cases of each ASCII letter are in the set, or neither */
   if (t->alphabet == NULL) return TRI_OK;
@@ -157,17 +157,17 @@ static tri_status put_set(translation *t, const set *s) {
     int last = i;
     while (last + 1 < num_all(t) && last + 1 != TRI_ASCII && s->has[last + 1]) last++;
     if (runs++ == 0) TRI_TRY(append_pattern_text(t, "["));
-    TRI_TRY(put_run(t, i, last));
+    TRI_TRY(append_run(t, i, last));
     i = last;
   }
   TRI_TRY(append_pattern_text(t, runs == 0 ? "(?!)" : "]"));
   return append_pattern_text(t, !even && is_folding(t) ? ")" : "");
 }
 
-static tri_status put_property(translation *t, const property *p) {
+static tri_status append_property(translation *t, const property *p) {
   set s = {0};
   add_property(t, p, &s);
-  return put_set(t, &s);
+  return append_set(t, &s);
 }
 
 /* ---- characters that the pattern names --------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ static tri_status add_named(translation *t, bool any, set *out) {
 }
 
 /* Writes a character outside of a class. */
-static tri_status put_code(translation *t, uint32_t code) {
+static tri_status append_code(translation *t, uint32_t code) {
   char text[16];
   const bool third_form = is_folding(t) && code < TRI_ASCII && strchr("sSkK", (int)code) != NULL && code != 0;
   if (code < TRI_ASCII && !third_form) {
@@ -236,7 +236,7 @@ static tri_status put_code(translation *t, uint32_t code) {
   set s = {0};
   TRI_TRY(add_range(t, code, code, &s));
   TRI_TRY(add_named(t, code >= TRI_ASCII, &s));
-  return put_set(t, &s);
+  return append_set(t, &s);
 }
 
 /* ---- escapes ----------------------------------------------------------------------------------------------------- */
@@ -398,25 +398,25 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
 }
 
 /* Writes \b: one side belongs to a word and the other does not. */
-static tri_status put_boundary(translation *t, bool is) {
+static tri_status append_boundary(translation *t, bool is) {
   const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
   TRI_TRY(append_pattern_text(t, "(?:(?<="));
-  TRI_TRY(put_property(t, &word));
+  TRI_TRY(append_property(t, &word));
   TRI_TRY(append_pattern_text(t, is ? ")(?!" : ")(?="));
-  TRI_TRY(put_property(t, &word));
+  TRI_TRY(append_property(t, &word));
   TRI_TRY(append_pattern_text(t, ")|(?<!"));
-  TRI_TRY(put_property(t, &word));
+  TRI_TRY(append_property(t, &word));
   TRI_TRY(append_pattern_text(t, is ? ")(?=" : ")(?!"));
-  TRI_TRY(put_property(t, &word));
+  TRI_TRY(append_property(t, &word));
   return append_pattern_text(t, "))");
 }
 
-static tri_status put_escape(translation *t) {
+static tri_status append_escape(translation *t) {
   escape e;
   const char letter = peek(t, 1);
   if (letter == 'b' || letter == 'B') {
     t->at += 2;
-    return put_boundary(t, letter == 'b');
+    return append_boundary(t, letter == 'b');
   }
   if (letter != '\0' && strchr("AzZGK", letter) != NULL) {
     TRI_TRY(append_pattern_bytes(t, t->pattern + t->at, 2));
@@ -424,7 +424,7 @@ static tri_status put_escape(translation *t) {
     return TRI_OK;
   }
   TRI_TRY(read_escape(t, false, &e));
-  return e.is_set ? put_property(t, &e.set) : put_code(t, e.code);
+  return e.is_set ? append_property(t, &e.set) : append_code(t, e.code);
 }
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
@@ -520,7 +520,7 @@ static tri_status add_member(translation *t, set *out, bool *named) {
   return TRI_OK;
 }
 
-static tri_status put_class(translation *t) {
+static tri_status append_class(translation *t) {
   const size_t begin = t->at++;
   set s = {0};
   bool negated = false, named = false;
@@ -534,7 +534,7 @@ static tri_status put_class(translation *t) {
       t->at++;
       TRI_TRY(add_named(t, named, &s));
       if (negated) complement(t, &s);
-      return put_set(t, &s);
+      return append_set(t, &s);
     }
     if (c == '[' && peek(t, 1) == ':') {
       TRI_TRY(add_posix(t, &s));
@@ -553,7 +553,7 @@ static tri_status put_class(translation *t) {
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 /* Copies the pattern up to the character `end`. */
-static tri_status put_until(translation *t, char end) {
+static tri_status append_until(translation *t, char end) {
   const size_t begin = t->at;
   while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;
   if (t->at < t->bytes) t->at++;
@@ -561,7 +561,7 @@ static tri_status put_until(translation *t, char end) {
 }
 
 /* Copies flags like (?i) or (?i: and sets *folds to whether case is ignored. */
-static tri_status put_flags(translation *t, bool *folds, bool *opens) {
+static tri_status append_flags(translation *t, bool *folds, bool *opens) {
   bool on = true;
   TRI_TRY(append_pattern_text(t, "(?"));
   for (t->at += 2; t->at < t->bytes && peek(t, 0) != ')' && peek(t, 0) != ':'; t->at++) {
@@ -576,15 +576,15 @@ static tri_status put_flags(translation *t, bool *folds, bool *opens) {
   return TRI_OK;
 }
 
-static tri_status put_group(translation *t) {
+static tri_status append_group(translation *t) {
   bool folds = is_folding(t), opens = true;
   const char kind = peek(t, 1) == '?' ? peek(t, 2) : '\0', next = peek(t, 3);
   if (peek(t, 1) == '*') return refuse(t, "(*", t->at); /* a directive to PCRE2 */
-  if (kind == '#') return put_until(t, ')');
+  if (kind == '#') return append_until(t, ')');
   if (kind == '-' || (kind >= 'a' && kind <= 'z')) {
-    TRI_TRY(put_flags(t, &folds, &opens));
+    TRI_TRY(append_flags(t, &folds, &opens));
   } else if ((kind == '<' && next != '=' && next != '!')) {
-    TRI_TRY(put_until(t, '>'));
+    TRI_TRY(append_until(t, '>'));
   } else {
     const size_t length = kind == '\0' ? 1 : kind == '<' ? 4 : 3;
     if (kind != '\0' && strchr(":=!><", kind) == NULL) return refuse(t, "a group of a kind that is not known", t->at);
@@ -604,16 +604,16 @@ static tri_status translate(translation *t) {
     const char c = t->pattern[t->at];
     uint32_t code = 0;
     if (c == '\\') {
-      TRI_TRY(put_escape(t));
+      TRI_TRY(append_escape(t));
     } else if (c == '[') {
-      TRI_TRY(put_class(t));
+      TRI_TRY(append_class(t));
     } else if (c == '(') {
-      TRI_TRY(put_group(t));
+      TRI_TRY(append_group(t));
     } else if ((uint8_t)c >= 0x80 || (is_folding(t) && c != '\0' && strchr("sSkK", c) != NULL)) {
       const size_t length = tri_utf8_decode(t->pattern + t->at, t->bytes - t->at, &code);
       if (length == 0) return tri_fail(TRI_BAD_FILE, "%s: the pattern is not UTF-8 at byte %zu", t->where, t->at);
       t->at += length;
-      TRI_TRY(put_code(t, code));
+      TRI_TRY(append_code(t, code));
     } else {
       if (c == ')' && t->depth > 0) t->depth--;
       TRI_TRY(append_pattern_bytes(t, &c, 1));

@@ -24,8 +24,8 @@ static tri_status read_merges(tri_merge_reader *reader, const char *text, size_t
 
 /* Warns of tokens that no merge creates: the two files may belong to different vocabularies, or the merges may be
  * truncated at the end of a line. A few such tokens may have been added on purpose. */
-static tri_status look_for_missing_merges(const char *encoder_file, const char *merges_file,
-                                          const tri_tokenizer *tokenizer) {
+static tri_status warn_of_missing_merges(const char *encoder_file, const char *merges_file,
+                                         const tri_tokenizer *tokenizer) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
   bool *made = NULL;
   int64_t missing = 0;
@@ -70,7 +70,7 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
   added.id = tri_vocabulary_find(&tokenizer->vocabulary, end, sizeof end - 1);
   if (added.id >= 0) TRI_TRY_GOTO(tri_tokenizer_add_token(tokenizer, &added, end, sizeof end - 1), release);
   TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, encoder_file), release);
-  TRI_TRY_GOTO(look_for_missing_merges(encoder_file, merges_file, tokenizer), release);
+  TRI_TRY_GOTO(warn_of_missing_merges(encoder_file, merges_file, tokenizer), release);
   *out = tokenizer;
   tokenizer = NULL;
 release:

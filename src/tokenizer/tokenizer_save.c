@@ -12,7 +12,7 @@
 static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: writing a tokenizer"); }
 
 /* Writes a token in byte letters (or unchanged, if it is not spelled in them); returns the length. */
-static size_t put_letters(const tri_vocabulary *vocabulary, int32_t id, char *out) {
+static size_t write_letters(const tri_vocabulary *vocabulary, int32_t id, char *out) {
   const tri_token *token = &vocabulary->tokens[id];
   const char *bytes = vocabulary->pool + token->offset;
   size_t length = 0;
@@ -30,7 +30,7 @@ static json_t *vocabulary_json(const tri_vocabulary *vocabulary, char *scratch) 
   json_t *object = json_object();
   for (int32_t id = 0; id < (int32_t)vocabulary->size; id++) {
     if (vocabulary->tokens[id].bytes == 0) continue;
-    scratch[put_letters(vocabulary, id, scratch)] = '\0';
+    scratch[write_letters(vocabulary, id, scratch)] = '\0';
     if (json_object_set_new(object, scratch, json_integer(id)) != 0) break;
   }
   return object;
@@ -39,9 +39,9 @@ static json_t *vocabulary_json(const tri_vocabulary *vocabulary, char *scratch) 
 static json_t *merges_json(const tri_vocabulary *vocabulary, char *scratch) {
   json_t *list = json_array();
   for (int64_t i = 0; i < vocabulary->merge_count; i++) {
-    size_t length = put_letters(vocabulary, vocabulary->merges[i].left, scratch);
+    size_t length = write_letters(vocabulary, vocabulary->merges[i].left, scratch);
     scratch[length++] = ' ';
-    length += put_letters(vocabulary, vocabulary->merges[i].right, scratch + length);
+    length += write_letters(vocabulary, vocabulary->merges[i].right, scratch + length);
     if (json_array_append_new(list, json_stringn(scratch, length)) != 0) break;
   }
   return list;

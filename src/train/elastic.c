@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 
-static void tell_nearest(const tri_layout *wanted, const tri_layout *found, int64_t ranks, int64_t batch) {
+static void log_nearest(const tri_layout *wanted, const tri_layout *found, int64_t ranks, int64_t batch) {
   const bool other = found->context > 1 && found->context_exchange != wanted->context_exchange;
   const bool folded = wanted->expert * wanted->expert_tensor > 1;
   char experts[80] = "";
@@ -30,7 +30,7 @@ tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks) {
   tri_status status = tri_layout_resolve(layout, &config->model, config->data.sequence, batch, ranks);
   if (status != TRI_BAD_LAYOUT || !config->elastic) return status;
   TRI_TRY(tri_layout_nearest(&wanted, &config->model, config->data.sequence, batch, ranks, &found));
-  if (tri_comm_rank() == 0) tell_nearest(&wanted, &found, ranks, batch);
+  if (tri_comm_rank() == 0) log_nearest(&wanted, &found, ranks, batch);
   *layout = found;
   return TRI_OK;
 }

@@ -25,7 +25,7 @@ static void tell(tri_training *t, bool validation, const char *name, const char 
 }
 
 #define TELL(NAME, VALUE) tell(t, validation, NAME, "validation/" NAME, VALUE)
-static void tell_means(tri_training *t, bool validation, const tri_preference_means *means) {
+static void add_means_to_metrics(tri_training *t, bool validation, const tri_preference_means *means) {
   TELL("rewards/chosen", means->rewards[0]);
   TELL("rewards/rejected", means->rewards[1]);
   TELL("rewards/margins", means->margins);
@@ -124,7 +124,7 @@ static tri_status preference_step(tri_training *t, double lr, tri_step *out) {
   tri_status status = add_samples(t, &samples, batch, kl, sums);
   if (status == TRI_OK) {
     const tri_preference_means means = tri_preference_sums_means(sums, 0);
-    tell_means(t, false, &means);
+    add_means_to_metrics(t, false, &means);
   }
   if (status == TRI_OK && t->preferences->rules.kl) tell(t, false, "kl", "kl", kl);
   tri_free(sums);
@@ -146,7 +146,7 @@ static tri_status judge_held_out(tri_training *t, tri_preference_sums *sums) {
   const tri_preference_means means = tri_preference_sums_means(sums, weight);
   t->validation_loss = means.loss;
   if (t->preferences->rules.paired) t->validation_accuracy = means.accuracies;
-  tell_means(t, true, &means);
+  add_means_to_metrics(t, true, &means);
   return TRI_OK;
 }
 

@@ -24,7 +24,7 @@ enum { FEWEST_STEPS = 20 }; /* with fewer steps, a tenth of them says little */
  * risen if it is above RISEN times the mean of the first losses. */
 static const double ABOVE_RANDOM = 1.05, RISEN = 1.02;
 
-static void tell_early_end(const tri_training *t) {
+static void log_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (!tri_training_is_rank0(t)) return;
   if (progress->best_step == 0) {
@@ -66,7 +66,7 @@ tri_status tri_training_end(tri_training *t) {
                     t->stopping ? "interrupted" : "the run ends", (long)progress->step, (long)progress->bad_in_row,
                     proven);
   }
-  if (tri_training_stops_early(t)) tell_early_end(t);
+  if (tri_training_stops_early(t)) log_early_end(t);
   if (!t->stopping || tri_training_is_over(t)) return TRI_OK;
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
   const char *saved = !t->config->checkpoint.at_end ? "it is not saved, since `checkpoint.at_end` is false"
@@ -153,7 +153,7 @@ static const char *quoted(const char *word, char out[TRI_PATH_BYTES + 2]) {
   return out;
 }
 
-static void tell_losses(const tri_training *t) {
+static void log_losses(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   char seconds[32], validation[80] = "", best[80] = "";
   if (isfinite(t->validation_loss))
@@ -172,7 +172,7 @@ static bool is_stopped(const tri_training *t) {
 
 /* Suggests more steps. They stretch the schedule of the learning rate, so the next rate may differ much from the
  * current one. */
-static void tell_more_steps(const tri_run_config *config, const tri_progress *progress) {
+static void suggest_more_steps(const tri_run_config *config, const tri_progress *progress) {
   const int64_t steps = config->optimizer.steps;
   tri_run_config *longer = NULL;
   if (tri_alloc("a longer run", 1, sizeof *longer, &longer) != TRI_OK) return;
@@ -227,7 +227,7 @@ static bool is_chat_run(const tri_training *t) {
 }
 
 /* Suggests the next commands. */
-static void tell_next(const tri_training *t) {
+static void suggest_next(const tri_training *t) {
   const tri_run_config *config = t->config;
   const char *judged = config->data.validation[0] != '\0' ? config->data.validation : config->data.train[0].path;
   char output[TRI_PATH_BYTES + 2], data[TRI_PATH_BYTES + 2];
@@ -242,14 +242,14 @@ static void tell_next(const tri_training *t) {
   } else if (is_stopped(t)) {
     tri_log("  the rest of the %ld steps: the same command without --stop-at", (long)config->optimizer.steps);
   } else {
-    tell_more_steps(config, &t->progress);
+    suggest_more_steps(config, &t->progress);
   }
 }
 
 void tri_training_tell_end(const tri_training *t) {
   const tri_run_config *config = t->config;
   char root[TRI_PATH_BYTES];
-  tell_losses(t);
+  log_losses(t);
   warn_of_rise(t);
   if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
   if (!tri_checkpoint_is_there(root, t->progress.step)) {
@@ -259,7 +259,7 @@ void tri_training_tell_end(const tri_training *t) {
   }
   tri_log("checkpoint %s/step-%08ld; loss.svg and summary.json are in %s. What next:", root, (long)t->progress.step,
           config->output);
-  tell_next(t);
+  suggest_next(t);
 }
 
 /* Removes the summary, which describes an ended run, before the run continues. */

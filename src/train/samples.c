@@ -156,7 +156,7 @@ static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
   return tri_texts_write(&s->texts, NULL, NULL);
 }
 
-static tri_status put_line(const samples *s, int64_t number, FILE *to) {
+static tri_status write_line(const samples *s, int64_t number, FILE *to) {
   json_t *line = tri_generation_json(&s->generation, &s->texts.list[number]);
   const char *message = s->prompts.messages[number];
   if (line != NULL && message != NULL) json_object_set_new(line, "message", json_string(message));
@@ -174,7 +174,7 @@ static tri_status append_texts(const samples *s, const char *path, const bool *t
   FILE *to = fopen(path, "ae");
   if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, tri_write_fault(errno));
   for (int64_t i = 0; i < s->texts.count && status == TRI_OK; i++) {
-    if (!there[i]) status = put_line(s, i, to);
+    if (!there[i]) status = write_line(s, i, to);
   }
   const bool failed = ferror(to) != 0;
   if ((fclose(to) != 0 || failed) && status == TRI_OK) {
@@ -246,7 +246,7 @@ static void note_text(samples_look *look, int64_t step, const json_t *line) {
 }
 
 /* Returns whether a line is kept. */
-static bool take_line(samples_look *look, const tri_line *text) {
+static bool keep_line(samples_look *look, const tri_line *text) {
   json_t *line = text->too_long ? NULL : json_loadb(text->text, text->bytes, JSON_ALLOW_NUL, NULL);
   const json_t *number = json_object_get(line, "step");
   const int64_t step = json_is_integer(number) ? (int64_t)json_integer_value(number) : -1;
@@ -257,7 +257,7 @@ static bool take_line(samples_look *look, const tri_line *text) {
   return stays;
 }
 
-static tri_status look_through(samples_look *look, const char *path) {
+static tri_status read_samples(samples_look *look, const char *path) {
   tri_lines *lines = NULL;
   tri_status status = TRI_OK;
   look->highest = -1;
@@ -265,7 +265,7 @@ static tri_status look_through(samples_look *look, const char *path) {
   for (bool there = true; status == TRI_OK && there;) {
     tri_line line;
     status = tri_lines_next_any(lines, &line, &there);
-    if (status != TRI_OK || !there || !take_line(look, &line) || look->to == NULL) continue;
+    if (status != TRI_OK || !there || !keep_line(look, &line) || look->to == NULL) continue;
     status = tri_file_writer_copy(look->to, path, line.first, line.end);
   }
   tri_lines_close(lines);
@@ -274,7 +274,7 @@ static tri_status look_through(samples_look *look, const char *path) {
 
 static tri_status rewrite(samples_look *look, const char *path) {
   TRI_TRY(tri_file_writer_open(path, &look->to));
-  return tri_file_writer_close(look->to, look_through(look, path));
+  return tri_file_writer_close(look->to, read_samples(look, path));
 }
 
 /* Returns whether a checkpoint's texts are missing: it is newer than the newest one with texts, or it is that one and
@@ -309,7 +309,7 @@ static tri_status resume_samples(tri_training *t, const tri_sample_prompts *prom
   char path[TRI_PATH_BYTES], root[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
   TRI_TRY(tri_path_join(root, t->config->output, "checkpoints"));
-  if (tri_path_exists(path)) TRI_TRY(look_through(&look, path));
+  if (tri_path_exists(path)) TRI_TRY(read_samples(&look, path));
   if (look.drops) TRI_TRY(rewrite(&look, path));
   return add_lacking(t, root, &look);
 }

@@ -35,7 +35,7 @@ static tri_status agree_on_configuration(const tri_group *world, const tri_run_c
 }
 
 /* Reads the corpus' size and tokens at places that are spread evenly over it. */
-static tri_status look_at(const tri_corpus *corpus, int64_t vocab_size, int32_t *tokens) {
+static tri_status sample_corpus(const tri_corpus *corpus, int64_t vocab_size, int32_t *tokens) {
   int64_t count = tri_corpus_num_tokens(corpus);
   memcpy(tokens, &count, sizeof count);
   for (int64_t i = 0; i < LOOKS; i++) {
@@ -51,7 +51,7 @@ static tri_status agree_on_corpus(const tri_group *world, const tri_corpus *corp
   int32_t *tokens = NULL;
   size_t count = 2 + LOOKS * LOOK_TOKENS;
   TRI_TRY(tri_alloc("a look at a corpus", count, sizeof *tokens, &tokens));
-  tri_status status = corpus == NULL ? TRI_OK : look_at(corpus, vocab_size, tokens);
+  tri_status status = corpus == NULL ? TRI_OK : sample_corpus(corpus, vocab_size, tokens);
   status = tri_common_status(world, status);
   if (status == TRI_OK) status = tri_must_agree(world, what, (const char *)tokens, count * sizeof *tokens);
   tri_free(tokens);

@@ -96,18 +96,18 @@ static bool is_of_another(const tri_run_config *config, const char *key) {
 }
 
 /* Warns of a key of an unused optimizer; `here` is its value, `there` its default. */
-static void tell_of_another(void *context, const char *key, const char *there, const char *here) {
+static void warn_of_unused_key(void *context, const char *key, const char *there, const char *here) {
   (void)there;
   if (is_of_another(context, key))
     tri_warn("%s %s changes nothing: no group of parameters has that optimizer (optimizer.name)", key, here);
 }
 
-static void tell_of_other_optimizers(const tri_run_config *config) {
+static void warn_of_unused_optimizers(const tri_run_config *config) {
   tri_run_config *plain = NULL;
   if (tri_alloc("a run with defaults", 1, sizeof *plain, &plain) != TRI_OK) return;
   *plain = *config;
   plain->optimizer.settings = *tri_optimizer_settings_default();
-  tri_config_differences(tri_run_config_table(), plain, config, tell_of_another, (void *)(uintptr_t)config);
+  tri_config_differences(tri_run_config_table(), plain, config, warn_of_unused_key, (void *)(uintptr_t)config);
   tri_free(plain);
 }
 
@@ -135,7 +135,7 @@ static void announce_idle(const tri_training *t) {
   }
   if (average->every == 0 && (average->decay != usual->decay || average->after != usual->after))
     tri_warn("average.decay and average.after change nothing: with average.every 0 no average is kept");
-  tell_of_other_optimizers(config);
+  warn_of_unused_optimizers(config);
 }
 
 /* Warns if the lowest validation loss so far has no checkpoint, because the run did not keep best checkpoints before,

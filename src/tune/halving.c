@@ -88,7 +88,7 @@ static int compare_contestants(const void *left, const void *right) {
   return by_loss != 0 ? by_loss : (a->member > b->member) - (a->member < b->member);
 }
 
-static void look_at_round(field *f, const tri_member *rows, int64_t count) {
+static void read_round(field *f, const tri_member *rows, int64_t count) {
   f->ended = true;
   for (int64_t i = 0; i < f->count; i++) {
     const tri_member *row = tri_rounds_find(rows, count, f->of[i].member, f->round);
@@ -103,7 +103,7 @@ static void find_round(const tri_rounds *r, const tri_member *rows, int64_t coun
   f->count = r->members;
   for (int64_t i = 0; i < f->count; i++) f->of[i].member = i + 1;
   for (f->round = 1;; f->round++) {
-    look_at_round(f, rows, count);
+    read_round(f, rows, count);
     if (!f->ended || f->round == r->rounds) return;
     const int64_t most = better_half(f->count);
     qsort(f->of, (size_t)f->count, sizeof *f->of, compare_contestants);

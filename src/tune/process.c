@@ -20,7 +20,7 @@ enum { LOOKS = 250 }; /* pauses before giving up, five seconds in all */
 static const double PAUSE_S = 0.02;
 
 /* Binds this process to part `part` of `parts` equal parts of its cores, so that parallel trials share no core. */
-static void take_cores(int part, int parts) {
+static void bind_cores(int part, int parts) {
   cpu_set_t all, own;
   int seen = 0;
   if (sched_getaffinity(0, sizeof all, &all) != 0) return;
@@ -45,7 +45,7 @@ static void become(char *const *line, const char *log, const tri_process_limits 
   if (limits->memory_bytes > 0) {
     setrlimit(RLIMIT_DATA, &(struct rlimit){limits->memory_bytes, limits->memory_bytes});
   }
-  if (limits->parts > 1) take_cores(limits->part, limits->parts);
+  if (limits->parts > 1) bind_cores(limits->part, limits->parts);
   int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file >= 0) {
     dup2(file, STDOUT_FILENO);

@@ -152,7 +152,7 @@ static tri_status finish(trainer *t, seat *s, const char *reason) {
   return clear_away(t);
 }
 
-static tri_status look_after(trainer *t, seat *s) {
+static tri_status check_member(trainer *t, seat *s) {
   if (tri_process_ended(&s->process)) return finish(t, s, NULL);
   if (tri_clock_s() - s->begin_s < 60 * t->rounds.study->trial.minutes) return TRI_OK;
   tri_process_stop(&s->process);
@@ -182,7 +182,7 @@ static tri_status go_on(trainer *t) {
     if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->rounds.study->parallel; at++) {
-      if (t->seats[at].process.id > 0) TRI_TRY(look_after(t, &t->seats[at]));
+      if (t->seats[at].process.id > 0) TRI_TRY(check_member(t, &t->seats[at]));
       if (t->seats[at].process.id == 0) TRI_TRY(rounds_begin(t, at, &left));
       if (t->seats[at].process.id > 0) left = 1;
     }

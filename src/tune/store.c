@@ -148,7 +148,7 @@ static bool is_same_but_for_sums(const char *theirs, const char *mine) {
   return *theirs == *mine;
 }
 
-static tri_status take_sums(tri_store *s, const char *mine) {
+static tri_status accept_sums(tri_store *s, const char *mine) {
   sqlite3_stmt *query = NULL;
   tri_warn("%s was begun by an earlier version: that its model, cluster and system still say the same is not checked",
            s->path);
@@ -199,7 +199,7 @@ static tri_status check_study(tri_store *s, const char *text) {
   }
   if (status == TRI_OK) status = read_description(s, theirs, ROOM);
   if (status == TRI_OK && strcmp(mine, theirs) != 0 && is_same_but_for_sums(theirs, mine)) {
-    status = take_sums(s, mine);
+    status = accept_sums(s, mine);
     if (status == TRI_OK) status = read_description(s, theirs, ROOM);
   }
   /* The study is the same: reports use the remaining keys of the current file (budget, recipes). */

@@ -66,7 +66,7 @@ tri_status tri_store_peek_prepare(void) {
 
 /* Checks the file before SQLite opens it. *at_rest: the store uses a write-ahead log and none exists, so no process
  * writes and the file alone is complete. SQLite itself would create such a log, and remove it afterwards. */
-static tri_status look_at_store(const char *root, const char *relative, bool *at_rest) {
+static tri_status check_store(const char *root, const char *relative, bool *at_rest) {
   char log[TRI_PATH_BYTES], kind = 0;
   struct stat about;
   int file = -1;
@@ -227,7 +227,7 @@ tri_status tri_store_peek(const char *root, const char *relative, json_t **out) 
   peek p = {0};
   bool at_rest = false;
   TRI_TRY(tri_path_join(p.path, root, relative));
-  TRI_TRY(look_at_store(root, relative, &at_rest));
+  TRI_TRY(check_store(root, relative, &at_rest));
   json_t *document = json_object();
   tri_status status = peek_open(&p, at_rest);
   if (status == TRI_OK) status = peek_all(&p, document);

@@ -550,7 +550,7 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
 }
 
 /* Takes from the run file what the study does not set. */
-static tri_status take_run(tri_study *study) {
+static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
@@ -608,7 +608,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
   if (ranks > 0) study->devices = ranks;
   TRI_TRY(precision_of(study));
   TRI_TRY(tri_system_load(study->system_name, &study->system));
-  if (tri_study_is_real(study)) TRI_TRY(take_run(study));
+  if (tri_study_is_real(study)) TRI_TRY(read_run_file(study));
   if (study->model_name[0] == '\0' && !tri_study_is_real(study))
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));

@@ -41,7 +41,7 @@ static tri_status check_first_comparison(const tri_study *study) {
                   study->run);
 }
 
-static tri_status take_warmup(tri_study *study) {
+static tri_status set_warmup(tri_study *study) {
   char steps[64];
   const char *const overrides[] = {steps};
   tri_run_config *trial = NULL;
@@ -57,7 +57,7 @@ tri_status tri_trial_schedule_take(tri_study *study, const tri_run_config *run) 
   study->warmup = study->run_warmup = run->optimizer.warmup;
   study->run_steps = run->optimizer.steps;
   if (!tri_objective_is_of_loss(study->objective) && !is_population(study)) return TRI_OK;
-  TRI_TRY(take_warmup(study));
+  TRI_TRY(set_warmup(study));
   return check_first_comparison(study);
 }
 

@@ -127,7 +127,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   return TRI_OK;
 }
 
-static tri_status look_after(tuner *t, seat *s) {
+static tri_status check_trial(tuner *t, seat *s) {
   bool ended = tri_attempt_ended(s->attempt, &s->trial), hopeless = false;
   if (!ended) TRI_TRY(is_hopeless(t, s, &hopeless));
   if (hopeless) tri_attempt_stop_early(s->attempt, &s->trial);
@@ -149,7 +149,7 @@ static tri_status go_on(tuner *t) {
     if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
-      if (t->seats[at].attempt != NULL) TRI_TRY(look_after(t, &t->seats[at]));
+      if (t->seats[at].attempt != NULL) TRI_TRY(check_trial(t, &t->seats[at]));
       if (t->seats[at].attempt == NULL && !none) TRI_TRY(tuner_begin(t, at, &none));
       busy += t->seats[at].attempt != NULL;
     }

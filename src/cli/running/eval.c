@@ -81,7 +81,7 @@ static tri_status add_until(const char *text, tri_answer_rule *rule) {
 }
 
 /* Handles options about generating and comparing answers; *taken is false for any other option. */
-static tri_status take_rule(int result, eval_arguments *out, bool *taken) {
+static tri_status read_rule(int result, eval_arguments *out, bool *taken) {
   tri_answer_rule *rule = &out->rule;
   *taken = result >= OPTION_TOKENS && result <= OPTION_IGNORE_NUMBERS;
   out->ruled = out->ruled || *taken;
@@ -126,7 +126,7 @@ static const struct option eval_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static tri_status take_option(int result, char **arguments, eval_arguments *out) {
+static tri_status read_option(int result, char **arguments, eval_arguments *out) {
   bool taken = false;
   switch (result) {
     case OPTION_SEQUENCE: return tri_option_int("--sequence", optarg, 1, 1 << 30, &out->sequence);
@@ -144,7 +144,7 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
     case OPTION_JSON: out->json = true; return TRI_OK;
     default: break;
   }
-  TRI_TRY(take_rule(result, out, &taken));
+  TRI_TRY(read_rule(result, out, &taken));
   if (taken) return TRI_OK;
   TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
   return taken ? TRI_OK : tri_option_fault("eval", result, arguments, eval_options);
@@ -202,7 +202,7 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   optind = 1;
   opterr = 0;
   for (int result; (result = getopt_long(count, arguments, ":", eval_options, NULL)) != -1;) {
-    TRI_TRY(take_option(result, arguments, out));
+    TRI_TRY(read_option(result, arguments, out));
   }
   TRI_TRY(check_options(out, count - optind));
   out->checkpoint = arguments[optind];
@@ -247,7 +247,7 @@ typedef struct session {
   tri_token_place *places; /* [batch, sequence] + 1: places of the tokens and of the next token */
 } session;
 
-static tri_status take_documents(session *s) {
+static tri_status set_documents(session *s) {
   const eval_arguments *given = s->arguments;
   if (given->documents != NULL &&
       (!tri_run_config_find_documents(given->documents, &s->use) || s->use == TRI_DOCUMENTS_AUTO)) {
@@ -285,7 +285,7 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   if (!masked) tri_run_config_find_documents(notes->documents, &s->use);
   if (!masked) tri_run_config_find_packing(notes->packing, &s->packing);
   tri_run_config_find_too_long(notes->too_long, &s->too_long);
-  TRI_TRY(take_documents(s));
+  TRI_TRY(set_documents(s));
   if (given->sequence > 0) s->sequence = given->sequence;
   if (given->batch > 0) s->batch = given->batch;
   const bool all_given = given->sequence > 0 && given->documents != NULL && given->packing != NULL;
@@ -656,7 +656,7 @@ static void release_parts(session *s) {
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
 /* Turns the sums over the models into the loss of the mean probability, stored in the last model's session. */
-static void take_mean(session *s) {
+static void compute_mean(session *s) {
   const ensemble *e = s->ensemble;
   const int64_t labels = (num_sequences(s) + s->batch - 1) / s->batch * s->batch * s->sequence;
   s->total.loss_sum = 0;
@@ -689,7 +689,7 @@ static tri_status evaluate_ensemble(session *s, const eval_arguments *given, ens
     TRI_TRY(evaluate_member(s, given, e, &first));
     e->losses[e->models++] = s->total.loss_sum / s->total.counted;
   }
-  take_mean(s);
+  compute_mean(s);
   return TRI_OK;
 }
 

@@ -134,7 +134,7 @@ static void end_question(session *s, const tri_asked *a) {
   s->right_here = 0;
 }
 
-static tri_status take_answer(void *context, tri_written *written) {
+static tri_status judge_answer(void *context, tri_written *written) {
   session *s = context;
   const tri_asked *a = &s->questions.list[written->number];
   const int64_t last = s->texts.samples - 1;
@@ -182,7 +182,7 @@ tri_status tri_eval_answers(const tri_eval_questions *asked) {
   s->results = json_array();
   s->written = json_array();
   tri_status status = answers_set_up(s);
-  if (status == TRI_OK) status = tri_texts_write(&s->texts, take_answer, s);
+  if (status == TRI_OK) status = tri_texts_write(&s->texts, judge_answer, s);
   tri_log_progress_end();
   if (status == TRI_OK) status = answers_report(s);
   json_decref(s->results);

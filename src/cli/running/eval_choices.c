@@ -29,7 +29,7 @@ typedef struct session {
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
 
-static void tell_shortened(const session *s) {
+static void warn_of_shortened(const session *s) {
   const tri_choice_set *set = &s->set;
   if (set->shortened == 0) return;
   tri_warn("%s line %" PRId64 ": with a choice the question is longer than the model's %" PRId64
@@ -91,13 +91,13 @@ static tri_status encode_questions(session *s, const tri_merged *weights, const 
   if (status == TRI_OK) {
     status = tri_choice_set_create(s->asked->file, &s->questions, encoder, s->positions, &s->set);
   }
-  if (status == TRI_OK) tell_shortened(s);
+  if (status == TRI_OK) warn_of_shortened(s);
   tri_pair_encoder_destroy(encoder);
   tri_tokenizer_destroy(tokenizer);
   return status;
 }
 
-static tri_status take_questions(session *s, const tri_merged *weights, const tri_model *model) {
+static tri_status use_questions(session *s, const tri_merged *weights, const tri_model *model) {
   if (!s->encoded) {
     tri_status status = encode_questions(s, weights, model);
     s->encoded = status == TRI_OK;
@@ -122,7 +122,7 @@ static void show_progress(int64_t done, int64_t all) {
 
 static tri_status judge_weights(session *s, const tri_merged *weights, const tri_model *model, tri_judgement *out) {
   tri_scorer *scorer = NULL;
-  TRI_TRY(take_questions(s, weights, model));
+  TRI_TRY(use_questions(s, weights, model));
   TRI_TRY(create_scorer(s, model, &scorer));
   tri_status status = tri_weights_load(weights, tri_scorer_parameters(scorer), tri_scorer_executor(scorer));
   if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
@@ -144,7 +144,7 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
 
 /* JSON has no number for NaN and infinity; tri_json_number writes null. */
 
-static void put_error(json_t *object, const char *name, double error) {
+static void set_error(json_t *object, const char *name, double error) {
   char key[64];
   snprintf(key, sizeof key, "%s_stderr", name);
   json_object_set_new(object, key, tri_json_number(error));
@@ -175,10 +175,10 @@ static tri_status print_one_json(const session *s, const tri_judgement *j) {
   for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
     const char *name = tri_choice_measure_name((tri_choice_measure)m);
     json_object_set_new(object, name, json_real(j->accuracy[m]));
-    put_error(object, name, j->error[m]);
+    set_error(object, name, j->error[m]);
   }
   json_object_set_new(object, "probability", json_real(j->probability));
-  put_error(object, "probability", j->probability_error);
+  set_error(object, "probability", j->probability_error);
   const tri_scored_text *texts = s->set.texts;
   for (int64_t i = 0; i < j->count; i++) {
     const tri_question *q = &s->questions.list[i];
@@ -222,7 +222,7 @@ static tri_status print_all_json(const session *s, const tri_quality *q) {
     json_t *object = json_pack("{s:I}", "step", (json_int_t)p->step);
     for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
       json_object_set_new(object, tri_quality_name(quality), json_real(p->value[quality]));
-      put_error(object, tri_quality_name(quality), p->error[quality]);
+      set_error(object, tri_quality_name(quality), p->error[quality]);
     }
     json_object_set_new(object, "rank_correlation_with_end", tri_json_number(p->with_end));
     json_array_append_new(points, object);
@@ -350,10 +350,10 @@ static json_t *model_json(const char *model, const tri_judgement *j) {
   for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
     const char *name = tri_choice_measure_name((tri_choice_measure)m);
     json_object_set_new(object, name, json_real(j->accuracy[m]));
-    put_error(object, name, j->error[m]);
+    set_error(object, name, j->error[m]);
   }
   json_object_set_new(object, "probability", json_real(j->probability));
-  put_error(object, "probability", j->probability_error);
+  set_error(object, "probability", j->probability_error);
   return object;
 }
 

@@ -101,7 +101,7 @@ static tri_status add_chat_set(tri_generate_arguments *out, const char *text) {
   return TRI_OK;
 }
 
-static tri_status take_sampling(int result, tri_generate_arguments *out, bool *taken) {
+static tri_status read_sampling(int result, tri_generate_arguments *out, bool *taken) {
   int64_t seed = 0;
   *taken = true;
   switch (result) {
@@ -119,7 +119,7 @@ static tri_status take_sampling(int result, tri_generate_arguments *out, bool *t
   }
 }
 
-static tri_status take_guesses(int result, tri_generate_arguments *out, bool *taken) {
+static tri_status read_guesses(int result, tri_generate_arguments *out, bool *taken) {
   *taken = true;
   switch (result) {
     case OPTION_LOOKUP: return tri_option_int("--prompt-lookup", optarg, 1, TRI_MOST_GUESSES, &out->request.lookup);
@@ -130,7 +130,7 @@ static tri_status take_guesses(int result, tri_generate_arguments *out, bool *ta
   }
 }
 
-static tri_status take_conversation(int result, tri_generate_arguments *out, bool *taken) {
+static tri_status read_conversation(int result, tri_generate_arguments *out, bool *taken) {
   *taken = true;
   switch (result) {
     case OPTION_CHAT: out->chat = true; return TRI_OK;
@@ -141,7 +141,7 @@ static tri_status take_conversation(int result, tri_generate_arguments *out, boo
   }
 }
 
-static tri_status take_option(int result, char **arguments, tri_generate_arguments *out) {
+static tri_status read_option(int result, char **arguments, tri_generate_arguments *out) {
   bool taken = false;
   switch (result) {
     case OPTION_PROMPT: out->prompt = optarg; return TRI_OK;
@@ -159,9 +159,9 @@ static tri_status take_option(int result, char **arguments, tri_generate_argumen
     case OPTION_DRY_RUN: out->dry_run = true; return TRI_OK;
     default: break;
   }
-  TRI_TRY(take_sampling(result, out, &taken));
-  if (!taken) TRI_TRY(take_guesses(result, out, &taken));
-  if (!taken) TRI_TRY(take_conversation(result, out, &taken));
+  TRI_TRY(read_sampling(result, out, &taken));
+  if (!taken) TRI_TRY(read_guesses(result, out, &taken));
+  if (!taken) TRI_TRY(read_conversation(result, out, &taken));
   if (!taken) TRI_TRY(tri_model_option(result, optarg, &out->request.model, &taken));
   return taken ? TRI_OK : tri_option_fault("generate", result, arguments, generate_options);
 }
@@ -195,7 +195,7 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
   optind = 1;
   opterr = 0;
   for (int result; (result = getopt_long(count, arguments, ":", generate_options, NULL)) != -1;) {
-    TRI_TRY(take_option(result, arguments, out));
+    TRI_TRY(read_option(result, arguments, out));
   }
   if (optind + 1 < count) {
     return tri_fail(
@@ -269,7 +269,7 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
-static tri_status take_text(void *context, tri_written *text) {
+static tri_status finish_text(void *context, tri_written *text) {
   generate_texts *t = context;
   t->made += text->made;
   t->complete += text->finish != TRI_FINISH_CANCELLED;
@@ -309,7 +309,7 @@ static tri_status write_texts(generate_texts *t) {
     fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
     fflush(stdout);
   }
-  const tri_status status = tri_texts_write(&t->texts, take_text, t);
+  const tri_status status = tri_texts_write(&t->texts, finish_text, t);
   if (streams) fputc('\n', stdout);
   TRI_TRY(status);
   const double took_s = tri_clock_s() - begin_s;

@@ -97,7 +97,7 @@ static tri_status merge_take_option(int result, char **arguments, merge_argument
 }
 
 /* Reads weights such as "1,0.5,2", one for each model. */
-static tri_status take_weights(merge_arguments *a) {
+static tri_status read_weights(merge_arguments *a) {
   double sum = 0;
   const char *at = a->weights;
   for (int i = 0; i < a->count; i++) {
@@ -179,7 +179,7 @@ static tri_status merge_parse(int count, char **arguments, merge_arguments *out)
   if (tri_path_exists(out->to)) {
     return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", out->to);
   }
-  return take_weights(out);
+  return read_weights(out);
 }
 
 /* ---- whether the models go together ------------------------------------------------------------------------------ */

@@ -151,7 +151,7 @@ static double rate_of(const plan *p) {
   return rate < 1e-4 ? 1e-4 : round(rate * 1e4) / 1e4;
 }
 
-static void put_head(const plan *p, FILE *to) {
+static void write_head(const plan *p, FILE *to) {
   char memory[32], need[32];
   fprintf(to,
           "# Made by `trireme new` for this machine: %ld cores, %s of memory. One rank takes %s.\n"
@@ -164,7 +164,7 @@ static void put_head(const plan *p, FILE *to) {
 }
 
 /* Writes a key and its value, in quotes if the value has characters that are special in YAML. */
-static void put_value(const char *key, const char *value, FILE *to) {
+static void write_value(const char *key, const char *value, FILE *to) {
   const bool plain = value[0] != '-' && strspn(value,
                                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                                "./_-+=@") == strlen(value);
@@ -176,13 +176,13 @@ static void put_value(const char *key, const char *value, FILE *to) {
   fprintf(to, plain ? "\n" : "\"\n");
 }
 
-static void put_file(const plan *p, FILE *to) {
+static void write_file(const plan *p, FILE *to) {
   const double rate = rate_of(p);
-  put_head(p, to);
-  put_value(p->fine_tunes ? "init" : "model", p->given->model, to);
+  write_head(p, to);
+  write_value(p->fine_tunes ? "init" : "model", p->given->model, to);
   fprintf(to, "\ndata:\n");
-  put_value("  train", p->given->data, to);
-  if (p->validation[0] != '\0') put_value("  validation", p->validation, to);
+  write_value("  train", p->given->data, to);
+  if (p->validation[0] != '\0') write_value("  validation", p->validation, to);
   fprintf(to, "  sequence: %-22ld # tokens of a sample; the model has at most %ld\n\n", (long)p->sequence,
           (long)p->model.max_sequence);
   if (p->given->lora) {
@@ -205,7 +205,7 @@ static void put_file(const plan *p, FILE *to) {
   if (p->validation[0] != '\0') fprintf(to, "evaluation: {every: 50, sequences: 64}\n");
   fprintf(to, "checkpoint: {every: 100, keep: 2%s}\n", p->validation[0] != '\0' ? ", best: true" : "");
   if (p->has_mask) fprintf(to, "# samples: {chat: [\"Hello!\"]}        # what each checkpoint answers\n");
-  put_value("output", p->output, to);
+  write_value("output", p->output, to);
 }
 
 /* ---- what fits --------------------------------------------------------------------------------------------------- */
@@ -215,7 +215,7 @@ static tri_status print_file(const plan *p, char **out) {
   size_t bytes = 0;
   FILE *to = open_memstream(&text, &bytes);
   if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");
-  put_file(p, to);
+  write_file(p, to);
   if (fclose(to) != 0) {
     free(text);
     return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");

@@ -170,7 +170,7 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
 }
 
 /* Applies the options, which take precedence over the study file. */
-static tri_status take_options(const arguments *given, tri_study *study) {
+static tri_status apply_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
   const tri_rounds_method *before = tri_rounds_method_of(study), *halving = &tri_method_halving;
@@ -241,7 +241,7 @@ static tri_status tune(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
   tri_store *store = NULL;
   TRI_TRY(tri_study_load(given->study, given->ranks, study));
-  TRI_TRY(take_options(given, study));
+  TRI_TRY(apply_options(given, study));
   TRI_TRY(check_page(given->html));
   TRI_TRY(store_path(given, path));
   int length = snprintf(folder, sizeof folder, "%s.trials", path);

@@ -108,7 +108,7 @@ enum {
   PRIMITIVE_SIZES = sizeof primitive_sizes / sizeof *primitive_sizes,
 };
 
-static void take_sizes(tri_grouped_plan *plan, const int64_t *sizes, int count, int64_t row, int64_t preferred) {
+static void set_sizes(tri_grouped_plan *plan, const int64_t *sizes, int count, int64_t row, int64_t preferred) {
   plan->num_sizes = 0;
   for (int i = 0; i < count; i++) {
     if (sizes[i] <= preferred || sizes[i] * row <= STAGE_ELEMENTS) plan->sizes[plan->num_sizes++] = sizes[i];
@@ -118,7 +118,7 @@ static void take_sizes(tri_grouped_plan *plan, const int64_t *sizes, int count, 
 static void plan_gemm_rows(tri_grouped_plan *plan) {
   const tri_matmul *p = &plan->product;
   plan->path = TRI_PATH_GEMM;
-  take_sizes(plan, gemm_sizes, GEMM_SIZES, p->k, gemm_preferred[0]);
+  set_sizes(plan, gemm_sizes, GEMM_SIZES, p->k, gemm_preferred[0]);
   const int64_t most = plan->sizes[plan->num_sizes - 1];
   plan->stage_a = p->a_type != TRI_FP32;
   plan->stage_b = p->b_type != TRI_FP32;
@@ -144,7 +144,7 @@ static tri_status plan_primitive_rows(tri_cpu_matmul_state *state, tri_grouped_p
   plan->path = TRI_PATH_PRIMITIVE;
   plan->packs = !p->b_packed;
   plan->packed_bytes = plan->packs ? (packing->bytes + 63) / 64 * 64 : 0;
-  take_sizes(plan, primitive_sizes, PRIMITIVE_SIZES, p->k > p->n ? p->k : p->n, primitive_preferred[0]);
+  set_sizes(plan, primitive_sizes, PRIMITIVE_SIZES, p->k > p->n ? p->k : p->n, primitive_preferred[0]);
   TRI_TRY(make_table(plan, plan->num_sizes));
   for (int i = 0; i < plan->num_sizes; i++) {
     TRI_TRY(make_multiply(state, plan, plan->sizes[i], p->k, p->accumulate, &packing->layout,

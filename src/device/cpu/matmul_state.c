@@ -62,7 +62,7 @@ static void clear(tri_matmul_cache *cache) {
 }
 
 /* Returns the entry of the key, or the empty slot for it. At least a quarter of the slots is empty. */
-static struct tri_matmul_entry *look_up(tri_matmul_cache *cache, const tri_matmul *key, bool packing) {
+static struct tri_matmul_entry *find_slot(tri_matmul_cache *cache, const tri_matmul *key, bool packing) {
   uint64_t place = hash_of(key) % TRI_MATMUL_CACHE;
   for (;; place = (place + 1) % TRI_MATMUL_CACHE) {
     struct tri_matmul_entry *entry = &cache->entries[place];
@@ -73,7 +73,7 @@ static struct tri_matmul_entry *look_up(tri_matmul_cache *cache, const tri_matmu
 
 static struct tri_matmul_entry *place_for(tri_matmul_cache *cache, const tri_matmul *key, bool packing) {
   if (cache->count >= TRI_MATMUL_CACHE / 4 * 3) clear(cache);
-  struct tri_matmul_entry *entry = look_up(cache, key, packing);
+  struct tri_matmul_entry *entry = find_slot(cache, key, packing);
   entry->key = *key;
   cache->count++;
   return entry;
@@ -82,7 +82,7 @@ static struct tri_matmul_entry *place_for(tri_matmul_cache *cache, const tri_mat
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out) {
   tri_matmul key = *product;
   if (key.b_packed) key.ldb = 0; /* ignored */
-  tri_matmul_plan *plan = look_up(&state->cache, &key, false)->plan;
+  tri_matmul_plan *plan = find_slot(&state->cache, &key, false)->plan;
   if (plan == NULL) {
     TRI_TRY(tri_alloc("the plan of a matrix product", 1, sizeof *plan, &plan));
     tri_status status = tri_matmul_plan_make(state, &key, plan);
@@ -102,7 +102,7 @@ tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul
   key.m = key.ldb = 0;
   key.bias = key.accumulate = false;
   key.b_packed = true;
-  tri_matmul_packing *packing = look_up(&state->cache, &key, true)->packing;
+  tri_matmul_packing *packing = find_slot(&state->cache, &key, true)->packing;
   if (packing == NULL) {
     TRI_TRY(tri_alloc("the layout of a packed matrix", 1, sizeof *packing, &packing));
     tri_status status = tri_matmul_packing_make(state, &key, packing);

@@ -93,7 +93,7 @@ bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, s
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static bool put_all(int file, const void *data, size_t bytes) {
+static bool write_all(int file, const void *data, size_t bytes) {
   const char *at = data;
   while (bytes > 0) {
     ssize_t put = write(file, at, bytes);
@@ -105,7 +105,7 @@ static bool put_all(int file, const void *data, size_t bytes) {
   return true;
 }
 
-static bool put_file(int file, const char *name, const void *image, size_t bytes) {
+static bool write_file(int file, const char *name, const void *image, size_t bytes) {
   header h = {.name_bytes = strlen(name), .image_bytes = bytes};
   XXH3_state_t *hash = XXH3_createState();
   if (hash == NULL) return false;
@@ -117,7 +117,7 @@ static bool put_file(int file, const char *name, const void *image, size_t bytes
   memcpy(h.magic, magic, sizeof magic);
   h.sum_low = sum.low64;
   h.sum_high = sum.high64;
-  return put_all(file, &h, sizeof h) && put_all(file, name, h.name_bytes) && put_all(file, image, bytes);
+  return write_all(file, &h, sizeof h) && write_all(file, name, h.name_bytes) && write_all(file, image, bytes);
 }
 
 /* Writes to a temporary file of a unique name, then renames it. The file is not flushed to disk: the checksum detects a
@@ -129,7 +129,7 @@ tri_status tri_gpu_cache_write(const char *folder, const char *name, const void 
   TRI_TRY(tri_temporary_name(path, temporary));
   int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, tri_write_fault(errno));
-  bool written = put_file(file, name, image, bytes);
+  bool written = write_file(file, name, image, bytes);
   int reason = errno;
   written = close(file) == 0 && written;
   if (written && rename(temporary, path) == 0) return TRI_OK;

@@ -23,7 +23,7 @@ typedef struct value {
   const char *text; /* in the reader's bytes */
 } value;
 
-static bool take_big_endian(reader *r, size_t bytes, uint64_t *out) {
+static bool read_big_endian(reader *r, size_t bytes, uint64_t *out) {
   if ((size_t)(r->end - r->at) < bytes) return false;
   *out = 0;
   for (size_t i = 0; i < bytes; i++) *out = *out << 8 | r->at[i];
@@ -32,45 +32,45 @@ static bool take_big_endian(reader *r, size_t bytes, uint64_t *out) {
 }
 
 /* Reads `number` bytes, of a text or of a value that is skipped. */
-static bool take_bytes(reader *r, value *out) {
+static bool read_bytes(reader *r, value *out) {
   if ((uint64_t)(r->end - r->at) < out->number) return false;
   out->text = (const char *)r->at;
   r->at += out->number;
   return true;
 }
 
-static bool take_sized(reader *r, kind what, size_t size_bytes, value *out) {
+static bool read_sized(reader *r, kind what, size_t size_bytes, value *out) {
   out->kind = what;
-  return take_big_endian(r, size_bytes, &out->number) && (what != KIND_TEXT || take_bytes(r, out));
+  return read_big_endian(r, size_bytes, &out->number) && (what != KIND_TEXT || read_bytes(r, out));
 }
 
 /* Reads a value that has a fixed number of bytes after its tag. */
-static bool take_fixed(reader *r, size_t bytes, value *out) {
+static bool read_fixed(reader *r, size_t bytes, value *out) {
   out->kind = KIND_OTHER;
   out->number = bytes;
-  return take_bytes(r, out);
+  return read_bytes(r, out);
 }
 
-static bool take_tagged(reader *r, unsigned tag, value *out) {
-  if (tag >= 0xcc && tag <= 0xcf) return take_sized(r, KIND_NUMBER, (size_t)1 << (tag - 0xcc), out);
-  if (tag >= 0xd0 && tag <= 0xd3) return take_fixed(r, (size_t)1 << (tag - 0xd0), out); /* signed: not used here */
-  if (tag >= 0xd9 && tag <= 0xdb) return take_sized(r, KIND_TEXT, (size_t)1 << (tag - 0xd9), out);
-  if (tag == 0xdc || tag == 0xdd) return take_sized(r, KIND_ARRAY, tag == 0xdc ? 2 : 4, out);
-  if (tag == 0xde || tag == 0xdf) return take_sized(r, KIND_MAP, tag == 0xde ? 2 : 4, out);
-  if (tag == 0xca || tag == 0xcb) return take_fixed(r, tag == 0xca ? 4 : 8, out);
-  if (tag == 0xc0 || tag == 0xc2 || tag == 0xc3 || tag >= 0xe0) return take_fixed(r, 0, out);
+static bool read_tagged(reader *r, unsigned tag, value *out) {
+  if (tag >= 0xcc && tag <= 0xcf) return read_sized(r, KIND_NUMBER, (size_t)1 << (tag - 0xcc), out);
+  if (tag >= 0xd0 && tag <= 0xd3) return read_fixed(r, (size_t)1 << (tag - 0xd0), out); /* signed: not used here */
+  if (tag >= 0xd9 && tag <= 0xdb) return read_sized(r, KIND_TEXT, (size_t)1 << (tag - 0xd9), out);
+  if (tag == 0xdc || tag == 0xdd) return read_sized(r, KIND_ARRAY, tag == 0xdc ? 2 : 4, out);
+  if (tag == 0xde || tag == 0xdf) return read_sized(r, KIND_MAP, tag == 0xde ? 2 : 4, out);
+  if (tag == 0xca || tag == 0xcb) return read_fixed(r, tag == 0xca ? 4 : 8, out);
+  if (tag == 0xc0 || tag == 0xc2 || tag == 0xc3 || tag >= 0xe0) return read_fixed(r, 0, out);
   return false; /* bytes and extensions: LLVM writes none */
 }
 
-static bool take_value(reader *r, value *out) {
+static bool read_value(reader *r, value *out) {
   uint64_t tag = 0;
   *out = (value){0};
-  if (!take_big_endian(r, 1, &tag)) return false;
+  if (!read_big_endian(r, 1, &tag)) return false;
   if (tag >= 0x80) {
-    if (tag >= 0xc0) return take_tagged(r, (unsigned)tag, out);
+    if (tag >= 0xc0) return read_tagged(r, (unsigned)tag, out);
     out->kind = tag < 0x90 ? KIND_MAP : tag < 0xa0 ? KIND_ARRAY : KIND_TEXT;
     out->number = tag & (tag < 0xa0 ? 15 : 31);
-    return out->kind != KIND_TEXT || take_bytes(r, out);
+    return out->kind != KIND_TEXT || read_bytes(r, out);
   }
   out->kind = KIND_NUMBER;
   out->number = tag;
@@ -93,7 +93,7 @@ static uint64_t num_within(const value *v) {
 static bool skip(reader *r) {
   value v;
   for (uint64_t pending = 1; pending > 0; pending--) {
-    if (pending > (uint64_t)(r->end - r->at) || !take_value(r, &v)) return false;
+    if (pending > (uint64_t)(r->end - r->at) || !read_value(r, &v)) return false;
     pending += num_within(&v);
   }
   return true;
@@ -119,12 +119,12 @@ static void set_number(tri_gpu_code_kernel *kernel, const value *key, uint64_t n
 
 static bool read_kernel(reader *r, tri_gpu_code_kernel *kernel) {
   value map, key, entry;
-  if (!take_value(r, &map) || map.kind != KIND_MAP) return false;
+  if (!read_value(r, &map) || map.kind != KIND_MAP) return false;
   for (uint64_t i = 0; i < map.number; i++) {
     reader here;
-    if (!take_value(r, &key)) return false;
+    if (!read_value(r, &key)) return false;
     here = *r;
-    if (!skip(r) || !take_value(&here, &entry)) return false;
+    if (!skip(r) || !read_value(&here, &entry)) return false;
     if (entry.kind == KIND_NUMBER) set_number(kernel, &key, entry.number);
     if (entry.kind == KIND_TEXT && is_text(&key, ".name")) {
       snprintf(kernel->name, sizeof kernel->name, "%.*s", (int)(entry.number < 64 ? entry.number : 64), entry.text);
@@ -142,7 +142,7 @@ static tri_status damaged(void) {
 static tri_status read_kernels(reader *r, tri_gpu_code_kernel **out, int *count) {
   value list;
   tri_gpu_code_kernel *all = NULL;
-  if (!take_value(r, &list) || list.kind != KIND_ARRAY || list.number > (uint64_t)(r->end - r->at)) return damaged();
+  if (!read_value(r, &list) || list.kind != KIND_ARRAY || list.number > (uint64_t)(r->end - r->at)) return damaged();
   TRI_TRY(tri_alloc("what is known of kernels", list.number, sizeof *all, &all));
   for (uint64_t i = 0; i < list.number; i++) {
     if (read_kernel(r, &all[i])) continue;
@@ -156,9 +156,9 @@ static tri_status read_kernels(reader *r, tri_gpu_code_kernel **out, int *count)
 
 static tri_status read_metadata(reader r, tri_gpu_code_kernel **out, int *count) {
   value map, key;
-  if (!take_value(&r, &map) || map.kind != KIND_MAP) return damaged();
+  if (!read_value(&r, &map) || map.kind != KIND_MAP) return damaged();
   for (uint64_t i = 0; i < map.number; i++) {
-    if (!take_value(&r, &key)) return damaged();
+    if (!read_value(&r, &key)) return damaged();
     if (is_text(&key, "amdhsa.kernels")) return read_kernels(&r, out, count);
     if (!skip(&r)) return damaged();
   }

@@ -83,7 +83,7 @@ static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
 
 /* Lists the chips of the compiler for names of this kind, which must be available; or, if the kind is unknown, of all
  * available compilers. */
-static tri_status look_for_known(const char *chip, known *out) {
+static tri_status list_chips(const char *chip, known *out) {
   const tri_gpu_compiler *only = tri_gpu_compiler_for(chip);
   out->words[0] = out->chips[0] = '\0';
   if (only != NULL) return add_known(only, out);
@@ -95,7 +95,7 @@ static tri_status look_for_known(const char *chip, known *out) {
 tri_status tri_gpu_chip_check(const char *chip) {
   known here;
   char lower[64], meant[64] = "";
-  TRI_TRY(look_for_known(chip, &here));
+  TRI_TRY(list_chips(chip, &here));
   if (tri_gpu_chip_is_listed(here.chips, chip)) return TRI_OK;
   if (here.words[0] == '\0') {
     return tri_fail(TRI_UNSUPPORTED,

@@ -92,7 +92,7 @@ static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *b
 /* ---- the kernels of device/kernels.h ----------------------------------------------------------------------------- */
 
 /* Takes `bytes` of the workspace, aligned for libraries. */
-static void *take_workspace(char **next, size_t bytes) {
+static void *allocate_workspace(char **next, size_t bytes) {
   char *at = *next + (UNIT - (uintptr_t)*next % UNIT) % UNIT;
   *next = at + bytes;
   return at;
@@ -105,14 +105,14 @@ tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri
   const tri_gpu_product *product = call->product;
   const void *bias = call->bias;
   char *next = workspace;
-  void *narrow = take_workspace(&next, bias_bytes(product));
+  void *narrow = allocate_workspace(&next, bias_bytes(product));
   if (product->bias && choice->maker->narrows_bias && bias_bytes(product) > 0) {
     const tri_gpu_narrowing what = {.to = product->out, .rows = 1, .width = of->n, .ld = of->n, .in_is_wide = true};
     TRI_TRY(tri_gpu_narrow(queue, &what, bias, narrow));
     call->bias = narrow;
   }
   call->algorithm = &choice->algorithm;
-  call->workspace = take_workspace(&next, 0);
+  call->workspace = allocate_workspace(&next, 0);
   call->workspace_bytes = tri_gpu_product_workspace(product);
   TRI_TRY(choice->maker->multiply(products->state, queue, call));
   return of->bias && !product->bias ? add_bias(queue, of, bias, call->c) : TRI_OK;

@@ -142,7 +142,7 @@ static bool same_choice(const tri_gpu_product_choice *a, const tri_gpu_product_c
   return a->maker == b->maker && memcmp(a->algorithm.data, b->algorithm.data, sizeof a->algorithm.data) == 0;
 }
 
-static void tell_refusal(tri_gpu_products *products) {
+static void warn_of_refusal(tri_gpu_products *products) {
   if (products->told) return;
   products->told = true;
   tri_warn(
@@ -157,7 +157,7 @@ static tri_status pass_over(tri_gpu_products *products, const tri_gpu_product *p
   tri_gpu_product_entry *entry = NULL;
   tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS + 1];
   int count = 0;
-  tell_refusal(products);
+  warn_of_refusal(products);
   TRI_TRY(find(products, product, &entry));
   if (same_choice(&entry->choice, refused)) {
     TRI_TRY(tri_gpu_products_candidates(products, product, candidates, &count));
@@ -328,7 +328,7 @@ tri_status tri_gpu_products_choose(tri_device *device, const char *products, boo
   return end_lines(&c.chosen, for_lines(products, choose_line, &c), choices);
 }
 
-static tri_status take_line(void *context, const char *line) {
+static tri_status read_choice_line(void *context, const char *line) {
   tri_gpu_products *products = context;
   tri_gpu_product product;
   tri_gpu_product_choice choice;
@@ -340,5 +340,5 @@ static tri_status take_line(void *context, const char *line) {
 
 tri_status tri_gpu_products_take(tri_device *device, const char *choices) {
   TRI_TRY(tri_gpu_products_open(products_of(device)));
-  return for_lines(choices, take_line, products_of(device));
+  return for_lines(choices, read_choice_line, products_of(device));
 }

@@ -130,7 +130,7 @@ static void add_variables(char *text, size_t bytes) {
   }
 }
 
-static void tell_count(void) {
+static void describe_count(void) {
   char absence[512];
   if (driver.is.count == 0 && tri_hip_absence("/dev/kfd", "/dev/dri/renderD*", absence, sizeof absence)[0] != '\0') {
     snprintf(driver.is.why, sizeof driver.is.why, "%s (%s) shows no GPU: %s", driver.is.text, driver.is.path, absence);
@@ -149,7 +149,7 @@ static tri_status open_driver(void) {
   tri_gpu_enum error = driver.is.calls.device_count(&driver.is.count);
   if (error == TRI_GPU_NO_DEVICE || error == TRI_HIP_INVALID_DEVICE) driver.is.count = 0, error = 0;
   if (error != 0) return tri_gpu_driver_failed(&driver.is, driver.is.path, "hipGetDeviceCount", error);
-  tell_count();
+  describe_count();
   if (driver.is.count > 0 && (major < OLDEST_MAJOR || major > NEWEST_MAJOR)) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s is of %s, and this program knows versions %d to %d: take a ROCm of these (put its lib first "

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static tri_status look_at(const tri_gpu_runtime *runtime, int ordinal, tri_gpu_seen *out) {
+static tri_status query_gpu(const tri_gpu_runtime *runtime, int ordinal, tri_gpu_seen *out) {
   tri_gpu_context *context = NULL;
   TRI_TRY(runtime->open(ordinal, "", &context));
   tri_status status = runtime->facts(context, &out->facts);
@@ -29,7 +29,7 @@ tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_by
     (void)tri_gpu_count(one, &own, NULL, 0);
     for (int i = 0; i < own && next < all; i++, next++) {
       seen[next] = (tri_gpu_seen){.runtime = (*r)->name, .number = next};
-      if (look_at(*r, i, &seen[next]) == TRI_OK) continue;
+      if (query_gpu(*r, i, &seen[next]) == TRI_OK) continue;
       snprintf(seen[next].fault, sizeof seen[next].fault, "%s", tri_status_message());
     }
   }

@@ -195,7 +195,7 @@ static bool read_resources(const char *line, resources *r) {
 
 /* Rewrites *log: the assembler reports each kernel's resources in several lines, which differ by version; they become
  * one line for each kernel, after all other lines. */
-static tri_status tell_resources(char **log) {
+static tri_status shorten_resources(char **log) {
   const size_t room = 2 * strlen(*log) + 1; /* a kernel's own lines are longer */
   char *out = NULL, *rest = *log;
   size_t used = 0;
@@ -221,7 +221,7 @@ static tri_status tell_resources(char **log) {
 static tri_status nvrtc_examine(const tri_gpu_compilation *what, const tri_gpu_rtc_options *options, const void *image,
                                 size_t bytes, char **log) {
   (void)options, (void)image, (void)bytes;
-  return what->show_resources ? tell_resources(log) : TRI_OK;
+  return what->show_resources ? shorten_resources(log) : TRI_OK;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ static tri_status create_program(const tri_gpu_rtc *rtc, const char *name, tri_g
   return error == 0 ? TRI_OK : refused(rtc, "begin", error);
 }
 
-static tri_status take_log(const tri_gpu_rtc *rtc, tri_gpu_rtc_program program, char **out) {
+static tri_status copy_log(const tri_gpu_rtc *rtc, tri_gpu_rtc_program program, char **out) {
   size_t bytes = 0;
   if (rtc->calls.log_bytes(program, &bytes) != 0) bytes = 0;
   TRI_TRY(tri_alloc("a compiler's messages", bytes + 1, 1, out));
@@ -45,7 +45,7 @@ static tri_status take_log(const tri_gpu_rtc *rtc, tri_gpu_rtc_program program, 
 static tri_status compile_program(const tri_gpu_rtc *rtc, tri_gpu_rtc_program program,
                                   const tri_gpu_rtc_options *options, char **log) {
   const tri_gpu_rtc_enum error = rtc->calls.compile(program, options->count, options->list);
-  TRI_TRY(take_log(rtc, program, log));
+  TRI_TRY(copy_log(rtc, program, log));
   if (error == 0) return TRI_OK;
   if (error != TRI_GPU_RTC_COMPILATION) return refused(rtc, options->doing, error);
   if ((*log)[0] == '\0' && rtc->without_log != NULL) {
@@ -58,7 +58,7 @@ static tri_status compile_program(const tri_gpu_rtc *rtc, tri_gpu_rtc_program pr
                   rtc->name, rtc->version, rtc->path, options->doing, LOG_IN_MESSAGE, *log);
 }
 
-static tri_status take_image(const tri_gpu_rtc *rtc, tri_gpu_rtc_program program, const tri_gpu_rtc_options *options,
+static tri_status copy_image(const tri_gpu_rtc *rtc, tri_gpu_rtc_program program, const tri_gpu_rtc_options *options,
                              void **out, size_t *out_bytes) {
   size_t bytes = 0;
   void *image = NULL;
@@ -79,7 +79,7 @@ static tri_status compile_and_take(const tri_gpu_rtc *rtc, tri_gpu_rtc_program p
                                    const tri_gpu_rtc_options *options, void **out, size_t *bytes, char **log) {
   void *image = NULL;
   TRI_TRY(compile_program(rtc, program, options, log));
-  TRI_TRY(take_image(rtc, program, options, &image, bytes));
+  TRI_TRY(copy_image(rtc, program, options, &image, bytes));
   tri_status status = rtc->examine(what, options, image, *bytes, log);
   if (status != TRI_OK) {
     tri_free(image);

@@ -128,7 +128,7 @@ static bool comes_too_early(const tri_guarded_state *state, const queued_copy *q
 }
 
 /* Examines the host's side while its owner is still in the call. An error is reported when the copy runs. */
-static void look_at_host(tri_guarded_state *state, queued_copy *queued) {
+static void check_host_side(tri_guarded_state *state, queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
   if (comes_too_early(state, queued)) return;
   queued->looked = true;
@@ -149,7 +149,7 @@ void tri_guarded_look_at_host(tri_guarded_state *state) {
     for (tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {
       queued_copy *queued = (queued_copy *)(void *)work->data;
       if (work->run != run_copy || queued->looked) continue;
-      look_at_host(state, queued);
+      check_host_side(state, queued);
       state->unseeing += !queued->looked;
     }
   }
@@ -194,7 +194,7 @@ static tri_status queue_copy(tri_guarded_queue *queue, const tri_copy *copy) {
   tri_guarded_state *state = queue->state;
   tri_guarded_work *work = NULL;
   queued_copy queued = {.copy = *copy, .serial = ++state->copies};
-  look_at_host(state, &queued);
+  check_host_side(state, &queued);
   state->unseeing += !queued.looked;
   TRI_TRY(tri_guarded_queue_work(queue, "kernel `copy`", run_copy, sizeof queued, &work));
   if (work == NULL) return TRI_OK;

@@ -117,7 +117,7 @@ static tri_status run_kernel(tri_guarded_queue *queue, const tri_guarded_work *w
   return k->run(queue->queue, arguments);
 }
 
-static void put_away(const kernel *k, const char *arguments, tri_guarded_work *work) {
+static void save_arguments(const kernel *k, const char *arguments, tri_guarded_work *work) {
   memcpy(work->data, arguments, k->bytes);
   char *description = work->data + aligned(k->bytes);
   for (int i = 0; i < k->num_arguments; i++) {
@@ -137,7 +137,7 @@ static tri_status queue_kernel(tri_queue *queue, const kernel *k, const void *ar
   tri_status status = tri_guarded_queue_work(own, k->what, run_kernel, data_bytes(k), &work);
   uint64_t count = ++state->kernels_queued;
   if (work != NULL) {
-    put_away(k, arguments, work);
+    save_arguments(k, arguments, work);
     work->kind = k;
     work->count = count;
     if (count == state->options.fail_kernel) work->told_to_fail = "fail_kernel";

@@ -29,7 +29,7 @@ static void append_report_text(words *to, const char *text) {
   for (; *text != '\0' && to->length + 1 < sizeof to->text; text++) to->text[to->length++] = *text;
 }
 
-static void put_number(words *to, uint64_t number, unsigned base) {
+static void append_number(words *to, uint64_t number, unsigned base) {
   char digits[65] = "";
   char *at = digits + sizeof digits - 1;
   do {
@@ -39,13 +39,13 @@ static void put_number(words *to, uint64_t number, unsigned base) {
   append_report_text(to, at);
 }
 
-static void put_work(words *to, const char *what, const tri_origin *origin, uint64_t queue) {
+static void append_work(words *to, const char *what, const tri_origin *origin, uint64_t queue) {
   append_report_text(to, "\n  ");
   append_report_text(to, what);
   if (origin->name != NULL) {
     if (origin->index >= 0) {
       append_report_text(to, " of call ");
-      put_number(to, (uint64_t)origin->index, 10);
+      append_number(to, (uint64_t)origin->index, 10);
     }
     append_report_text(to, " (");
     append_report_text(to, origin->name);
@@ -56,7 +56,7 @@ static void put_work(words *to, const char *what, const tri_origin *origin, uint
     append_report_text(to, ")");
   }
   append_report_text(to, ", queue ");
-  put_number(to, queue, 10);
+  append_number(to, queue, 10);
 }
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
@@ -74,14 +74,14 @@ static void say_where(words *text, const tri_guarded_block *block, const char *f
   append_report_text(text, block->host ? "host memory" : "device memory");
   if (atomic_load(&block->released)) append_report_text(text, " that had been released");
   append_report_text(text, by_kernel ? " was left by a kernel: address 0x" : " was touched by the host: address 0x");
-  put_number(text, address, 16);
+  append_number(text, address, 16);
   append_report_text(text, " is byte ");
   if (before) append_report_text(text, "-");
-  put_number(text, before ? begin - address : address - begin, 10);
+  append_number(text, before ? begin - address : address - begin, 10);
   append_report_text(text, " of allocation ");
-  put_number(text, (uint64_t)block->number, 10);
+  append_number(text, (uint64_t)block->number, 10);
   append_report_text(text, ", which has ");
-  put_number(text, block->bytes, 10);
+  append_number(text, block->bytes, 10);
 }
 
 static void say_past(words *text, const tri_guarded_state *state) {
@@ -90,7 +90,7 @@ static void say_past(words *text, const tri_guarded_state *state) {
       text, some == 0 ? "\n nothing has run on the device" : "\n the last that ran on the device, newest first:");
   for (uint64_t i = 1; i <= some; i++) {
     const tri_guarded_past *past = &state->past[(number - i) % TRI_GUARDED_HISTORY];
-    put_work(text, past->what, &past->origin, past->queue);
+    append_work(text, past->what, &past->origin, past->queue);
     if (i == 1 && atomic_load(&state->running)) append_report_text(text, ": it is running");
   }
 }
@@ -101,12 +101,12 @@ static void say_queued(words *text, const tri_guarded_state *state) {
     const tri_guarded_work *work = atomic_load(&q->first);
     if (work == NULL) continue;
     append_report_text(text, "\n ");
-    put_number(text, q->queued - q->done, 10);
+    append_number(text, q->queued - q->done, 10);
     append_report_text(text, " queued and not yet run in queue ");
-    put_number(text, q->queue->number, 10);
+    append_number(text, q->queue->number, 10);
     append_report_text(text, ", next first:");
     for (; work != NULL && said < MOST_QUEUED; work = atomic_load(&work->next), said++) {
-      put_work(text, work->what, &work->origin, q->queue->number);
+      append_work(text, work->what, &work->origin, q->queue->number);
     }
   }
 }
@@ -129,7 +129,7 @@ static bool report(uintptr_t address) {
 
 /* Prints the report and restores the previous handler: the same access fails again, or the same signal is sent
  * again. */
-static void take_fault(int number, siginfo_t *info, void *unused) {
+static void handle_fault(int number, siginfo_t *info, void *unused) {
   (void)unused;
   bool of_an_access = info->si_code > 0;
   if (of_an_access) (void)report((uintptr_t)info->si_addr);
@@ -143,9 +143,9 @@ static void take_fault(int number, siginfo_t *info, void *unused) {
 static void install(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   stack_t now;
-  struct sigaction before, own = {.sa_sigaction = take_fault, .sa_flags = (int)(SA_SIGINFO | SA_ONSTACK)};
+  struct sigaction before, own = {.sa_sigaction = handle_fault, .sa_flags = (int)(SA_SIGINFO | SA_ONSTACK)};
   sigaction(SIGSEGV, NULL, &before);
-  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction == take_fault) return;
+  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction == handle_fault) return;
   if (sigaltstack(NULL, &now) == 0 && (now.ss_flags & SS_DISABLE) != 0) {
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
   }

@@ -30,7 +30,7 @@ static uint8_t nearest_code(float x) {
 }
 
 /* Stores one code, of element i. */
-static void put_code(uint8_t *codes, int64_t i, uint8_t code) {
+static void store_code(uint8_t *codes, int64_t i, uint8_t code) {
   const uint8_t upper = i % 2 == 0 ? code : codes[i / 2] >> 4, lower = i % 2 == 0 ? TRI_NF4_ZERO : code;
   codes[i / 2] = (uint8_t)(upper << 4 | lower);
 }
@@ -38,11 +38,11 @@ static void put_code(uint8_t *codes, int64_t i, uint8_t code) {
 static void quantise_block(tri_dtype type, int64_t count, const void *values, int64_t block, uint8_t *codes) {
   const float inverse = tri_nf4_inverse(largest_of(type, count, values, block));
   for (int64_t i = block * TRI_NF4_BLOCK; i < (block + 1) * TRI_NF4_BLOCK; i++)
-    put_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
+    store_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
 }
 
 /* Subtracts the mean; NaN if there is no mean. */
-static void take_off_mean(int64_t blocks, float *largest, float *offset) {
+static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);
   memcpy(offset, isfinite(mean) ? (const void *)&mean : &none, sizeof *offset);
@@ -60,7 +60,7 @@ tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t 
   float *const largest = kept;
   if (count == 0) return TRI_OK;
   for (int64_t b = 0; b < at.blocks; b++) largest[b] = largest_of(type, count, values, b);
-  take_off_mean(at.blocks, largest, (float *)(void *)(begin + at.offset));
+  subtract_mean(at.blocks, largest, (float *)(void *)(begin + at.offset));
   TRI_TRY(tri_reference_quantise_blocks(queue, TRI_FP32, at.blocks, true, largest, (uint8_t *)begin + at.largest,
                                         (float *)(void *)(begin + at.scales)));
   for (int64_t b = 0; b < at.blocks; b++) quantise_block(type, count, values, b, kept);

@@ -29,7 +29,7 @@ tri_status tri_reference_adamw(tri_queue *queue, tri_dtype type, int64_t count, 
   return TRI_OK;
 }
 
-static void put_parameter(tri_dtype type, int64_t i, double value, void *parameter, void *narrow) {
+static void store_parameter(tri_dtype type, int64_t i, double value, void *parameter, void *narrow) {
   tri_dtype wide = tri_dtype_wide(type);
   store(wide, parameter, i, value);
   if (narrow != NULL) store(type, narrow, i, load(wide, parameter, i));
@@ -48,7 +48,7 @@ tri_status tri_reference_lion(tri_queue *queue, tri_dtype type, int64_t count, c
     double p = load(wide, parameter, i) * (1.0 - lr * options->weight_decay);
     p -= lr * sign_of(options->beta1 * m + (1.0 - options->beta1) * g);
     store(wide, moment, i, options->beta2 * m + (1.0 - options->beta2) * g);
-    put_parameter(type, i, p, parameter, narrow);
+    store_parameter(type, i, p, parameter, narrow);
   }
   return TRI_OK;
 }
@@ -64,7 +64,7 @@ tri_status tri_reference_sgd(tri_queue *queue, tri_dtype type, int64_t count, co
     double g = load(wide, gradient, i) * values->gradient_scale + options->weight_decay * p;
     double m = options->momentum * load(wide, moment, i) + g;
     store(wide, moment, i, m);
-    put_parameter(type, i, p - lr * (options->nesterov ? g + options->momentum * m : m), parameter, narrow);
+    store_parameter(type, i, p - lr * (options->nesterov ? g + options->momentum * m : m), parameter, narrow);
   }
   return TRI_OK;
 }
@@ -84,7 +84,7 @@ tri_status tri_reference_schedule_free(tri_queue *queue, tri_dtype type, int64_t
     double new_y = at_y + average * (at_z - at_y) + lr * (options->beta1 * (1.0 - average) - 1.0) * n;
     store(wide, moment2, i, v);
     store(wide, z, i, at_z - lr * n);
-    put_parameter(type, i, new_y, y, narrow);
+    store_parameter(type, i, new_y, y, narrow);
   }
   return TRI_OK;
 }
@@ -152,7 +152,7 @@ tri_status tri_reference_matrix_step(tri_queue *queue, tri_dtype type, const tri
     for (int64_t c = 0; c < step->columns; c++) {
       int64_t i = r * step->parameter_row + c;
       double p = load(tri_dtype_wide(type), parameter, i) * decay;
-      put_parameter(type, i, p - rate * load(type, x, r * step->x_row + c * step->x_column), parameter, narrow);
+      store_parameter(type, i, p - rate * load(type, x, r * step->x_row + c * step->x_column), parameter, narrow);
     }
   }
   return TRI_OK;
@@ -210,7 +210,7 @@ tri_status tri_reference_adafactor_step(tri_queue *queue, tri_dtype type, const 
   const double rate = size * (lr < root ? lr : root) / larger(1.0, rms / options->d);
   for (int64_t i = 0; i < options->rows * options->columns; i++) {
     const double p = load(wide, parameter, i) * (1.0 - lr * options->weight_decay);
-    put_parameter(type, i, p - rate * load(wide, direction, i), parameter, narrow);
+    store_parameter(type, i, p - rate * load(wide, direction, i), parameter, narrow);
   }
   return TRI_OK;
 }
@@ -272,7 +272,7 @@ tri_status tri_reference_low_rank_step(tri_queue *queue, tri_dtype type, const t
       const int64_t i = r * step->parameter_row + c, at = r * step->x_row + c;
       const double left = rest == NULL ? 0 : *factor * load(wide, rest, at);
       const double p = load(wide, parameter, i) - lr * corrected * (step->scale * load(wide, x, at) + left);
-      put_parameter(type, i, p * (1.0 - lr * step->weight_decay), parameter, narrow);
+      store_parameter(type, i, p * (1.0 - lr * step->weight_decay), parameter, narrow);
     }
   }
   return TRI_OK;

@@ -38,7 +38,7 @@ static void score(const tri_router *router, tri_dtype type, const void *logits, 
 
 /* Returns the best of values [first, end) that is not taken, the first of equals, and marks it as taken. At least one
  * is not taken. NaN is better than any number, so that it shows in the weights. */
-static int64_t take_best(const double *values, int64_t first, int64_t end, bool *taken) {
+static int64_t choose_best(const double *values, int64_t first, int64_t end, bool *taken) {
   int64_t best = -1;
   for (int64_t i = first; i < end; i++) {
     if (!taken[i] && (best < 0 || values[i] > values[best] || (isnan(values[i]) && !isnan(values[best])))) best = i;
@@ -52,7 +52,7 @@ static double group_score(const tri_router *router, const double *choice, int64_
   const int64_t width = router->experts / router->groups;
   double sum = 0;
   for (int64_t i = 0; i < router->best_of_group; i++) {
-    sum += choice[take_best(choice, group * width, (group + 1) * width, taken)];
+    sum += choice[choose_best(choice, group * width, (group + 1) * width, taken)];
   }
   return sum;
 }
@@ -63,7 +63,7 @@ static void drop_groups(const tri_router *router, const double *choice, bool *ta
   bool kept[TRI_ROUTER_EXPERTS] = {false};
   const int64_t width = router->experts / router->groups;
   for (int64_t g = 0; g < router->groups; g++) best[g] = group_score(router, choice, g);
-  for (int64_t i = 0; i < router->kept_groups; i++) take_best(best, 0, router->groups, kept);
+  for (int64_t i = 0; i < router->kept_groups; i++) choose_best(best, 0, router->groups, kept);
   for (int64_t g = 0; g < router->groups; g++) memset(taken + g * width, !kept[g], (size_t)width);
 }
 
@@ -76,7 +76,7 @@ static void drop_beyond_quota(const tri_router *router, const double *choice, bo
   for (int64_t first = 0; first < router->experts; first += width) {
     if (left[first]) continue;
     for (int64_t i = 0; i < router->chosen / router->kept_groups; i++) {
-      taken[take_best(choice, first, first + width, left)] = false;
+      taken[choose_best(choice, first, first + width, left)] = false;
     }
   }
 }
@@ -85,7 +85,7 @@ static void reference_choose_experts(const tri_router *router, const double *cho
   bool taken[TRI_ROUTER_EXPERTS] = {false};
   drop_groups(router, choice, taken);
   if (router->quota) drop_beyond_quota(router, choice, taken);
-  for (int64_t j = 0; j < router->chosen; j++) experts[j] = (int32_t)take_best(choice, 0, router->experts, taken);
+  for (int64_t j = 0; j < router->chosen; j++) experts[j] = (int32_t)choose_best(choice, 0, router->experts, taken);
 }
 
 /* Returns the divisor of the chosen experts' scores. */

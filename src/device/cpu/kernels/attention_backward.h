@@ -53,20 +53,20 @@ static size_t backward_scratch_make(const tri_attention *call, bool whole, void 
   } else if (whole && call->heads > call->kv_heads) {
     keys = divide_up(call->most_keys, TILE) * TILE;
   }
-  out->queries.q_rows = take_scratch_part(&from, rows_bytes(queries, width));
-  out->queries.o_rows = take_scratch_part(&from, rows_bytes(queries, width));
-  out->keys.k_rows = take_scratch_part(&from, rows_bytes(TILE, width));
-  out->keys.k_columns = take_scratch_part(&from, columns_bytes(width));
-  out->keys.v_columns = take_scratch_part(&from, columns_bytes(width));
-  out->pair.weights = take_scratch_part(&from, TILE * TILE * 4);
-  out->pair.gradients = take_scratch_part(&from, TILE * TILE * 4);
+  out->queries.q_rows = allocate_scratch_part(&from, rows_bytes(queries, width));
+  out->queries.o_rows = allocate_scratch_part(&from, rows_bytes(queries, width));
+  out->keys.k_rows = allocate_scratch_part(&from, rows_bytes(TILE, width));
+  out->keys.k_columns = allocate_scratch_part(&from, columns_bytes(width));
+  out->keys.v_columns = allocate_scratch_part(&from, columns_bytes(width));
+  out->pair.weights = allocate_scratch_part(&from, TILE * TILE * 4);
+  out->pair.gradients = allocate_scratch_part(&from, TILE * TILE * 4);
 #if TRI_PAIRS
-  out->queries.q_stacked = take_scratch_part(&from, stacked_bytes(queries, width));
-  out->queries.o_stacked = take_scratch_part(&from, stacked_bytes(queries, width));
-  out->keys.k_stacked = take_scratch_part(&from, stacked_bytes(TILE, width));
-  out->pair.gradients_along_keys = take_scratch_part(&from, TILE * TILE * 2);
-  out->pair.weights_along_queries = take_scratch_part(&from, TILE * TILE * 2);
-  out->pair.gradients_along_queries = take_scratch_part(&from, TILE * TILE * 2);
+  out->queries.q_stacked = allocate_scratch_part(&from, stacked_bytes(queries, width));
+  out->queries.o_stacked = allocate_scratch_part(&from, stacked_bytes(queries, width));
+  out->keys.k_stacked = allocate_scratch_part(&from, stacked_bytes(TILE, width));
+  out->pair.gradients_along_keys = allocate_scratch_part(&from, TILE * TILE * 2);
+  out->pair.weights_along_queries = allocate_scratch_part(&from, TILE * TILE * 2);
+  out->pair.gradients_along_queries = allocate_scratch_part(&from, TILE * TILE * 2);
 #else
   out->queries.q_stacked = out->queries.q_rows;
   out->queries.o_stacked = out->queries.o_rows;
@@ -74,9 +74,9 @@ static size_t backward_scratch_make(const tri_attention *call, bool whole, void 
   out->pair.weights_along_queries = out->pair.weights;
   out->pair.gradients_along_keys = out->pair.gradients_along_queries = out->pair.gradients;
 #endif
-  out->gradient_q = take_scratch_part(&from, queries * padded(width) * 4);
-  out->gradient_k = take_scratch_part(&from, keys * padded(width) * 4);
-  out->gradient_v = take_scratch_part(&from, keys * padded(width) * 4);
+  out->gradient_q = allocate_scratch_part(&from, queries * padded(width) * 4);
+  out->gradient_k = allocate_scratch_part(&from, keys * padded(width) * 4);
+  out->gradient_v = allocate_scratch_part(&from, keys * padded(width) * 4);
   return from.used;
 }
 

@@ -27,21 +27,21 @@ typedef struct forward_scratch {
 static size_t forward_scratch_make(const tri_attention *call, void *memory, forward_scratch *out) {
   scratch from = {memory, 0};
   const int64_t width = call->head_dim, keys = call->shares_queries ? TILE : call->most_keys;
-  out->keys = take_scratch_part(&from, divide_up(keys, TILE) * columns_bytes(width));
-  out->values = take_scratch_part(&from, stacked_bytes(keys, width));
-  out->rows = take_scratch_part(&from, rows_bytes(TILE, width));
-  out->queries = take_scratch_part(&from, rows_bytes(TILE, width));
-  out->scores = take_scratch_part(&from, TILE * TILE * 4);
+  out->keys = allocate_scratch_part(&from, divide_up(keys, TILE) * columns_bytes(width));
+  out->values = allocate_scratch_part(&from, stacked_bytes(keys, width));
+  out->rows = allocate_scratch_part(&from, rows_bytes(TILE, width));
+  out->queries = allocate_scratch_part(&from, rows_bytes(TILE, width));
+  out->scores = allocate_scratch_part(&from, TILE * TILE * 4);
 #if TRI_PAIRS
-  out->weights = take_scratch_part(&from, TILE * TILE * 2);
+  out->weights = allocate_scratch_part(&from, TILE * TILE * 2);
 #else
   out->weights = out->scores;
 #endif
-  out->out = take_scratch_part(&from, TILE * padded(width) * 4);
-  out->maximum = take_scratch_part(&from, TILE * 4);
-  out->new_maximum = take_scratch_part(&from, TILE * 4);
-  out->factor = take_scratch_part(&from, TILE * 4);
-  out->sum = take_scratch_part(&from, TILE * LANES * 4);
+  out->out = allocate_scratch_part(&from, TILE * padded(width) * 4);
+  out->maximum = allocate_scratch_part(&from, TILE * 4);
+  out->new_maximum = allocate_scratch_part(&from, TILE * 4);
+  out->factor = allocate_scratch_part(&from, TILE * 4);
+  out->sum = allocate_scratch_part(&from, TILE * LANES * 4);
   return from.used;
 }
 

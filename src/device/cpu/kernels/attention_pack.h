@@ -142,7 +142,7 @@ typedef struct scratch {
 
 /* Returns bytes aligned to a cache line. One extra line avoids that adjacent tiles of equal size map to the same cache
  * sets. */
-static void *take_scratch_part(scratch *from, int64_t bytes) {
+static void *allocate_scratch_part(scratch *from, int64_t bytes) {
   void *part = from->base ? from->base + from->used : NULL;
   from->used += ((size_t)bytes + 63) / 64 * 64 + 64;
   return part;

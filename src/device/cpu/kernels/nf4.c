@@ -55,7 +55,7 @@ INLINE void quantise_block(tri_dtype type, int64_t count, const void *values, in
 }
 
 /* Subtracts the mean; NaN if there is no mean. */
-static void take_off_mean(int64_t blocks, float *largest, float *offset) {
+static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);
   const bool is_one = isfinite(mean);
@@ -76,7 +76,7 @@ static tri_status quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, 
   for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) middles[c] = tri_nf4_middle(c);
 #pragma omp parallel for schedule(static, TOGETHER) num_threads(THREADS) if (count > TRI_ALONE)
   for (int64_t b = 0; b < at.blocks; b++) BY_TYPE(put_largest, count, values, b, kept);
-  take_off_mean(at.blocks, kept, (float *)(void *)(begin + at.offset));
+  subtract_mean(at.blocks, kept, (float *)(void *)(begin + at.offset));
   TRI_TRY(queue->device->kernels->quantise_blocks(queue, TRI_FP32, at.blocks, true, kept, (uint8_t *)begin + at.largest,
                                                   (float *)(void *)(begin + at.scales)));
 #pragma omp parallel for schedule(static, TOGETHER) num_threads(THREADS) if (count > TRI_ALONE)

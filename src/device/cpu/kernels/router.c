@@ -112,7 +112,7 @@ INLINE vi lane_numbers(void) {
 
 /* Returns the best of keys [first, end), the first of equals, and marks it as taken. At least one is not taken. Reads
  * to the end of a vector. */
-static int64_t take_best(int32_t *keys, int64_t first, int64_t end) {
+static int64_t choose_best(int32_t *keys, int64_t first, int64_t end) {
   const vi at = lane_numbers();
   vi best = TAKEN - (vi){0}, places = {0};
   for (int64_t i = first; i < end; i += LANES) {
@@ -129,7 +129,7 @@ static int64_t take_best(int32_t *keys, int64_t first, int64_t end) {
   return place;
 }
 
-static void take_all(int32_t *keys, int64_t first, int64_t end) {
+static void choose_all(int32_t *keys, int64_t first, int64_t end) {
   for (int64_t i = first; i < end; i++) keys[i] = TAKEN;
 }
 
@@ -160,7 +160,7 @@ static float group_score(const tri_router *router, const int32_t *keys, int64_t 
   float sum = 0;
   if (router->best_of_group == 2) return sum_of_two(keys, first, end);
   memcpy(left, keys + first, (size_t)(end - first + LANES) * sizeof *left);
-  for (int64_t i = 0; i < router->best_of_group; i++) sum += number_of(keys[first + take_best(left, 0, end - first)]);
+  for (int64_t i = 0; i < router->best_of_group; i++) sum += number_of(keys[first + choose_best(left, 0, end - first)]);
   return sum;
 }
 
@@ -174,9 +174,9 @@ static void drop_groups(const tri_router *router, int32_t *keys) {
     scores_of_groups[g] = group_score(router, keys, g * width, (g + 1) * width);
   }
   make_keys(router->groups, scores_of_groups, groups);
-  for (int64_t i = 0; i < router->kept_groups; i++) take_best(groups, 0, router->groups);
+  for (int64_t i = 0; i < router->kept_groups; i++) choose_best(groups, 0, router->groups);
   for (int64_t g = 0; g < router->groups; g++) {
-    if (groups[g] != TAKEN) take_all(keys, g * width, (g + 1) * width);
+    if (groups[g] != TAKEN) choose_all(keys, g * width, (g + 1) * width);
   }
 }
 
@@ -186,10 +186,10 @@ static void drop_beyond_quota(const tri_router *router, int32_t *keys) {
   const int64_t width = router->experts / router->groups;
   copy_keys(router->experts, keys, all);
   copy_keys(router->experts, keys, left);
-  take_all(keys, 0, router->experts);
+  choose_all(keys, 0, router->experts);
   for (int64_t first = 0; first < router->experts; first += width) {
     for (int64_t i = 0; all[first] != TAKEN && i < router->chosen / router->kept_groups; i++) {
-      const int64_t expert = take_best(left, first, first + width);
+      const int64_t expert = choose_best(left, first, first + width);
       keys[expert] = all[expert];
     }
   }
@@ -205,7 +205,7 @@ static void cpu_choose_experts(const tri_router *router, const scores *s, const 
   make_keys(router->experts, choice, keys);
   drop_groups(router, keys);
   if (router->quota) drop_beyond_quota(router, keys);
-  for (int64_t j = 0; j < router->chosen; j++) experts[j] = (int32_t)take_best(keys, 0, router->experts);
+  for (int64_t j = 0; j < router->chosen; j++) experts[j] = (int32_t)choose_best(keys, 0, router->experts);
 }
 
 /* Returns the divisor of the chosen experts' scores. */
