@@ -31,7 +31,7 @@ enum {
 /* Global, because a process has one parent and signal handlers can only use globals. */
 static struct {
   atomic_int socket; /* -1: none */
-  atomic_bool echoes;
+  atomic_bool secondary;
   bool heard; /* guarded by the lock */
   pthread_mutex_t lock;
   pthread_cond_t news;
@@ -98,7 +98,7 @@ bool tri_parent_send(tri_parent_kind kind, const char *text) {
          kind == TRI_PARENT_PROGRESS; /* training does not wait for progress lines */
 }
 
-void tri_parent_expect_echoes(void) { atomic_store(&parent.echoes, true); }
+void tri_parent_expect_secondary(void) { atomic_store(&parent.secondary, true); }
 
 /* ---- error message ----------------------------------------------------------------------------------------------- */
 
@@ -127,7 +127,7 @@ static struct timespec in_ms(int ms) {
 
 bool tri_parent_words(int exit_status, const char *text) {
   int to = atomic_load(&parent.socket);
-  tri_parent_kind kind = *text == '\0' || atomic_load(&parent.echoes) ? TRI_PARENT_ECHO : TRI_PARENT_WORDS;
+  tri_parent_kind kind = *text == '\0' || atomic_load(&parent.secondary) ? TRI_PARENT_SECONDARY : TRI_PARENT_WORDS;
   if (to < 0) {
     leave_file(kind, exit_status, text);
     return false;

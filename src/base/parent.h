@@ -27,13 +27,13 @@ int tri_parent_rank(void);
 typedef enum tri_parent_kind {
   TRI_PARENT_HELLO, /* "TOKEN RANK LOCAL HOST"; number: process id. LOCAL: ranks on HOST. Unknown: RANK -1, LOCAL 0 */
   TRI_PARENT_LINE,  /* a line of the log */
-  TRI_PARENT_PROGRESS, /* a line that replaces the one before */
-  TRI_PARENT_NEWS,     /* "rank 3 14342 pipeline 1", "step 12" */
-  TRI_PARENT_BEAT,     /* a heartbeat */
-  TRI_PARENT_WORDS,    /* number: exit status; text: error message of the rank. The parent acknowledges it */
-  TRI_PARENT_ECHO,     /* the same, from a rank that ends because another did; "": another rank reports it */
-  TRI_PARENT_CRASH,    /* number: the signal that ends this rank */
-  TRI_PARENT_LEAVE     /* number: exit status, at the very end */
+  TRI_PARENT_PROGRESS,  /* a line that replaces the one before */
+  TRI_PARENT_NEWS,      /* "rank 3 14342 pipeline 1", "step 12" */
+  TRI_PARENT_BEAT,      /* a heartbeat */
+  TRI_PARENT_WORDS,     /* number: exit status; text: error message of the rank. The parent acknowledges it */
+  TRI_PARENT_SECONDARY, /* the same, from a rank that ends because another did; "": another rank reports it */
+  TRI_PARENT_CRASH,     /* number: the signal that ends this rank */
+  TRI_PARENT_LEAVE      /* number: exit status, at the very end */
 } tri_parent_kind;
 
 typedef struct tri_parent_head {
@@ -69,8 +69,9 @@ bool tri_parent_send(tri_parent_kind kind, const char *text);
  * the error file instead, and returns false. */
 bool tri_parent_words(int exit_status, const char *text);
 
-/* Marks later failures of this rank as secondary, because another rank has ended: they are sent as TRI_PARENT_ECHO. */
-void tri_parent_expect_echoes(void);
+/* Marks later failures of this rank as secondary, because another rank has ended: they are sent as
+ * TRI_PARENT_SECONDARY. */
+void tri_parent_expect_secondary(void);
 
 /* Sends TRI_PARENT_LEAVE: this process now ends with this exit status. */
 void tri_parent_leave(int exit_status);

@@ -77,7 +77,7 @@ static void die_of(int number) {
   raise(number);
 }
 
-static void *wait_for_wishes(void *unused) {
+static void *wait_for_signals(void *unused) {
   sigset_t set = tri_stop_signals();
   for (int number; sigwait(&set, &number) == 0;) {
     if (!tri_stop_is_request(number) && (!atomic_load(&deferred) || atomic_exchange(&signalled, true))) die_of(number);
@@ -91,7 +91,7 @@ tri_status tri_stop_listen(const char *message) {
   pthread_t thread;
   sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads inherit the mask */
-  TRI_TRY(tri_thread_start("the thread that waits for signals", wait_for_wishes, NULL, &thread));
+  TRI_TRY(tri_thread_start("the thread that waits for signals", wait_for_signals, NULL, &thread));
   pthread_detach(thread);
   return TRI_OK;
 }

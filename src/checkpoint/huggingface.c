@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_DIALECTS = 64 };
+enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_TYPES = 64 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -125,7 +125,7 @@ static tri_status read_number_or_null(const tri_json_reader *from, const char *k
   return tri_reader_number(from, key, *out, out);
 }
 
-static tri_status read_key(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_key *row,
+static tri_status read_key(const tri_json_reader *from, const tri_hf_keys *hf_keys, const tri_hf_key *row,
                            tri_model *out) {
   void *field = (char *)out + row->offset;
   switch (row->kind) {
@@ -138,8 +138,8 @@ static tri_status read_key(const tri_json_reader *from, const tri_hf_keys *diale
     case TRI_HF_KEYS_POSITIVE: return tri_reader_positive(from, row->key, *(double *)field, field);
     case TRI_HF_KEYS_BOOL: return tri_reader_bool(from, row->key, *(bool *)field, field);
     case TRI_HF_KEYS_ACTIVATION: return read_activation(from, row->key, field);
-    case TRI_HF_KEYS_ROPE: return tri_huggingface_read_rope(from, dialect, out);
-    case TRI_HF_KEYS_WINDOW: return tri_huggingface_read_window(from, dialect, out);
+    case TRI_HF_KEYS_ROPE: return tri_huggingface_read_rope(from, hf_keys, out);
+    case TRI_HF_KEYS_WINDOW: return tri_huggingface_read_window(from, hf_keys, out);
     case TRI_HF_KEYS_FIXED: return require(from, row);
     case TRI_HF_KEYS_BY_FUNCTION: return TRI_OK;
   }
@@ -154,52 +154,52 @@ static const tri_family_table *family_number(int number, tri_family *family) {
 }
 
 /* Collects the key tables of all families. */
-static int64_t collect_dialects(const tri_hf_keys *out[MOST_DIALECTS]) {
+static int64_t collect_hf_keys(const tri_hf_keys *out[MOST_TYPES]) {
   const tri_family_table *table = NULL;
   tri_family family;
   int64_t count = 0;
   for (int i = 0; (table = family_number(i, &family)) != NULL; i++) {
-    for (const tri_hf_keys *at = table->dialects; at->model_type != NULL && count < MOST_DIALECTS; at++) {
+    for (const tri_hf_keys *at = table->hf_keys; at->model_type != NULL && count < MOST_TYPES; at++) {
       out[count++] = at;
     }
   }
   return count;
 }
 
-static const tri_hf_keys *find_dialect(const char *type, tri_family *family) {
+static const tri_hf_keys *find_hf_keys(const char *type, tri_family *family) {
   const tri_family_table *table = NULL;
   for (int i = 0; (table = family_number(i, family)) != NULL; i++) {
-    for (const tri_hf_keys *at = table->dialects; at->model_type != NULL; at++) {
+    for (const tri_hf_keys *at = table->hf_keys; at->model_type != NULL; at++) {
       if (strcmp(at->model_type, type) == 0) return at;
     }
   }
   return NULL;
 }
 
-static const tri_hf_keys *dialect_by_numbers(const tri_model *model) {
-  const tri_hf_keys *at = tri_family_of(model)->dialects;
+static const tri_hf_keys *hf_keys_by_numbers(const tri_model *model) {
+  const tri_hf_keys *at = tri_family_of(model)->hf_keys;
   while (at->is != NULL && !at->is(model)) at++;
   return at;
 }
 
-static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
-  for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
-      if (!row->only_written) TRI_TRY(read_key(from, dialect, row, out));
+static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
+  for (int t = 0; t < TRI_HF_KEYS_TABLES && hf_keys->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = hf_keys->tables[t]; row->key != NULL; row++) {
+      if (!row->only_written) TRI_TRY(read_key(from, hf_keys, row, out));
     }
   }
   return TRI_OK;
 }
 
 /* Returns the file's name of one of our keys; NULL if the file has no such key. */
-static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, size_t bytes) {
+static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
     const tri_config_key *at = &tri_model_table.keys[i];
     if (strlen(at->name) == bytes && memcmp(at->name, ours, bytes) == 0) key = at;
   }
-  for (int t = 0; key != NULL && t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
+  for (int t = 0; key != NULL && t < TRI_HF_KEYS_TABLES && hf_keys->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = hf_keys->tables[t]; row->key != NULL; row++) {
       const bool is_number =
           row->kind == TRI_HF_KEYS_SIZE || row->kind == TRI_HF_KEYS_SIZE_OR_NULL || row->kind == TRI_HF_KEYS_COUNT;
       if (is_number && !row->only_read && row->offset == key->offset) return row->key;
@@ -209,13 +209,13 @@ static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, si
 }
 
 /* Fails because of contradicting numbers. The message has the keys of the file. */
-static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *dialect) {
+static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
   char said[1024], told[2048] = "";
   snprintf(said, sizeof said, "%s", tri_status_message());
   for (const char *at = said; *at != '\0';) {
     const size_t word = strspn(at, letters), bytes = word > 0 ? word : 1, held = strlen(told);
-    const char *name = name_in_file(dialect, at, word);
+    const char *name = name_in_file(hf_keys, at, word);
     snprintf(told + held, sizeof told - held, "%.*s", name == NULL ? (int)bytes : (int)strlen(name),
              name == NULL ? at : name);
     at += bytes;
@@ -252,21 +252,21 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   TRI_TRY(read_type(from, &said, &type));
   TRI_TRY(tri_four_bits_check_config(from));
   for (const tri_hf_key *row = of_all_types; row->key != NULL; row++) TRI_TRY(require(from, row));
-  const tri_hf_keys *dialect = find_dialect(type, &family);
-  if (dialect == NULL) {
-    const tri_hf_keys *all[MOST_DIALECTS];
-    return tri_huggingface_unknown(from, said, all, collect_dialects(all));
+  const tri_hf_keys *hf_keys = find_hf_keys(type, &family);
+  if (hf_keys == NULL) {
+    const tri_hf_keys *all[MOST_TYPES];
+    return tri_huggingface_unknown(from, said, all, collect_hf_keys(all));
   }
-  *out = dialect->absent;
+  *out = hf_keys->absent;
   out->family = family;
   out->activation = tri_family_of(out)->usual.activation;
   out->residual = tri_family_of(out)->usual.residual;
   out->rope_scaling = tri_rope_scaling_none();
   read_name(from, out);
-  TRI_TRY(read_keys(from, dialect, out));
-  if (dialect->read != NULL) TRI_TRY(dialect->read(from, out));
-  if (tri_model_complete(out) != TRI_OK) return fail_numbers(from, dialect);
-  if (dialect_by_numbers(out) != dialect) snprintf(out->model_type, sizeof out->model_type, "%s", dialect->model_type);
+  TRI_TRY(read_keys(from, hf_keys, out));
+  if (hf_keys->read != NULL) TRI_TRY(hf_keys->read(from, out));
+  if (tri_model_complete(out) != TRI_OK) return fail_numbers(from, hf_keys);
+  if (hf_keys_by_numbers(out) != hf_keys) snprintf(out->model_type, sizeof out->model_type, "%s", hf_keys->model_type);
   return TRI_OK;
 }
 
@@ -299,13 +299,13 @@ void tri_huggingface_note(const char *folder, bool training) {
   size_t bytes = 0;
   tri_family family;
   json_t *document = NULL;
-  const tri_hf_keys *all[MOST_DIALECTS], *dialect = NULL;
+  const tri_hf_keys *all[MOST_TYPES], *hf_keys = NULL;
   if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK) return;
   if (tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes) != TRI_OK) return;
   if (tri_json_parse(path, text, bytes, 0, &document) == TRI_OK) {
     const tri_json_reader from = {.path = path, .object = document};
-    if (read_type(&from, &said, &type) == TRI_OK) dialect = find_dialect(type, &family);
-    if (dialect != NULL) tri_huggingface_note_keys(&from, dialect, all, collect_dialects(all), training);
+    if (read_type(&from, &said, &type) == TRI_OK) hf_keys = find_hf_keys(type, &family);
+    if (hf_keys != NULL) tri_huggingface_note_keys(&from, hf_keys, all, collect_hf_keys(all), training);
     json_decref(document);
   }
   tri_free(text);
@@ -344,7 +344,7 @@ static json_t *activation_name(tri_activation activation, const tri_hf_key *row)
 
 static json_t *number_or_null(double value) { return value == 0 ? json_null() : json_real(value); }
 
-static void write_key(const tri_model *model, const tri_hf_keys *dialect, const tri_hf_key *row, json_t *to) {
+static void write_key(const tri_model *model, const tri_hf_keys *hf_keys, const tri_hf_key *row, json_t *to) {
   const void *field = (const char *)model + row->offset;
   json_t *value = NULL;
   switch (row->kind) {
@@ -357,15 +357,15 @@ static void write_key(const tri_model *model, const tri_hf_keys *dialect, const 
     case TRI_HF_KEYS_POSITIVE: value = json_real(*(const double *)field); break;
     case TRI_HF_KEYS_BOOL: value = json_boolean(*(const bool *)field); break;
     case TRI_HF_KEYS_ACTIVATION: value = activation_name(*(const tri_activation *)field, row); break;
-    case TRI_HF_KEYS_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
-    case TRI_HF_KEYS_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
+    case TRI_HF_KEYS_ROPE: tri_huggingface_write_rope(model, hf_keys, to); return;
+    case TRI_HF_KEYS_WINDOW: tri_huggingface_write_window(model, hf_keys, to); return;
     case TRI_HF_KEYS_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;
     case TRI_HF_KEYS_BY_FUNCTION: return;
   }
   json_object_set_new(to, row->key, value);
 }
 
-static json_t *write_model(const tri_model *model, const tri_hf_keys *dialect);
+static json_t *write_model(const tri_model *model, const tri_hf_keys *hf_keys);
 
 static void note_difference(void *context, const char *key, const char *left, const char *right) {
   (void)left, (void)right;
@@ -373,11 +373,11 @@ static void note_difference(void *context, const char *key, const char *left, co
 }
 
 /* Returns whether a table of keys describes all of a model in a way that transformers accepts. */
-static bool says_all(const tri_hf_keys *dialect, const tri_model *model) {
+static bool says_all(const tri_hf_keys *hf_keys, const tri_model *model) {
   tri_model said;
   bool differs = false;
-  if (dialect->is != NULL && !dialect->is(model)) return false;
-  json_t *document = write_model(model, dialect);
+  if (hf_keys->is != NULL && !hf_keys->is(model)) return false;
+  json_t *document = write_model(model, hf_keys);
   const bool read = read_said(&(tri_json_reader){.path = "the description", .object = document}, &said) == TRI_OK;
   json_decref(document);
   if (read) tri_config_differences(&tri_model_table, model, &said, note_difference, &differs);
@@ -386,31 +386,31 @@ static bool says_all(const tri_hf_keys *dialect, const tri_model *model) {
 
 /* Returns the table of keys to write: the one with which the model was read, if possible, so that a Mistral without a
  * window is written as a Mistral. */
-static const tri_hf_keys *dialect_of(const tri_model *model) {
-  const tri_hf_keys *all = tri_family_of(model)->dialects;
+static const tri_hf_keys *hf_keys_of(const tri_model *model) {
+  const tri_hf_keys *all = tri_family_of(model)->hf_keys;
   for (const tri_hf_keys *at = all; at->model_type != NULL && model->model_type[0] != '\0'; at++) {
     if (strcmp(at->model_type, model->model_type) == 0 && model->num_experts == 0 && says_all(at, model)) return at;
   }
-  return dialect_by_numbers(model);
+  return hf_keys_by_numbers(model);
 }
 
-static json_t *write_model(const tri_model *model, const tri_hf_keys *dialect) {
-  json_t *out = json_pack("{s:[s], s:s}", "architectures", dialect->architecture, "model_type", dialect->model_type);
-  for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
-      if (!row->only_read) write_key(model, dialect, row, out);
+static json_t *write_model(const tri_model *model, const tri_hf_keys *hf_keys) {
+  json_t *out = json_pack("{s:[s], s:s}", "architectures", hf_keys->architecture, "model_type", hf_keys->model_type);
+  for (int t = 0; t < TRI_HF_KEYS_TABLES && hf_keys->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = hf_keys->tables[t]; row->key != NULL; row++) {
+      if (!row->only_read) write_key(model, hf_keys, row, out);
     }
   }
-  if (dialect->write != NULL) dialect->write(model, out);
+  if (hf_keys->write != NULL) hf_keys->write(model, out);
   return out;
 }
 
 /* Adds settings of routers for which config.json has no keys. */
-static tri_status add_own(const tri_model *model, const tri_hf_keys *dialect, json_t *document) {
+static tri_status add_own(const tri_model *model, const tri_hf_keys *hf_keys, json_t *document) {
   tri_model said;
   if (model->num_experts == 0) return TRI_OK;
   TRI_TRY(read_said(&(tri_json_reader){.path = "the description", .object = document}, &said));
-  tri_huggingface_write_own(model, &said, dialect->model_type, document);
+  tri_huggingface_write_own(model, &said, hf_keys->model_type, document);
   return TRI_OK;
 }
 
@@ -439,10 +439,10 @@ const char *tri_huggingface_type_name(tri_dtype type) {
 
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
                                  char **out) {
-  const tri_hf_keys *dialect = dialect_of(model);
-  if (dialect->check != NULL) TRI_TRY(dialect->check(model));
-  json_t *document = write_model(model, dialect);
-  tri_status status = add_own(model, dialect, document);
+  const tri_hf_keys *hf_keys = hf_keys_of(model);
+  if (hf_keys->check != NULL) TRI_TRY(hf_keys->check(model));
+  json_t *document = write_model(model, hf_keys);
+  tri_status status = add_own(model, hf_keys, document);
   if (status != TRI_OK) {
     json_decref(document);
     return status;

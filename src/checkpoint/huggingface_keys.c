@@ -38,25 +38,25 @@ bool tri_huggingface_is_bookkeeping(const char *key) {
 bool tri_huggingface_is_off(const json_t *value) { return json_is_null(value) || json_is_false(value); }
 
 /* Returns row `number` of all tables together; NULL after the last one. */
-static const tri_hf_key *row_number(const tri_hf_keys *dialect, int number) {
-  for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
+static const tri_hf_key *row_number(const tri_hf_keys *hf_keys, int number) {
+  for (int t = 0; t < TRI_HF_KEYS_TABLES && hf_keys->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = hf_keys->tables[t]; row->key != NULL; row++) {
       if (number-- == 0) return row;
     }
   }
   return NULL;
 }
 
-bool tri_huggingface_reads(const tri_hf_keys *dialect, const char *key) {
+bool tri_huggingface_reads(const tri_hf_keys *hf_keys, const char *key) {
   const tri_hf_key *row = NULL;
-  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
-    if (strcmp(row->key, key) == 0 && (row->kind != TRI_HF_KEYS_WINDOW || dialect->window.known)) return true;
+  for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {
+    if (strcmp(row->key, key) == 0 && (row->kind != TRI_HF_KEYS_WINDOW || hf_keys->window.known)) return true;
   }
-  const tri_hf_keys_window *window = &dialect->window;
-  const char *const others[] = {dialect->rope.theta,
-                                dialect->rope.fraction,
-                                dialect->rope.local,
-                                dialect->rope.original_length > 0 ? "original_max_position_embeddings" : NULL,
+  const tri_hf_keys_window *window = &hf_keys->window;
+  const char *const others[] = {hf_keys->rope.theta,
+                                hf_keys->rope.fraction,
+                                hf_keys->rope.local,
+                                hf_keys->rope.original_length > 0 ? "original_max_position_embeddings" : NULL,
                                 window->by_layer || window->reads_layers ? "layer_types" : NULL,
                                 window->switched ? "use_sliding_window" : NULL,
                                 window->full_layers > 0 ? "max_window_layers" : NULL};
@@ -83,7 +83,7 @@ static bool is_known(const tri_hf_keys *const *all, int64_t count, const char *k
   return false;
 }
 
-static void note_ignored(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
+static void note_ignored(const tri_json_reader *from, const tri_hf_keys *hf_keys, const tri_hf_keys *const *all,
                          int64_t count) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -91,8 +91,8 @@ static void note_ignored(const tri_json_reader *from, const tri_hf_keys *dialect
   size_t used = 0;
   int found = 0;
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
-    if (tri_huggingface_reads(dialect, key) || asks_for_nothing(key, value) || !is_known(all, count, key)) continue;
-    if (dialect->rope.fraction != NULL && strcmp(key, TRI_HUGGINGFACE_FRACTION) == 0) continue; /* note_rope */
+    if (tri_huggingface_reads(hf_keys, key) || asks_for_nothing(key, value) || !is_known(all, count, key)) continue;
+    if (hf_keys->rope.fraction != NULL && strcmp(key, TRI_HUGGINGFACE_FRACTION) == 0) continue; /* note_rope */
     if (strcmp(key, "max_window_layers") == 0 && !json_is_true(json_object_get(from->object, "use_sliding_window")))
       continue;
     char *text = json_dumps(value, TEXT_FLAGS), one[120];
@@ -102,7 +102,7 @@ static void note_ignored(const tri_json_reader *from, const tri_hf_keys *dialect
   }
   if (found == 0) return;
   tri_log("%s: ignored: %s; transformers does not read %s for model_type %s either", from->path, keys,
-          found == 1 ? "it" : "them", dialect->model_type);
+          found == 1 ? "it" : "them", hf_keys->model_type);
 }
 
 /* ---- keys with the same meaning
@@ -144,11 +144,11 @@ static void note_pair(const tri_json_reader *from, const char *first, const json
 }
 
 /* Logs pairs of rows for one number. The later row is used, since it is read last. */
-static void note_pairs(const tri_json_reader *from, const tri_hf_keys *dialect) {
+static void note_pairs(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const tri_hf_key *row = NULL, *other = NULL;
-  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+  for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {
     for (int j = 0; j < i && says_a_number(row); j++) {
-      other = row_number(dialect, j);
+      other = row_number(hf_keys, j);
       if (!says_a_number(other) || other->offset != row->offset) continue;
       note_pair(from, other->key, tri_reader_get(from, other->key), row->key, tri_reader_get(from, row->key));
     }
@@ -165,28 +165,28 @@ static void note_inner(const tri_json_reader *from, const char *key, const char 
 }
 
 /* Logs keys that transformers does not read if kinds of layers have their own objects. */
-static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *dialect, const char *key,
+static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *hf_keys, const char *key,
                              const json_t *all, const json_t *object) {
   static const char original[] = "original_max_position_embeddings";
   const char *passed = NULL;
   if (object != all && json_object_get(all, "rope_type") != NULL) passed = "rope_type";
   if (object != all && json_object_get(all, "rope_theta") != NULL) passed = "rope_theta";
   if (json_is_false(json_object_get(object, "truncate"))) passed = "truncate";
-  if (tri_huggingface_rope_passes_type(from, dialect) && json_object_get(object, "type") != NULL &&
+  if (tri_huggingface_rope_passes_type(from, hf_keys) && json_object_get(object, "type") != NULL &&
       json_object_get(object, "rope_type") == NULL)
     passed = "type";
   if (passed != NULL) {
     tri_log("%s: ignored: `%s` in `%s`; transformers does not read it there for model_type %s either", from->path,
-            passed, key, dialect->model_type);
+            passed, key, hf_keys->model_type);
   }
   const json_t *length = object == NULL ? NULL : tri_reader_get(from, original);
   if (length == NULL || are_equal(length, json_object_get(object, original))) return;
   tri_log("%s: ignored: `%s`; transformers reads it in `%s` alone for model_type %s", from->path, original, key,
-          dialect->model_type);
+          hf_keys->model_type);
 }
 
 /* Logs a usual key of the file if the model type reads another key instead, unless their values are equal. */
-static void note_own_name(const tri_json_reader *from, const tri_hf_keys *dialect, const char *usual, const char *own,
+static void note_own_name(const tri_json_reader *from, const tri_hf_keys *hf_keys, const char *usual, const char *own,
                           const json_t *object) {
   const json_t *value = tri_reader_get(from, usual), *counts = json_object_get(object, usual);
   if (value == NULL || own == NULL || strcmp(own, usual) == 0) return;
@@ -194,16 +194,16 @@ static void note_own_name(const tri_json_reader *from, const tri_hf_keys *dialec
   if (counts != NULL && are_equal(value, counts)) return;
   char *text = json_dumps(value, TEXT_FLAGS);
   tri_log("%s: ignored: `%s` (%.40s); transformers reads `%s` in its place for model_type %s", from->path, usual,
-          text == NULL ? "?" : text, own, dialect->model_type);
+          text == NULL ? "?" : text, own, hf_keys->model_type);
   free(text);
 }
 
 /* Compares the keys of rotary positions: bases, rotated fraction of each head, scaling. */
-static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
+static void note_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
-  const tri_hf_keys_rope *rope = &dialect->rope;
+  const tri_hf_keys_rope *rope = &hf_keys->rope;
   const char *key = tri_huggingface_rope_key(from);
-  const json_t *all = tri_reader_get(from, key), *object = tri_huggingface_rope_object(from, dialect);
+  const json_t *all = tri_reader_get(from, key), *object = tri_huggingface_rope_object(from, hf_keys);
   if (strcmp(key, scaling) == 0) note_pair(from, parameters, tri_reader_get(from, parameters), scaling, all);
   if (strcmp(key, parameters) == 0) {
     note_inner(from, rope->local, "rope_parameters.sliding_attention", json_object_get(all, "sliding_attention"),
@@ -211,21 +211,21 @@ static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   }
   if (rope->local == NULL && json_object_get(all, "full_attention") != NULL) {
     tri_log("%s: ignored: what `%s` has for each kind of layer; transformers does not read it for model_type %s either",
-            from->path, key, dialect->model_type);
+            from->path, key, hf_keys->model_type);
   }
-  if (rope->local != NULL) note_passed_over(from, dialect, key, all, object);
+  if (rope->local != NULL) note_passed_over(from, hf_keys, key, all, object);
   note_inner(from, rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta, key, object, TRI_HUGGINGFACE_THETA);
   note_inner(from, rope->fraction, key, object, TRI_HUGGINGFACE_FRACTION);
-  note_own_name(from, dialect, TRI_HUGGINGFACE_THETA, rope->theta, object);
-  note_own_name(from, dialect, TRI_HUGGINGFACE_FRACTION, rope->fraction, object);
+  note_own_name(from, hf_keys, TRI_HUGGINGFACE_THETA, rope->theta, object);
+  note_own_name(from, hf_keys, TRI_HUGGINGFACE_FRACTION, rope->fraction, object);
 }
 
 /* ---- training ----------------------------------------------------------------------------------------- */
 
 /* Logs unsupported dropout, of attention weights or of the embedding, which is written as 0. */
-static void note_undone(const tri_json_reader *from, const tri_hf_keys *dialect) {
+static void note_undone(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const tri_hf_key *row = NULL;
-  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+  for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {
     if (row->kind != TRI_HF_KEYS_FIXED || !row->only_written) continue;
     const double dropout = json_number_value(json_object_get(from->object, row->key));
     if (dropout == 0) continue;
@@ -234,11 +234,11 @@ static void note_undone(const tri_json_reader *from, const tri_hf_keys *dialect)
 }
 
 /* A model has one dropout rate: the key that is read also counts for the keys that are only written. */
-static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *dialect) {
+static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const tri_hf_key *row = NULL, *other = NULL;
-  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+  for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {
     if (row->kind != TRI_HF_KEYS_NUMBER || !row->only_written) continue;
-    for (int j = 0; (other = row_number(dialect, j)) != NULL; j++) {
+    for (int j = 0; (other = row_number(hf_keys, j)) != NULL; j++) {
       if (other->offset != row->offset || !says_a_number(other)) continue;
       note_pair(from, row->key, tri_reader_get(from, row->key), other->key, tri_reader_get(from, other->key));
     }
@@ -247,12 +247,12 @@ static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *dialec
 
 /* ---- notes --------------------------------------------------------------------------------------------------- */
 
-void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
+void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *hf_keys, const tri_hf_keys *const *all,
                                int64_t count, bool training) {
-  note_ignored(from, dialect, all, count);
-  note_pairs(from, dialect);
-  note_rope(from, dialect);
+  note_ignored(from, hf_keys, all, count);
+  note_pairs(from, hf_keys);
+  note_rope(from, hf_keys);
   if (!training) return;
-  note_undone(from, dialect);
-  note_dropouts(from, dialect);
+  note_undone(from, hf_keys);
+  note_dropouts(from, hf_keys);
 }

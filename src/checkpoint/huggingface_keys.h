@@ -1,5 +1,5 @@
 /* The keys of a config.json: keys that its model_type reads, keys that only other model types read, and keys with the
- * same meaning. A `dialect` is the table of keys of one model_type (model/hf_keys.h). */
+ * same meaning. A tri_hf_keys is the table of keys of one model_type (model/hf_keys.h). */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 #define TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether the dialect reads a key, by a row or by a function. */
-bool tri_huggingface_reads(const tri_hf_keys *dialect, const char *key);
+/* Returns whether the table reads a key, by a row or by a function. */
+bool tri_huggingface_reads(const tri_hf_keys *hf_keys, const char *key);
 
 /* Returns whether a key has no effect on a model's function, or does not distinguish architectures. */
 bool tri_huggingface_is_bookkeeping(const char *key);
@@ -18,11 +18,11 @@ bool tri_huggingface_is_bookkeeping(const char *key);
 /* Returns whether a value switches its key off: false or null. */
 bool tri_huggingface_is_off(const json_t *value);
 
-/* Logs one line for each key of the file that other dialects of all[count] read and this one does not, because
+/* Logs one line for each key of the file that other tables of all[count] read and this one does not, because
  * transformers ignores it for this model_type (tests/oracle/config_keys.json; a key that it does not ignore is a row of
- * the dialect, and has been read or refused); for each pair of keys with the same meaning and different values, with
+ * the table, and has been read or refused); for each pair of keys with the same meaning and different values, with
  * the one that is used; and, if `training`, for the dropout of attention weights, which is not supported. */
-void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
+void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *hf_keys, const tri_hf_keys *const *all,
                                int64_t count, bool training);
 
 #endif

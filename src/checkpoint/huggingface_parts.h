@@ -16,18 +16,18 @@
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
 /* Returns the object with the scaling for layers without a window: that object, or, for models whose kinds of layers
  * have their own bases, the entry full_attention of `rope_parameters`. NULL if the file has no such object. */
-const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *dialect);
+const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *hf_keys);
 /* Returns whether `type`, the former name of `rope_type`, is ignored in that object: in `rope_scaling` of models whose
  * kinds of layers have their own bases. */
-bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *dialect);
+bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *hf_keys);
 
 /* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before. */
-tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
-void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
+tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
+void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 
 /* Reads `sliding_window` and related keys; num_layers must have been read before. */
-tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
-void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
+tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
+void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 
 /* Prints JSON with the fewest digits that read back as the same numbers: 1e-5, not 1.0000000000000001e-5. NULL if
  * memory is exhausted; release with free. */

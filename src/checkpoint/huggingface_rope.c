@@ -15,19 +15,19 @@ static tri_status read_fraction(const tri_json_reader *from, const char *key, tr
   return TRI_OK;
 }
 
-/* Reads keys at the top of the file. If the dialect has its own names, transformers ignores the usual ones. */
-static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
-  const tri_hf_keys_rope *rope = &dialect->rope;
+/* Reads keys at the top of the file. If the table has its own names, transformers ignores the usual ones. */
+static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
+  const tri_hf_keys_rope *rope = &hf_keys->rope;
   const char *theta = rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta;
-  TRI_TRY(tri_reader_positive(from, theta, dialect->absent.rope_theta, &out->rope_theta));
+  TRI_TRY(tri_reader_positive(from, theta, hf_keys->absent.rope_theta, &out->rope_theta));
   return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
 /* Checks the fraction in families that rotate whole heads: transformers ignores the key without scaling, and fails with
  * it. */
-static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
+static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const double rotated = out->rotary_fraction;
-  if (dialect->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
+  if (hf_keys->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
   out->rotary_fraction = 1;
   if (tri_rope_is_plain(&out->rope_scaling)) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED, "%s: `partial_rotary_factor` is %g; with stretched positions only 1 is supported",
@@ -57,13 +57,13 @@ static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
 
 /* Reads the positions of the original training. A key at the top of the file has precedence, except over objects for
  * kinds of layers. */
-static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_hf_keys *dialect,
+static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_hf_keys *hf_keys,
                                 const tri_model *model, int64_t *out) {
   static const char key[] = "original_max_position_embeddings";
   *out = model->max_sequence;
   TRI_TRY(tri_reader_size(&rope->from, key, *out, out));
-  if (dialect->rope.original_length > 0) *out = dialect->rope.original_length;
-  return dialect->rope.local != NULL ? TRI_OK : tri_reader_size(config, key, *out, out);
+  if (hf_keys->rope.original_length > 0) *out = hf_keys->rope.original_length;
+  return hf_keys->rope.local != NULL ? TRI_OK : tri_reader_size(config, key, *out, out);
 }
 
 static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
@@ -82,7 +82,7 @@ static tri_status get_optional_number(const tri_json_reader *from, const char *k
 
 /* Reads YaRN. The default factor is the ratio of the longest to the original sequence. If kinds of layers have their
  * own objects, transformers does not read `truncate` in them. */
-static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *dialect, const tri_model *model,
+static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *hf_keys, const tri_model *model,
                             tri_rope_scaling *out) {
   const tri_json_reader *from = &rope->from;
   static const char *const asked[] = {"factor", NULL};
@@ -100,7 +100,7 @@ static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *dialect,
   if (out->beta_fast == 0) out->beta_fast = 32;
   if (out->beta_slow == 0) out->beta_slow = 1;
   out->truncate = true;
-  return dialect->rope.local != NULL ? TRI_OK : tri_reader_bool(from, "truncate", true, &out->truncate);
+  return hf_keys->rope.local != NULL ? TRI_OK : tri_reader_bool(from, "truncate", true, &out->truncate);
 }
 
 static tri_status read_factors(const tri_json_reader *from, const char *key, double out[TRI_ROPE_MOST_PAIRS]) {
@@ -149,12 +149,12 @@ static bool was_longrope(const rope_reader *rope) {
          (strcmp(rope->type, "yarn") == 0 && tri_reader_get(&rope->from, "short_factor") != NULL);
 }
 
-static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, const tri_hf_keys *dialect,
+static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, const tri_hf_keys *hf_keys,
                                tri_model *out) {
   rope_reader rope = *given;
   tri_rope_scaling *scaling = &out->rope_scaling;
   rope.type = "default";
-  if (!tri_huggingface_rope_passes_type(config, dialect)) {
+  if (!tri_huggingface_rope_passes_type(config, hf_keys)) {
     TRI_TRY(tri_reader_word(&rope.from, "type", rope.type, &rope.type));
   }
   TRI_TRY(tri_reader_word(&rope.from, "rope_type", rope.type, &rope.type));
@@ -166,25 +166,25 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
                     config->path, rope.key, rope.type);
   }
   int64_t original = 0;
-  TRI_TRY(read_original(&rope, config, dialect, out, &original));
+  TRI_TRY(read_original(&rope, config, hf_keys, out, &original));
   switch (scaling->type) {
     case TRI_ROPE_LINEAR: return read_factor(&rope, scaling);
     case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(config, out);
     case TRI_ROPE_LLAMA3: scaling->original_max_sequence = original; return read_llama3(&rope, scaling);
-    case TRI_ROPE_YARN: scaling->original_max_sequence = original; return read_yarn(&rope, dialect, out, scaling);
+    case TRI_ROPE_YARN: scaling->original_max_sequence = original; return read_yarn(&rope, hf_keys, out, scaling);
     case TRI_ROPE_LONG: scaling->original_max_sequence = original; return read_longrope(&rope, config, out, scaling);
   }
   return TRI_OK;
 }
 
 /* Reads the base of layers with a window, which are not scaled. */
-static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *dialect, const json_t *parameters,
+static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *hf_keys, const json_t *parameters,
                              tri_model *out) {
   const tri_json_reader own = {.path = from->path, .object = json_object_get(parameters, "sliding_attention")};
   const char *type = NULL;
-  if (dialect->rope.local == NULL) return TRI_OK;
-  out->local_rope_theta = dialect->absent.local_rope_theta;
-  TRI_TRY(tri_reader_positive(from, dialect->rope.local, out->local_rope_theta, &out->local_rope_theta));
+  if (hf_keys->rope.local == NULL) return TRI_OK;
+  out->local_rope_theta = hf_keys->absent.local_rope_theta;
+  TRI_TRY(tri_reader_positive(from, hf_keys->rope.local, out->local_rope_theta, &out->local_rope_theta));
   if (own.object != NULL) {
     TRI_TRY(tri_reader_positive(&own, "rope_theta", out->local_rope_theta, &out->local_rope_theta));
     TRI_TRY(tri_reader_word(&own, "rope_type", "default", &type));
@@ -203,24 +203,24 @@ const char *tri_huggingface_rope_key(const tri_json_reader *from) {
   return is_empty ? "rope_parameters" : "rope_scaling";
 }
 
-const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *dialect) {
+const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const char *key = tri_huggingface_rope_key(from);
   const json_t *object = tri_reader_get(from, key);
-  if (dialect->rope.local == NULL || strcmp(key, "rope_scaling") == 0) return object;
+  if (hf_keys->rope.local == NULL || strcmp(key, "rope_scaling") == 0) return object;
   const json_t *full = json_object_get(object, "full_attention");
   return json_is_null(full) ? NULL : full;
 }
 
-bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *dialect) {
-  return dialect->rope.local != NULL && strcmp(tri_huggingface_rope_key(from), "rope_scaling") == 0;
+bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
+  return hf_keys->rope.local != NULL && strcmp(tri_huggingface_rope_key(from), "rope_scaling") == 0;
 }
 
 /* Up to version 4, transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
  * object for each kind of layer. The type was once called `type`. */
-tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
+tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const char *key = tri_huggingface_rope_key(from);
   const json_t *other = tri_reader_get(from, "rope_parameters");
-  if (dialect->rope.local != NULL && strcmp(key, "rope_parameters") != 0 && other != NULL) {
+  if (hf_keys->rope.local != NULL && strcmp(key, "rope_parameters") != 0 && other != NULL) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: `rope_scaling` and `rope_parameters` are both there, which transformers refuses for this "
                     "model_type; remove one of them",
@@ -228,22 +228,22 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
   }
   const json_t *parameters = tri_reader_get(from, key);
   /* Other families ignore it, with a line in the log (huggingface_keys.c). */
-  if (dialect->rope.local == NULL && dialect->window.by_layer && json_object_get(parameters, "full_attention")) {
+  if (hf_keys->rope.local == NULL && hf_keys->window.by_layer && json_object_get(parameters, "full_attention")) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `%s` has an object for each kind of layer, which is not supported for this model_type",
                     from->path, key);
   }
   if (parameters != NULL && !json_is_object(parameters)) return tri_reader_wrong(from, key, "an object");
-  rope_reader rope = {.from = {.path = from->path, .object = tri_huggingface_rope_object(from, dialect)}, .key = key};
-  TRI_TRY(read_at_the_top(from, dialect, out));
-  TRI_TRY(read_local(from, dialect, strcmp(key, "rope_parameters") == 0 ? parameters : NULL, out));
+  rope_reader rope = {.from = {.path = from->path, .object = tri_huggingface_rope_object(from, hf_keys)}, .key = key};
+  TRI_TRY(read_at_the_top(from, hf_keys, out));
+  TRI_TRY(read_local(from, hf_keys, strcmp(key, "rope_parameters") == 0 ? parameters : NULL, out));
   if (rope.from.object != NULL) {
     if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
     TRI_TRY(tri_reader_positive(&rope.from, TRI_HUGGINGFACE_THETA, out->rope_theta, &out->rope_theta));
     TRI_TRY(read_fraction(&rope.from, TRI_HUGGINGFACE_FRACTION, out));
-    TRI_TRY(read_scaling(&rope, from, dialect, out));
+    TRI_TRY(read_scaling(&rope, from, hf_keys, out));
   }
-  return check_fraction(from, dialect, out);
+  return check_fraction(from, hf_keys, out);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -288,8 +288,8 @@ static json_t *rope_json(const tri_rope_scaling *scaling) {
                    "original_max_position_embeddings", (json_int_t)scaling->original_max_sequence);
 }
 
-void tri_huggingface_write_rope(const tri_model *m, const tri_hf_keys *dialect, json_t *to) {
-  const tri_hf_keys_rope *keys = &dialect->rope;
+void tri_huggingface_write_rope(const tri_model *m, const tri_hf_keys *hf_keys, json_t *to) {
+  const tri_hf_keys_rope *keys = &hf_keys->rope;
   json_object_set_new(to, keys->theta == NULL ? "rope_theta" : keys->theta, json_real(m->rope_theta));
   if (keys->fraction != NULL) json_object_set_new(to, keys->fraction, json_real(m->rotary_fraction));
   if (keys->local != NULL) {

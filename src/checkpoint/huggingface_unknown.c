@@ -9,14 +9,14 @@
 
 enum { TEXT_BYTES = 400 };
 
-/* Returns the number of common keys minus the number of keys of the file that the dialect does not have. */
-static int likeness(const tri_json_reader *from, const tri_hf_keys *dialect) {
+/* Returns the number of common keys minus the number of keys of the file that the table does not have. */
+static int likeness(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const char *key = NULL;
   json_t *value = NULL;
   int sum = 0;
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
     if (tri_huggingface_is_bookkeeping(key)) continue;
-    if (tri_huggingface_reads(dialect, key)) {
+    if (tri_huggingface_reads(hf_keys, key)) {
       sum += 2;
     } else if (!tri_huggingface_is_off(value)) {
       sum--;
@@ -25,14 +25,14 @@ static int likeness(const tri_json_reader *from, const tri_hf_keys *dialect) {
   return sum;
 }
 
-/* Writes the keys that the dialect does not have: "`foo` (3), `bar` (true)", as many as fit. */
-static void list_strangers(const tri_json_reader *from, const tri_hf_keys *dialect, char out[TEXT_BYTES]) {
+/* Writes the keys that the table does not have: "`foo` (3), `bar` (true)", as many as fit. */
+static void list_strangers(const tri_json_reader *from, const tri_hf_keys *hf_keys, char out[TEXT_BYTES]) {
   const char *key = NULL;
   json_t *value = NULL;
   size_t used = 0;
   out[0] = '\0';
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
-    if (tri_huggingface_is_bookkeeping(key) || tri_huggingface_is_off(value) || tri_huggingface_reads(dialect, key))
+    if (tri_huggingface_is_bookkeeping(key) || tri_huggingface_is_off(value) || tri_huggingface_reads(hf_keys, key))
       continue;
     char *text = json_is_object(value) || json_is_array(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
     char one[120];
@@ -45,28 +45,27 @@ static void list_strangers(const tri_json_reader *from, const tri_hf_keys *diale
 }
 
 /* Writes "gpt2, llama, mistral and qwen2". */
-static void list_types(const tri_hf_keys *const *dialects, int64_t count, char out[TEXT_BYTES]) {
+static void list_types(const tri_hf_keys *const *all, int64_t count, char out[TEXT_BYTES]) {
   size_t used = 0;
   for (int64_t i = 0; i < count; i++) {
     const char *before = i == 0 ? "" : i + 1 == count ? " and " : ", ";
-    used += (size_t)snprintf(out + used, used < TEXT_BYTES ? TEXT_BYTES - used : 0, "%s%s", before,
-                             dialects[i]->model_type);
+    used += (size_t)snprintf(out + used, used < TEXT_BYTES ? TEXT_BYTES - used : 0, "%s%s", before, all[i]->model_type);
   }
 }
 
-tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,
-                                   const tri_hf_keys *const *dialects, int64_t count) {
+tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type, const tri_hf_keys *const *all,
+                                   int64_t count) {
   enum { LEAST = 6 }; /* least likeness to suggest a family */
   const tri_hf_keys *nearest = NULL;
   int best = LEAST - 1;
   char types[TEXT_BYTES], strangers[TEXT_BYTES];
   for (int64_t i = 0; i < count; i++) {
-    const int alike = likeness(from, dialects[i]);
+    const int alike = likeness(from, all[i]);
     if (alike <= best) continue;
     best = alike;
-    nearest = dialects[i];
+    nearest = all[i];
   }
-  list_types(dialects, count, types);
+  list_types(all, count, types);
   if (nearest == NULL) {
     return tri_fail(TRI_UNSUPPORTED, "%s: `model_type` is `%.40s`; %s are supported", from->path, model_type, types);
   }

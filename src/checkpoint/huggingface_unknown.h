@@ -5,8 +5,8 @@
 #include "base/json_reader.h"
 #include "model/hf_keys.h"
 
-/* Fails with TRI_UNSUPPORTED; dialects[count]: the key tables of all families. */
-tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,
-                                   const tri_hf_keys *const *dialects, int64_t count);
+/* Fails with TRI_UNSUPPORTED; all[count]: the key tables of all families. */
+tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type, const tri_hf_keys *const *all,
+                                   int64_t count);
 
 #endif

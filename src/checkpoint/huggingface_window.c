@@ -68,8 +68,8 @@ static bool has_windows(const json_t *types) {
   return false;
 }
 
-tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
-  const tri_hf_keys_window *window = &dialect->window;
+tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
+  const tri_hf_keys_window *window = &hf_keys->window;
   bool used = true;
   out->window = 0;
   if (!window->known) return TRI_OK;
@@ -78,7 +78,7 @@ tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf
   TRI_TRY(check_layer_types(from, types));
   if (window->switched) TRI_TRY(tri_reader_bool(from, "use_sliding_window", false, &used));
   if (used || (asked && window->layers_first)) {
-    TRI_TRY(tri_reader_size_or_null(from, "sliding_window", dialect->absent.window, &out->window));
+    TRI_TRY(tri_reader_size_or_null(from, "sliding_window", hf_keys->absent.window, &out->window));
   }
   if (asked && out->window == 0) {
     return tri_fail(TRI_BAD_FILE,
@@ -100,10 +100,10 @@ static json_t *layer_types_json(const tri_model *m) {
 
 /* In model types with layer_types and without a switch, transformers needs a window even if no layer has one:
  * layer_types then says so for each layer. */
-void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *dialect, json_t *to) {
-  const tri_hf_keys_window *window = &dialect->window;
+void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *hf_keys, json_t *to) {
+  const tri_hf_keys_window *window = &hf_keys->window;
   const bool used = m->window != 0, none = !used && window->by_layer && !window->switched;
-  const int64_t usual = dialect->absent.window > 0 ? dialect->absent.window : m->max_sequence;
+  const int64_t usual = hf_keys->absent.window > 0 ? hf_keys->absent.window : m->max_sequence;
   json_t *size = used || none ? json_integer((json_int_t)(used ? m->window : usual)) : json_null();
   if (window->switched) json_object_set_new(to, "use_sliding_window", json_boolean(used));
   if (window->known && (used || !window->switched)) json_object_set(to, "sliding_window", size);

@@ -36,7 +36,8 @@ static part_counts count_parts(const tri_parameter_table *table) {
 }
 
 static double flops_per_token(const tri_model *model) {
-  return tri_model_flops_per_token(model, model->max_sequence, tri_model_area(model, model->max_sequence, 1));
+  return tri_model_flops_per_token(model, model->max_sequence,
+                                   tri_model_attention_fraction(model, model->max_sequence, 1));
 }
 
 static void print_experts(const tri_model *model) {

@@ -156,7 +156,7 @@ static tri_status simulate_range(arguments *given) {
 
 static tri_status simulate_compare(arguments *given) {
   TRI_TRY(tri_cluster_load(given->plan.cluster_name, &given->plan.cluster));
-  return tri_against(given->against, &given->plan.cluster, given->timeline, given->plan.json);
+  return tri_compare_measured(given->against, &given->plan.cluster, given->timeline, given->plan.json);
 }
 
 static tri_status simulate_run(int count, char **given) {

@@ -20,7 +20,7 @@ static tri_status refuse_command(int count, char **arguments) {
   return refuse(arguments[0]);
 }
 
-tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
+tri_status tri_compare_measured(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
   (void)run, (void)cluster, (void)timeline, (void)json;
   return refuse("simulate --against");
 }
@@ -30,9 +30,9 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
   return refuse("inspect of a corpus");
 }
 
-tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *area,
-                            tri_length_ranges *lengths) {
-  (void)prefix, (void)tokenizer, (void)sequence, (void)packed, (void)area, (void)lengths;
+tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokenizer, int64_t sequence, bool packed,
+                                          double *fraction, tri_length_ranges *lengths) {
+  (void)prefix, (void)tokenizer, (void)sequence, (void)packed, (void)fraction, (void)lengths;
   return refuse("--lengths of a corpus (a file of `inspect CORPUS --json` will do)");
 }
 

@@ -307,7 +307,7 @@ typedef struct tri_job {
   tri_group_impl *busy;              /* list of groups with collectives in progress */
   tri_request *messages;             /* list of messages in progress */
   bool failed;                       /* every later call fails */
-  bool echoes;                       /* an MPI call failed, probably because another rank is gone */
+  bool secondary;                    /* an MPI call failed, probably because another rank is gone */
   char failure[1024];                /* message of the first failure; later calls fail with it */
 } tri_job;
 

@@ -233,7 +233,7 @@ void tri_comm_abort(int exit_status) {
 void tri_comm_fail(tri_status status) {
   tri_job *job = tri_comm_job();
   const char *why = tri_status_message();
-  bool other = *why == '\0' || job->echoes; /* another rank ends the job, with its own message and status */
+  bool other = *why == '\0' || job->secondary; /* another rank ends the job, with its own message and status */
   bool heard = tri_log_failure(status, why);
   if (!heard && other && job->joined && job->size > 1) tri_pause_s(OTHERS_WAIT_S);
   tri_comm_abort(tri_status_exit(status));

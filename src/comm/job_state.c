@@ -41,8 +41,8 @@ tri_status tri_comm_mpi_failed(int code, const char *call, const char *what) {
   char reason[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, reason, &length);
-  job.echoes = !job.failed;
-  if (job.echoes) tri_parent_expect_echoes();
+  job.secondary = !job.failed;
+  if (job.secondary) tri_parent_expect_secondary();
   return tri_comm_lost("%s: %.*s failed: %s; another rank is probably gone, and its own message says why", what,
                        (int)strcspn(call, "("), call, reason);
 }

@@ -12,8 +12,9 @@ typedef struct counter {
   int64_t sequence;
   tri_too_long rule;
   int64_t documents, too_long, left_out, unlearnt;
-  int64_t *counts;     /* [sequence + 1] */
-  double windows_area; /* attention area of documents cut by windows of `sequence` tokens, from the first token on */
+  int64_t *counts;         /* [sequence + 1] */
+  double windows_fraction; /* attention fraction of documents cut by windows of `sequence` tokens, from the first token
+                              on */
 } counter;
 
 static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }
@@ -50,11 +51,11 @@ static tri_status count_pieces(void *context, int64_t first, int64_t length) {
   c->counts[c->sequence] += length / c->sequence;
   if (rest > 0) c->counts[rest]++;
   if (length <= head) {
-    c->windows_area += triangle(length);
+    c->windows_fraction += triangle(length);
     return TRI_OK;
   }
   const int64_t behind = length - head, whole = behind / c->sequence;
-  c->windows_area += triangle(head) + (double)whole * triangle(c->sequence) + triangle(behind % c->sequence);
+  c->windows_fraction += triangle(head) + (double)whole * triangle(c->sequence) + triangle(behind % c->sequence);
   return TRI_OK;
 }
 
@@ -67,16 +68,17 @@ static tri_status count_all(const tri_documents *documents, int64_t sequence, tr
 tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tri_packing_facts *out) {
   counter c;
   tri_packing *packing = NULL;
-  double area = 0, tokens = (double)tri_corpus_num_tokens(documents->corpus);
+  double fraction = 0, tokens = (double)tri_corpus_num_tokens(documents->corpus);
   tri_status status = count_all(documents, sequence, TRI_TOO_LONG_CUT, &c);
   if (status == TRI_OK) status = tri_packing_create(sequence, c.counts, &packing);
-  for (int64_t l = 1; l <= sequence && status == TRI_OK; l++) area += (double)c.counts[l] * triangle(l);
+  for (int64_t l = 1; l <= sequence && status == TRI_OK; l++) fraction += (double)c.counts[l] * triangle(l);
   if (status == TRI_OK) {
     double sequences = (double)tri_packing_sequences(packing);
-    *out = (tri_packing_facts){.sequences = tri_packing_sequences(packing),
-                               .padding = 1 - tokens / (sequences * (double)sequence),
-                               .packed_area = area / (sequences * triangle(sequence)),
-                               .windows_area = c.windows_area / (tokens / (double)sequence * triangle(sequence))};
+    *out =
+        (tri_packing_facts){.sequences = tri_packing_sequences(packing),
+                            .padding = 1 - tokens / (sequences * (double)sequence),
+                            .packed_fraction = fraction / (sequences * triangle(sequence)),
+                            .windows_fraction = c.windows_fraction / (tokens / (double)sequence * triangle(sequence))};
   }
   tri_packing_destroy(packing);
   tri_free(c.counts);

@@ -35,8 +35,8 @@ void tri_pieces_release(tri_pieces *pieces);
 typedef struct tri_packing_facts {
   int64_t sequences; /* number of packed sequences */
   double padding;    /* share of their tokens that are padding */
-  double packed_area,
-      windows_area; /* attention fraction that document masks leave, in packed sequences and in windows */
+  double packed_fraction,
+      windows_fraction; /* attention fraction that document masks leave, in packed sequences and in windows */
 } tri_packing_facts;
 
 tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tri_packing_facts *out);

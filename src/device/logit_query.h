@@ -28,11 +28,11 @@ enum {
   TRI_LOGIT_NUMBERS
 };
 
-enum { TRI_LOGIT_STRETCHES = 256 };
+enum { TRI_LOGIT_RANGES = 256 };
 
 /* Returns the number of elements of a range: a multiple of 64. */
-TRI_HOST_AND_GPU int64_t tri_logit_stretch(int64_t vocabulary) {
-  return (vocabulary + 64 * TRI_LOGIT_STRETCHES - 1) / (64 * TRI_LOGIT_STRETCHES) * 64;
+TRI_HOST_AND_GPU int64_t tri_logit_range(int64_t vocabulary) {
+  return (vocabulary + 64 * TRI_LOGIT_RANGES - 1) / (64 * TRI_LOGIT_RANGES) * 64;
 }
 
 #endif

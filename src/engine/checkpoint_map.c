@@ -263,10 +263,10 @@ tri_status tri_checkpoint_map_written(tri_engine *engine) {
 /* ---- slices of a rank -------------------------------------------------------------------------------------------- */
 
 /* Returns the share of a range that this rank saves; replicas share it. */
-static tri_element_range divide(tri_element_range whole, const tri_mesh_seat *seat, tri_domain replicas) {
+static tri_element_range divide(tri_element_range whole, const tri_mesh_position *position, tri_domain replicas) {
   int64_t first, count;
-  tri_part_of(whole.count, tri_domain_size(&seat->shape, replicas),
-              tri_domain_rank(&seat->shape, &seat->place, replicas), &first, &count);
+  tri_part_of(whole.count, tri_domain_size(&position->shape, replicas),
+              tri_domain_rank(&position->shape, &position->place, replicas), &first, &count);
   return (tri_element_range){whole.first + first, count, whole.at + first};
 }
 
@@ -275,20 +275,20 @@ typedef struct holder {
   const tri_layout *layout;
   const tri_buckets *buckets;
   const tri_parameter_table *table;
-  tri_mesh_seat seat;
+  tri_mesh_position position;
 } holder;
 
 static tri_element_range saved_values(const holder *h, int64_t entry) {
-  tri_element_range stretch = tri_element_range_of_values(h->buckets, h->table, entry);
+  tri_element_range range = tri_element_range_of_values(h->buckets, h->table, entry);
   const tri_bucket *bucket = tri_bucket_of(h->buckets, h->table, entry);
   bool sharded = bucket != NULL && bucket->values_sharded;
-  return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
+  return sharded ? range : divide(range, &h->position, h->table->entries[entry].placement.replicas);
 }
 
 /* Returns the range of a call's elements that this rank saves; `at` counts from the call's first element. */
 static tri_element_range saved_of_call(const holder *h, const tri_update_call *call) {
-  const tri_element_range stretch = {call->first, call->count, 0};
-  return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[call->entry].placement.replicas);
+  const tri_element_range range = {call->first, call->count, 0};
+  return h->layout->zero > 0 ? range : divide(range, &h->position, h->table->entries[call->entry].placement.replicas);
 }
 
 /* Returns the range to save of a state with a shape of its own. All ranks with shards of the tensor have it; the first
@@ -296,8 +296,8 @@ static tri_element_range saved_of_call(const holder *h, const tri_update_call *c
 static tri_element_range saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
   const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
   const tri_element_range all = {0, tri_update_state_count(call, state), 0};
-  if (tri_domain_rank(&h->seat.shape, &h->seat.place, placed->parts) > 0) return (tri_element_range){0};
-  return h->layout->zero > 0 ? all : divide(all, &h->seat, placed->replicas);
+  if (tri_domain_rank(&h->position.shape, &h->position.place, placed->parts) > 0) return (tri_element_range){0};
+  return h->layout->zero > 0 ? all : divide(all, &h->position, placed->replicas);
 }
 
 static tri_element_range saved_of_state(const holder *h, const tri_update_call *call, int64_t state) {
@@ -339,13 +339,13 @@ static int64_t number_of(const lister *l, const tri_parameter *entry, int64_t fi
   return is_stacked(entry) && !apart ? first : first + stride * t;
 }
 
-static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, tri_element_range stretch,
+static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, tri_element_range range,
                 void *array, size_t element, const tri_checkpoint_memory *memory) {
-  if (stretch.count == 0) return;
-  char *data = (char *)array + (size_t)stretch.at * element;
+  if (range.count == 0) return;
+  char *data = (char *)array + (size_t)range.at * element;
   const bool apart = tensor >= shards->num_weights && tensor < shards->num_weights + shards->num_kept;
   shards->slices[shards->num_slices++] =
-      (tri_checkpoint_slice){tensor, part, apart, stretch.first, stretch.count, data, memory};
+      (tri_checkpoint_slice){tensor, part, apart, range.first, range.count, data, memory};
 }
 
 static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {

@@ -400,14 +400,14 @@ static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, c
 static tri_status gather_frozen(tri_engine *engine, const tri_bucket *bucket, tri_stored stored,
                                 tri_exchange_request **request) {
   const tri_executor *executor = engine->executor;
-  const tri_frozen_stretch *stretch = &bucket->frozen[stored];
+  const tri_frozen_range *range = &bucket->frozen[stored];
   const tri_dtype type = tri_stored_gathered(stored, engine->options.precision);
-  const int64_t begin = stretch->begins[bucket->rank], count = stretch->begins[bucket->rank + 1] - begin;
+  const int64_t begin = range->begins[bucket->rank], count = range->begins[bucket->rank + 1] - begin;
   char *whole = tri_executor_bucket_frozen(executor, bucket, stored);
   TRI_TRY(tri_queue_move(engine->device->queue, whole + (size_t)begin * tri_dtype_bytes(type),
                          tri_executor_own_frozen(executor, bucket, stored), (size_t)count * tri_dtype_bytes(type)));
   return tri_exchange_all_gather_start(executor->ranks.exchange, group_of(engine, bucket->replicas), type,
-                                       stretch->begins, whole, request);
+                                       range->begins, whole, request);
 }
 
 static tri_status gather_trained(tri_engine *engine, const tri_bucket *bucket, tri_exchange_request **request) {

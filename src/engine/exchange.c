@@ -67,7 +67,7 @@ static int64_t part_begin(const tri_exchange_request *r, int64_t part) {
 }
 
 /* Computes the elements of a part in a piece: [*first, *first + *count) of the values. */
-static void stretch_of(const tri_exchange_request *r, int64_t piece, int64_t part, int64_t *first, int64_t *count) {
+static void range_of(const tri_exchange_request *r, int64_t piece, int64_t part, int64_t *first, int64_t *count) {
   int64_t begin = part_begin(r, part), end = part_begin(r, part + 1);
   int64_t from = begin + piece * r->piece_elements, to = from + r->piece_elements;
   if (from > end) from = end;
@@ -106,7 +106,7 @@ static tri_status copy_piece(tri_exchange_request *r, int64_t piece, bool up) {
   char *host = r->buffers[piece % 2];
   for (int64_t part = 0; part < num_parts(r); part++) {
     int64_t first, count;
-    stretch_of(r, piece, part, &first, &count);
+    range_of(r, piece, part, &first, &count);
     size_t bytes = (size_t)count * element;
     char *device = r->values + (size_t)first * element;
     if (up && goes_up(r, part)) TRI_TRY(tri_queue_upload(r->x->copies, device, host, bytes));
@@ -129,7 +129,7 @@ static tri_status work(tri_exchange_request *r) {
   int64_t elements = 0;
   for (int64_t part = 0; part < num_parts(r); part++) {
     int64_t first, count;
-    stretch_of(r, r->up, part, &first, &count);
+    range_of(r, r->up, part, &first, &count);
     if (r->begins != NULL) r->piece_begins[part] = elements;
     elements += count;
   }

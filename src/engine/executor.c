@@ -104,8 +104,8 @@ char *tri_executor_frozen(const tri_executor *executor, tri_stored stored) {
 }
 
 void *tri_executor_own_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored) {
-  const tri_frozen_stretch *stretch = &bucket->frozen[stored];
-  return tri_executor_frozen(executor, stored) + (size_t)stretch->at * tri_stored_bytes(stored, executor->type);
+  const tri_frozen_range *range = &bucket->frozen[stored];
+  return tri_executor_frozen(executor, stored) + (size_t)range->at * tri_stored_bytes(stored, executor->type);
 }
 
 void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored) {

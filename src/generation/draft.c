@@ -53,6 +53,6 @@ static void forget_draft(void *context, void *state) {
   tri_generator_release(((tri_draft *)context)->generator, state);
 }
 
-tri_guesser tri_draft_guesser(tri_draft *draft) {
-  return (tri_guesser){.context = draft, .guess = guess_by_draft, .forget = forget_draft};
+tri_proposer tri_draft_proposer(tri_draft *draft) {
+  return (tri_proposer){.context = draft, .guess = guess_by_draft, .forget = forget_draft};
 }

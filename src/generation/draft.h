@@ -13,7 +13,7 @@ typedef struct tri_draft {
   int64_t vocab_size;
 } tri_draft;
 
-/* Returns a guesser that uses `draft`, which must outlive it. */
-tri_guesser tri_draft_guesser(tri_draft *draft);
+/* Returns a proposer that uses `draft`, which must outlive it. */
+tri_proposer tri_draft_proposer(tri_draft *draft);
 
 #endif

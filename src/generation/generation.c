@@ -115,8 +115,8 @@ static tri_status load_draft(tri_generation *g, const tri_runner_sizes *sizes) {
   g->draft_request.lent = g->device;
   TRI_TRY(tri_generation_load(g->draft_model, &of_draft));
   g->draft = (tri_draft){g->draft_model->generator, of_draft.positions, g->draft_model->model.vocab_size};
-  const tri_guesser guesser = tri_draft_guesser(&g->draft);
-  tri_generator_set_guesser(g->generator, &guesser, g->request->draft_tokens);
+  const tri_proposer proposer = tri_draft_proposer(&g->draft);
+  tri_generator_set_proposer(g->generator, &proposer, g->request->draft_tokens);
   return TRI_OK;
 }
 
@@ -158,7 +158,7 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes)
   TRI_TRY(tri_generator_create(&g->model, options->precision, g->runner, &g->generator));
   TRI_TRY(tri_weights_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
   if (g->draft_model != NULL) return load_draft(g, sizes);
-  tri_generator_set_guesser(g->generator, &tri_lookup_guesser, g->request->lookup);
+  tri_generator_set_proposer(g->generator, &tri_lookup_proposer, g->request->lookup);
   return TRI_OK;
 }
 

@@ -49,10 +49,10 @@ typedef struct tri_sequence_options {
   tri_sampling sampling;
   const int32_t *ends; /* [num_ends], tokens that end the sequence; must outlive it */
   int num_ends;
-  int64_t wanted;         /* tokens to sample; 0: none */
-  tri_sampling_wish wish; /* numbers to look up for each sampled token */
-  int64_t scored;         /* number of given tokens, counted from the last, to compute log-probabilities of */
-  double *scores;         /* [scored], receives the log-probabilities; must outlive the reading of the sequence */
+  int64_t wanted;                 /* tokens to sample; 0: none */
+  tri_sampling_request requested; /* numbers to look up for each sampled token */
+  int64_t scored;                 /* number of given tokens, counted from the last, to compute log-probabilities of */
+  double *scores; /* [scored], receives the log-probabilities; must outlive the reading of the sequence */
   tri_sequence_observer observer;
 } tri_sequence_options;
 
@@ -65,9 +65,9 @@ void tri_generator_destroy(tri_generator *generator);
  * (tri_sampling_is_whole) needs none. */
 size_t tri_generator_sampler_bytes(int64_t vocab_size, int threads);
 
-/* Sets the guesser: up to `most` (0 to TRI_MOST_GUESSES) tokens of each sequence are guessed while that is faster. The
- * guesser's context must outlive the generator. Call it before any sequence is begun. */
-void tri_generator_set_guesser(tri_generator *generator, const tri_guesser *guesser, int64_t most);
+/* Sets the proposer: up to `most` (0 to TRI_MOST_GUESSES) tokens of each sequence are guessed while that is faster. The
+ * proposer's context must outlive the generator. Call it before any sequence is begun. */
+void tri_generator_set_proposer(tri_generator *generator, const tri_proposer *proposer, int64_t most);
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 

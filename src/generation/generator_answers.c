@@ -84,7 +84,7 @@ static tri_status create_scratch(tri_generator *g) {
 }
 
 static bool wants_copies(const tri_reading *r) {
-  return r->samples && (!samples_whole(r) || r->of->options.wish.likeliest > 0);
+  return r->samples && (!samples_whole(r) || r->of->options.requested.likeliest > 0);
 }
 
 static tri_status copy_logits(tri_generator *g, int64_t *copies) {
@@ -103,14 +103,14 @@ static tri_status copy_logits(tri_generator *g, int64_t *copies) {
  * only adds the likeliest tokens. */
 static void sample_from_copy(const tri_generator *g, const tri_sequence *s, bool whole, int64_t row, int64_t behind,
                              int thread) {
-  const tri_sampling_wish *wish = &s->options.wish;
+  const tri_sampling_request *requested = &s->options.requested;
   tri_sampled *out = &g->sampled[row];
   if (!whole) {
-    if (tri_sample_next(g->copies[row], g->logits_type, g->vocab_size, &s->options.sampling, s->ids, behind, wish,
+    if (tri_sample_next(g->copies[row], g->logits_type, g->vocab_size, &s->options.sampling, s->ids, behind, requested,
                         &g->scratch[thread], out) != TRI_OK)
       out->id = -1;
   } else if (out->id >= 0) {
-    tri_sampling_likeliest(g->copies[row], g->logits_type, g->vocab_size, wish->likeliest, out->id, out->log_prob,
+    tri_sampling_likeliest(g->copies[row], g->logits_type, g->vocab_size, requested->likeliest, out->id, out->log_prob,
                            out->likeliest);
   }
 }

@@ -3,13 +3,13 @@
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-void tri_generator_set_guesser(tri_generator *g, const tri_guesser *guesser, int64_t most) {
-  g->guesser = *guesser;
+void tri_generator_set_proposer(tri_generator *g, const tri_proposer *proposer, int64_t most) {
+  g->proposer = *proposer;
   g->most_guesses = most;
 }
 
 void tri_generator_forget_guesses(tri_generator *g, tri_sequence *s) {
-  if (s->guess_state != NULL && g->guesser.forget != NULL) g->guesser.forget(g->guesser.context, s->guess_state);
+  if (s->guess_state != NULL && g->proposer.forget != NULL) g->proposer.forget(g->proposer.context, s->guess_state);
   s->guess_state = NULL;
 }
 
@@ -45,7 +45,7 @@ tri_status tri_generator_guess(tri_generator *g) {
                                     .out = s->guesses};
   }
   if (count == 0) return TRI_OK;
-  TRI_TRY(g->guesser.guess(g->guesser.context, g->asked, count));
+  TRI_TRY(g->proposer.guess(g->proposer.context, g->asked, count));
   for (int64_t i = 0, asked = 0; i < g->count && asked < count; i++) {
     tri_sequence *s = g->list[i];
     if (g->asked[asked].out == s->guesses) s->num_guesses = usable(g, &g->asked[asked++]);

@@ -34,8 +34,8 @@ struct tri_generator {
   int64_t count, capacity;
   tri_generator_counts counts;
 
-  tri_guesser guesser;
-  int64_t most_guesses; /* 0: no guesser */
+  tri_proposer proposer;
+  int64_t most_guesses; /* 0: no proposer */
   tri_guess_policy policy;
   tri_guess *asked; /* [sizes.sequences] */
 
@@ -62,9 +62,9 @@ tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, i
 /* Ends a sequence and calls its observer. */
 tri_status tri_generator_end(tri_generator *generator, tri_sequence *sequence, tri_finish finish);
 
-/* Asks the guesser for guesses for all sequences that only sample. Called before a step is scheduled. */
+/* Asks the proposer for guesses for all sequences that only sample. Called before a step is scheduled. */
 tri_status tri_generator_guess(tri_generator *generator);
-/* Frees the guesser's state of a sequence. */
+/* Frees the proposer's state of a sequence. */
 void tri_generator_forget_guesses(tri_generator *generator, tri_sequence *sequence);
 
 #endif

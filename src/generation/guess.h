@@ -2,7 +2,7 @@
  * and kept if the token sampled at its position, with that position's own random number, is the same. So guesses never
  * change a text; good ones only make it faster.
  *
- * There are two guessers: prompt lookup (lookup.h) and a draft model (draft.h). */
+ * There are two proposers: prompt lookup (lookup.h) and a draft model (draft.h). */
 #ifndef TRI_GENERATION_GUESS_H
 #define TRI_GENERATION_GUESS_H
 
@@ -15,18 +15,18 @@ typedef struct tri_guess {
   const int32_t *ids; /* [count], tokens of the sequence */
   int64_t count;
   const tri_sampling *sampling;
-  void **state; /* the guesser's state of the sequence; NULL at first */
+  void **state; /* the proposer's state of the sequence; NULL at first */
   int64_t most; /* largest number of guesses, 1 to TRI_MOST_GUESSES */
   int32_t *out; /* [most], the first `found` are set */
   int64_t found;
 } tri_guess;
 
-typedef struct tri_guesser {
+typedef struct tri_proposer {
   void *context;
   tri_status (*guess)(void *context, tri_guess *guesses, int64_t count);
   /* Frees the state of a sequence. May be NULL. */
   void (*forget)(void *context, void *state);
-} tri_guesser;
+} tri_proposer;
 
 /* ---- policy ------------------------------------------------------------------------------------------------------ */
 

@@ -34,4 +34,4 @@ static tri_status guess_by_lookup(void *context, tri_guess *guesses, int64_t cou
   return TRI_OK;
 }
 
-const tri_guesser tri_lookup_guesser = {.guess = guess_by_lookup};
+const tri_proposer tri_lookup_proposer = {.guess = guess_by_lookup};

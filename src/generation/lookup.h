@@ -4,7 +4,7 @@
 
 #include "generation/guess.h"
 
-extern const tri_guesser tri_lookup_guesser;
+extern const tri_proposer tri_lookup_proposer;
 
 /* Finds the newest earlier occurrence of the last 4 tokens, else 3, else 2, and writes up to `most` tokens that follow
  * it. Returns their number. */

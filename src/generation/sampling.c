@@ -209,7 +209,7 @@ static void compute_log_prob(const double *logits, int64_t vocab_size, tri_sampl
 }
 
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
-                           const int32_t *ids, int64_t count, const tri_sampling_wish *wish,
+                           const int32_t *ids, int64_t count, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out) {
   const double *from = scratch->logits;
   TRI_TRY(tri_sampling_check(logits, type, vocab_size, count));
@@ -221,9 +221,9 @@ tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_siz
   const tri_likely drawn = draw_token(from, vocab_size, sampling, count, scratch->candidates);
   out->id = drawn.id;
   out->sampled_log_prob = drawn.log_prob;
-  if (!wish->log_prob && wish->likeliest == 0) return TRI_OK;
+  if (!requested->log_prob && requested->likeliest == 0) return TRI_OK;
   compute_log_prob(scratch->logits, vocab_size, out);
-  tri_sampling_likeliest(logits, type, vocab_size, wish->likeliest, out->id, out->log_prob, out->likeliest);
+  tri_sampling_likeliest(logits, type, vocab_size, requested->likeliest, out->id, out->log_prob, out->likeliest);
   return TRI_OK;
 }
 

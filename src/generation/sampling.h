@@ -46,10 +46,10 @@ typedef struct tri_sampled {
 } tri_sampled;
 
 /* Numbers to look up for a sampled token: its log_prob and the entropy, and the number of likeliest tokens. */
-typedef struct tri_sampling_wish {
+typedef struct tri_sampling_request {
   bool log_prob;
   int64_t likeliest;
-} tri_sampling_wish;
+} tri_sampling_request;
 
 /* Scratch memory of one thread, [vocab_size] each. */
 typedef struct tri_sampling_scratch {
@@ -66,7 +66,7 @@ tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t positio
 /* Samples a token that follows ids [count]. The result is a function of the logits [vocab_size], the options and
  * `count` alone, and of `ids` if there is a repetition penalty. TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
-                           const int32_t *ids, int64_t count, const tri_sampling_wish *wish,
+                           const int32_t *ids, int64_t count, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
 /* Checks the logits after `position` tokens. TRI_DIVERGED with the first logit that is not finite. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);

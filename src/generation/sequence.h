@@ -12,7 +12,7 @@ struct tri_sequence {
   int64_t sampled;
   int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], guesses of the next tokens, for the step in progress */
   int64_t num_guesses;
-  void *guess_state; /* the guesser's state */
+  void *guess_state; /* the proposer's state */
   int64_t target;    /* number of tokens to read before the next is sampled, or before the sequence ends */
   tri_finish finish;
   bool slid;

@@ -15,7 +15,7 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
     TRI_TRY(tri_written_begin(generation, prompt, request->tokens > 0 ? request->tokens : 0, text));
     text->number = i / samples;
     text->sampling.sample = (uint64_t)(i % samples);
-    text->wish = request->wish;
+    text->requested = request->requested;
     if (request->prompt_scores && i % samples == 0 && text->prompt_tokens > 1)
       TRI_TRY(tri_alloc("scores", (size_t)text->prompt_tokens - 1, sizeof *text->prompt_scores, &text->prompt_scores));
     text->prompt_log_probs = out->list[i - i % samples].prompt_scores;

@@ -16,7 +16,7 @@ typedef struct tri_texts_request {
                          fewer (and not 0) */
   int64_t context;    /* largest number of positions to use; 0: the model's */
   size_t cache_bytes; /* largest size of the cache of keys and values; 0: enough for all texts of a batch */
-  tri_sampling_wish wish;
+  tri_sampling_request requested;
   bool prompt_scores; /* whether to compute log-probabilities of the prompts' tokens */
 } tri_texts_request;
 

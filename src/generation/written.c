@@ -77,7 +77,7 @@ static tri_status append_piece(tri_written *w, const char *piece, size_t bytes) 
 
 static tri_status note_sample(tri_written *w, const tri_sampled *sampled) {
   const int64_t count = w->tokens.count - w->prompt_tokens;
-  if (!w->wish.log_prob && w->wish.likeliest == 0) return TRI_OK;
+  if (!w->requested.log_prob && w->requested.likeliest == 0) return TRI_OK;
   if (count == w->sampled_room) {
     const int64_t room = 2 * w->sampled_room + 64;
     TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *w->sampled, &w->sampled));
@@ -145,7 +145,7 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
                                         .ends = g->ends,
                                         .num_ends = g->num_ends,
                                         .wanted = w->wanted,
-                                        .wish = w->wish,
+                                        .requested = w->requested,
                                         .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
                                         .scores = w->prompt_scores,
                                         .observer = {.context = w, .token = append_token, .done = end_written}};
@@ -198,7 +198,7 @@ static json_t *json_of_prompt_scores(const tri_written *w) {
 
 static json_t *json_of_likeliest(const tri_written *w, const tri_sampled *sampled) {
   json_t *out = json_array();
-  for (int64_t i = 0; i < w->wish.likeliest && i < w->generation->model.vocab_size; i++) {
+  for (int64_t i = 0; i < w->requested.likeliest && i < w->generation->model.vocab_size; i++) {
     const tri_likely *likely = &sampled->likeliest[i];
     size_t bytes = 0;
     const char *token = tri_tokenizer_token(w->generation->tokenizer, likely->id, &bytes);
@@ -215,12 +215,12 @@ static json_t *json_of_log_probs(const tri_written *w) {
     json_array_append_new(model, tri_json_number(w->sampled[i].log_prob));
     json_array_append_new(sampled, tri_json_number(w->sampled[i].sampled_log_prob));
     json_array_append_new(entropy, tri_json_number(w->sampled[i].entropy));
-    if (w->wish.likeliest > 0) json_array_append_new(top, json_of_likeliest(w, &w->sampled[i]));
+    if (w->requested.likeliest > 0) json_array_append_new(top, json_of_likeliest(w, &w->sampled[i]));
   }
   json_t *out = json_pack("{s:o, s:o, s:o}", "model", model, "sampled", sampled, "entropy", entropy);
   if (w->prompt_log_probs != NULL || w->prompt_tokens == 1)
     json_object_set_new(out, "prompt", json_of_prompt_scores(w));
-  json_object_set(out, "top", w->wish.likeliest > 0 ? top : json_null());
+  json_object_set(out, "top", w->requested.likeliest > 0 ? top : json_null());
   json_decref(top);
   return out;
 }
@@ -230,7 +230,7 @@ json_t *tri_written_json(const tri_written *w) {
   json_t *stop = w->text.stop == NULL ? json_null() : tri_json_text(w->text.stop, strlen(w->text.stop));
   json_t *out = json_pack("{s:o, s:I, s:s, s:o}", "text", text, "tokens", (json_int_t)w->made, "finish",
                           tri_finish_name(w->finish), "stop", stop);
-  if (out == NULL || !w->wish.log_prob) return out;
+  if (out == NULL || !w->requested.log_prob) return out;
   json_object_set_new(out, "prompt_ids", json_of_ids(w->tokens.ids, w->prompt_tokens));
   json_object_set_new(out, "ids", json_of_ids(w->tokens.ids + w->prompt_tokens, w->tokens.count - w->prompt_tokens));
   json_object_set_new(out, "logprobs", json_of_log_probs(w));

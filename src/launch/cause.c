@@ -110,7 +110,7 @@ static tri_status report_launcher(const tri_ending *e) {
   if (killed) return report_death(e, rank_of(e, &death), death.node, death.signal);
   if (e->interrupted.said) return tell_words(&e->interrupted);
   if (e->silent) return report_silence(e);
-  if (e->echo.said) return tell_words(&e->echo);
+  if (e->secondary.said) return tell_words(&e->secondary);
   if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   return tri_fail(TRI_COMM,
                   "the job of %lld ranks ended with status %d, and no rank has said why; the same command resumes from "
@@ -126,6 +126,6 @@ tri_status tri_cause_tell(const tri_ending *e) {
   bool good = WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0;
   if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return report_launcher(e);
   if (tri_ending_was_asked(e)) return report_interruption(e);
-  if ((good && !e->silent && !e->echo.said && !e->interrupted.said && !e->told.said) || e->all_left) return TRI_OK;
+  if ((good && !e->silent && !e->secondary.said && !e->interrupted.said && !e->told.said) || e->all_left) return TRI_OK;
   return report_launcher(e);
 }

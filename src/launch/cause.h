@@ -36,7 +36,7 @@ typedef struct tri_ending {
   const tri_rank_news *ranks;   /* [num_ranks] */
   int64_t steps;                /* steps that the run has done; -1 before it began */
   tri_words own;                /* first error message of a rank that failed by itself */
-  tri_words echo;               /* first error message of a rank that failed because another rank had ended */
+  tri_words secondary;          /* first error message of a rank that failed because another rank had ended */
   tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
   tri_words told;               /* first error message that came through the launcher, with the launcher's status */
   int64_t crashed;              /* the rank that reported a crash before `own`; only if crash_signal is not 0 */

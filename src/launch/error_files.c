@@ -82,7 +82,7 @@ static void read_file(const char *path, tri_error_file_handler take, void *conte
   text[fread(text, 1, sizeof text - 1, from)] = '\0';
   fclose(from);
   if (sscanf(text, "%d %d %d%n", &exit_status, &kind, &rank, &begin) != 3 || text[begin] != '\n') return;
-  take(context, kind == TRI_PARENT_ECHO, exit_status, text + begin + 1);
+  take(context, kind == TRI_PARENT_SECONDARY, exit_status, text + begin + 1);
 }
 
 void tri_error_files_collect(const char *folder, tri_error_file_handler take, void *context) {

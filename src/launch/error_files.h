@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* Called with the error message of a rank; `echo`: the rank failed because another had ended. */
-typedef void (*tri_error_file_handler)(void *context, bool echo, int exit_status, const char *text);
+/* Called with the error message of a rank; `secondary`: the rank failed because another had ended. */
+typedef void (*tri_error_file_handler)(void *context, bool secondary, int exit_status, const char *text);
 
 /* LOCAL. Creates a folder with a new name in the output, or in the nearest folder above it that exists and is writable,
  * or in $TMPDIR (/tmp; also if output is NULL). Also removes folders of this user there whose supervisors were killed:

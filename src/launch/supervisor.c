@@ -17,14 +17,14 @@
  * - All buffered messages are read before a rank is judged to be silent.
  * - Only time in which this process runs counts: each wait adds at most 2 SLICE_S to the clocks. So neither a suspended
  *   laptop nor a stopped supervisor looks like a hang.
- * - An error message of a rank that failed because another one ended (an echo) is not acknowledged, and so does not end
- *   the job, until the cause is known or GRACE_S have passed.
+ * - An error message of a rank that failed because another one ended (a *secondary* message) is not acknowledged, and
+ * so does not end the job, until the cause is known or GRACE_S have passed.
  * - After the supervisor has ended the job, no failure is recorded, because failures are then a consequence of the end.
  * - If this process dies, the kernel kills the launcher, and the ranks end by themselves when their sockets close.
  *
  * An example. Rank 3 runs out of memory in step 12. It sends its error message (TRI_PARENT_WORDS), which is recorded
  * and acknowledged; then it ends, and the launcher kills the other ranks. Rank 1 may have reported in between that a
- * peer is gone (TRI_PARENT_ECHO), which is recorded separately. When the launcher has exited, attend() kills the
+ * peer is gone (TRI_PARENT_SECONDARY), which is recorded separately. When the launcher has exited, attend() kills the
  * processes that are left and reads the remaining output; cause.c then reports the error message of rank 3. */
 #include "launch/supervisor.h"
 
@@ -55,7 +55,7 @@
 enum { LINE_BYTES = 1 << 16, ENVIRONMENT_BYTES = 8192, FEW_FILES = 64 };
 
 static const double SLICE_S = 0.25; /* longest wait */
-static const double GRACE_S = 3;    /* wait for the first cause after an echo */
+static const double GRACE_S = 3;    /* wait for the first cause after a secondary message */
 static const double PATIENCE_S = 5; /* wait for a launcher that was asked to end, before it is killed */
 static const double SETTLED_S = 30; /* longest wait for a launcher whose job is over */
 static const double DRAIN_S = 2;    /* wait for the remaining output of dead processes */
@@ -73,8 +73,8 @@ typedef struct supervisor {
   pid_t launcher;
   bool reaped, stopped, alive; /* reaped, stopped: the launcher; alive: a rank's process has been heard */
   double beat_s, limit_s;
-  /* Seconds by this process's clock: since the job was ended; with an echo that waits; since the job was over; with the
-   * launcher stopped; since the last step; with some of the ranks not connected. */
+  /* Seconds by this process's clock: since the job was ended; with a secondary message that waits; since the job was
+   * over; with the launcher stopped; since the last step; with some of the ranks not connected. */
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
   double touched_s;
   bool stop_waits;             /* a stop request waits until all ranks are connected, or until the first step */
@@ -176,10 +176,10 @@ static void read_report(supervisor *a, const char *line) {
   }
 }
 
-static void record_failure(tri_ending *e, bool echo, int exit_status, const char *text) {
+static void record_failure(tri_ending *e, bool secondary, int exit_status, const char *text) {
   tri_status status = tri_status_of_exit(exit_status);
   if (status == TRI_OK) status = TRI_COMM; /* a rank without a failure sends no error message */
-  tri_words *words = echo ? &e->echo : &e->own;
+  tri_words *words = secondary ? &e->secondary : &e->own;
   if (status == TRI_INTERRUPTED) words = &e->interrupted;
   if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
   words->said = true;
@@ -264,10 +264,10 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
     case TRI_PARENT_PROGRESS: tri_log_progress("%s", text); break;
     case TRI_PARENT_NEWS: read_report(a, text); break;
     case TRI_PARENT_WORDS:
-    case TRI_PARENT_ECHO:
+    case TRI_PARENT_SECONDARY:
       from->spoke = true;
-      record_failure(e, kind == TRI_PARENT_ECHO, number, text);
-      from->waits = kind == TRI_PARENT_ECHO && !e->own.said && e->crash_signal == 0 && !e->ended;
+      record_failure(e, kind == TRI_PARENT_SECONDARY, number, text);
+      from->waits = kind == TRI_PARENT_SECONDARY && !e->own.said && e->crash_signal == 0 && !e->ended;
       if (!from->waits) tri_listener_say(from, TRI_PARENT_HEARD);
       break;
     case TRI_PARENT_CRASH:
@@ -287,8 +287,9 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
 
 /* ---- the clock --------------------------------------------------------------------------------------------------- */
 
-/* Acknowledges echoes when the cause has come or GRACE_S have passed. Until then their ranks do not end the job. */
-static void answer_echoes(supervisor *a, double passed_s) {
+/* Acknowledges secondary messages when the cause has come or GRACE_S have passed. Until then their ranks do not end the
+ * job. */
+static void answer_secondary(supervisor *a, double passed_s) {
   bool waits = false;
   for (size_t i = 0; i < a->listener.count; i++) waits = waits || a->listener.speakers[i].waits;
   if (!waits) return;
@@ -328,7 +329,7 @@ static void end_settled(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
   a->ending->all_left = all_left(a);
-  bool settled = e->own.said || e->crash_signal != 0 || e->silent || e->interrupted.said || e->echo.said ||
+  bool settled = e->own.said || e->crash_signal != 0 || e->silent || e->interrupted.said || e->secondary.said ||
                  e->all_left || all_gone(a);
   a->settled_s = settled ? a->settled_s + passed_s : 0;
   if (a->settled_s > limit_s) end_job(a);
@@ -415,7 +416,7 @@ static void keep_clock(supervisor *a, double passed_s) {
     tri_error_files_touch(a->folder);
     a->touched_s = 0;
   }
-  answer_echoes(a, passed_s);
+  answer_secondary(a, passed_s);
   end_settled(a, passed_s);
   judge(a, passed_s);
   if (!a->ending->ended || a->reaped) return;
@@ -518,9 +519,9 @@ static bool has_lines(const supervisor *a) {
 }
 
 /* Takes an error message from an error file, of a rank that could not send it. */
-static void record_left_failure(void *context, bool echo, int exit_status, const char *text) {
+static void record_left_failure(void *context, bool secondary, int exit_status, const char *text) {
   supervisor *a = context;
-  record_failure(a->ending, echo, exit_status, text);
+  record_failure(a->ending, secondary, exit_status, text);
 }
 
 /* Handles events until the launcher has exited, and then the remaining reports of its ranks. */

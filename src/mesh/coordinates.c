@@ -56,16 +56,16 @@ int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates 
   return rank;
 }
 
-tri_mesh_seat tri_mesh_seat_alone(void) {
-  tri_mesh_seat seat = {0};
-  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) seat.shape.size[axis] = 1;
-  return seat;
+tri_mesh_position tri_mesh_position_alone(void) {
+  tri_mesh_position position = {0};
+  for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) position.shape.size[axis] = 1;
+  return position;
 }
 
-tri_mesh_seat tri_mesh_seat_along(tri_axis axis, int64_t ranks) {
-  tri_mesh_seat seat = tri_mesh_seat_alone();
-  seat.shape.size[axis] = (int)ranks;
-  return seat;
+tri_mesh_position tri_mesh_position_along(tri_axis axis, int64_t ranks) {
+  tri_mesh_position position = tri_mesh_position_alone();
+  position.shape.size[axis] = (int)ranks;
+  return position;
 }
 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape) {

@@ -37,14 +37,14 @@ typedef struct tri_mesh_coordinates {
 } tri_mesh_coordinates;
 
 /* A mesh, and one of its ranks. */
-typedef struct tri_mesh_seat {
+typedef struct tri_mesh_position {
   tri_mesh_shape shape;
   tri_mesh_coordinates place;
-} tri_mesh_seat;
+} tri_mesh_position;
 
 /* Return the only rank of a mesh; the first rank of a mesh with `ranks` ranks along one axis. */
-tri_mesh_seat tri_mesh_seat_alone(void);
-tri_mesh_seat tri_mesh_seat_along(tri_axis axis, int64_t ranks);
+tri_mesh_position tri_mesh_position_alone(void);
+tri_mesh_position tri_mesh_position_along(tri_axis axis, int64_t ranks);
 
 const char *tri_axis_name(tri_axis axis);
 /* Returns whether an axis belongs to the expert mesh. */

@@ -22,7 +22,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "dots1",
      .architecture = "Dots1ForCausalLM",
      .absent = {.vocab_size = 152064,
@@ -68,5 +68,5 @@ const tri_family_table tri_family_dots1 = {
               .router_normalised = true,
               .router_bias = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = dots1_check};

@@ -102,7 +102,7 @@ static tri_status falcon_check(const tri_model *m) {
                   m->num_kv_heads, m->num_heads);
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "falcon",
      .architecture = "FalconForCausalLM",
      .absent = {.vocab_size = 65024,
@@ -133,5 +133,5 @@ const tri_family_table tri_family_falcon = {
                .biases = TRI_BIASES_ALL_OR_NONE},
     .usual = {.tied = true, .activation = TRI_ACTIVATION_GELU_ERF, .residual = TRI_RESIDUAL_PARALLEL_ONE_NORM},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "residual", "activation", "attention_bias"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = falcon_check};

@@ -23,7 +23,7 @@ tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose
       .positions = sequence,
       .type = type,
       .layers = {-1, model->num_layers + 1},
-      .shard = {.seat = tri_mesh_seat_alone()},
+      .shard = {.position = tri_mesh_position_alone()},
   };
 }
 
@@ -156,7 +156,7 @@ static tri_status list_parameters_of(const tri_parameter_table *table, tri_list_
 tri_status tri_list_parameters_create(const tri_model *model, const tri_op_shard *shard, tri_list_parameters *out) {
   const tri_layer_range all = {-1, INT64_MAX};
   const tri_model_share share = {
-      .seat = shard->seat, .sequence_parallel = shard->sequence_parallel, .chunks = &all, .num_chunks = 1};
+      .position = shard->position, .sequence_parallel = shard->sequence_parallel, .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
   *out = (tri_list_parameters){.all = NULL};
   if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
@@ -253,22 +253,22 @@ static void count_tuned(const tri_model *model, double *factors, double *spared)
   tri_parameter_table_destroy(table);
 }
 
-double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double area) {
+double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double fraction) {
   double factors = 0, spared = 0;
   count_tuned(model, &factors, &spared);
-  return 3.0 * tri_model_forward_flops(model, sequence, area) + factors - spared;
+  return 3.0 * tri_model_forward_flops(model, sequence, fraction) + factors - spared;
 }
 
-double tri_model_forward_flops(const tri_model *model, int64_t sequence, double area) {
+double tri_model_forward_flops(const tri_model *model, int64_t sequence, double fraction) {
   const layer_kinds kinds = kinds_of(model);
-  double scores = area * (double)sequence * (double)(model->num_heads * model->head_dim);
+  double scores = fraction * (double)sequence * (double)(model->num_heads * model->head_dim);
   double layers = (double)kinds.dense * (2.0 * kinds.dense_weights + 4.0 * scores) +
                   (double)kinds.others * (2.0 * kinds.other_weights + 4.0 * scores);
   double head = 2.0 * (double)model->hidden_size * (double)model->vocab_size;
   return layers + head;
 }
 
-double tri_model_area(const tri_model *model, int64_t sequence, double masked) {
+double tri_model_attention_fraction(const tri_model *model, int64_t sequence, double masked) {
   double sum = 0;
   if (model->window == 0) return masked;
   for (int64_t layer = 0; layer < model->num_layers; layer++) {

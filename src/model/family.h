@@ -25,8 +25,8 @@ typedef struct tri_family_table {
   bool asks_for_ffn_size;  /* ffn_size must be given; else it is 4 * hidden_size if not given */
   tri_model usual;         /* defaults of members for which 0 is a valid choice (`tied`, ...), and of rotary_fraction */
   const char *const *keys; /* keys of tri_family_optional_keys that its models may set; NULL ends them */
-  const tri_hf_keys *dialects;                 /* its config.json keys, one entry per model_type; an entry without a
-                                                  name ends them */
+  const tri_hf_keys *hf_keys;                  /* its config.json keys, one entry per model_type; an entry without a
+                                                   name ends them */
   tri_status (*check)(const tri_model *model); /* further checks of a model's numbers; the message names the key. NULL:
                                                   none */
 } tri_family_table;
@@ -94,15 +94,15 @@ tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out);
 
 /* Returns the FLOPs of the GEMMs of one trained token (forward and backward), counted as in Megatron-LM: only the
- * experts that the token uses, attention over the full square of positions, recompute not counted. For MFU. `area`: the
- * attention fraction that document masks and windows leave, as a mean over tokens and layers; 1: no masks or windows. A
- * frozen matrix has two GEMMs, not three; LoRA factors have their own. */
-double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double area);
+ * experts that the token uses, attention over the full square of positions, recompute not counted. For MFU. `fraction`:
+ * the attention fraction that document masks and windows leave, as a mean over tokens and layers; 1: no masks or
+ * windows. A frozen matrix has two GEMMs, not three; LoRA factors have their own. */
+double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double fraction);
 /* The same for the forward only, without LoRA factors. */
-double tri_model_forward_flops(const tri_model *model, int64_t sequence, double area);
+double tri_model_forward_flops(const tri_model *model, int64_t sequence, double fraction);
 
 /* Returns the attention fraction over all layers, if document masks alone leave `masked` (1: no masks). */
-double tri_model_area(const tri_model *model, int64_t sequence, double masked);
+double tri_model_attention_fraction(const tri_model *model, int64_t sequence, double masked);
 
 /* Returns the work of the output projection as a multiple of a layer's (of one with experts, if the model has experts):
  * the ratio of the elements of their matrices. */

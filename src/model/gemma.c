@@ -9,7 +9,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "gemma",
      .architecture = "GemmaForCausalLM",
      .absent = {.vocab_size = 256000,
@@ -35,4 +35,4 @@ const tri_family_table tri_family_gemma = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

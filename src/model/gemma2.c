@@ -51,7 +51,7 @@ void tri_gemma_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "query_pre_attn_scalar", is_whole ? json_integer((json_int_t)scalar) : json_real(scalar));
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "gemma2",
      .architecture = "Gemma2ForCausalLM",
      .absent = {.vocab_size = 256000,
@@ -86,5 +86,5 @@ const tri_family_table tri_family_gemma2 = {
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "attention_scale",
                             "attention_soft_cap", "logit_soft_cap"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = tri_family_check_divides};

@@ -30,7 +30,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .absent = {.vocab_size = 262208,
@@ -85,5 +85,5 @@ const tri_family_table tri_family_gemma3 = {
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "local_rope_theta",
                             "attention_scale", "logit_soft_cap"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = gemma3_check};

@@ -45,7 +45,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "gpt2",
      .architecture = "GPT2LMHeadModel",
      .check = gpt2_check_words,
@@ -81,5 +81,5 @@ const tri_family_table tri_family_gpt2 = {
                .drops_embedding = true},
     .usual = {.tied = true, .attention_bias = true, .activation = TRI_ACTIVATION_GELU_TANH},
     .keys = TRI_FAMILY_KEYS("dropout", "attention_bias", "activation"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = gpt2_check};

@@ -25,7 +25,7 @@ static void gpt_neox_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "use_parallel_residual", json_boolean(model->residual == TRI_RESIDUAL_PARALLEL));
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "gpt_neox",
      .architecture = "GPTNeoXForCausalLM",
      .absent = {.vocab_size = 50432,
@@ -70,5 +70,5 @@ const tri_family_table tri_family_gpt_neox = {
               .attention_bias = true},
     .keys =
         TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "rotary_fraction", "residual", "dropout", "activation", "attention_bias"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = gpt_neox_check};

@@ -24,7 +24,7 @@ static void granite_write(const tri_model *model, json_t *to) {
                       json_real(model->attention_scale == 0 ? usual : model->attention_scale));
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "granite",
      .architecture = "GraniteForCausalLM",
      .absent = {.vocab_size = 32000,
@@ -52,4 +52,4 @@ const tri_family_table tri_family_granite = {
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "mlp_bias", "attention_scale", "embedding_scale",
                             "residual_scale", "logit_divisor", "activation"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

@@ -45,7 +45,7 @@ static tri_status llama_check(const tri_model *m) {
 #define MISTRAL                                                                                                        \
   .absent = {ABSENT, .vocab_size = 32000, .ffn_size = 14336, .max_sequence = 131072, .num_kv_heads = 8, .window = 4096}
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "llama",
      .architecture = "LlamaForCausalLM",
      .is = is_llama,
@@ -78,5 +78,5 @@ const tri_family_table tri_family_llama = {
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_bias", "output_bias", "mlp_bias",
                             "activation"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = llama_check};

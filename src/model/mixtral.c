@@ -12,7 +12,7 @@ static const tri_hf_key keys[] = {
 };
 static const tri_hf_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "mixtral",
      .architecture = "MixtralForCausalLM",
      .absent = {.vocab_size = 32000,
@@ -44,4 +44,4 @@ const tri_family_table tri_family_mixtral = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU, .router_normalised = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "activation"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

@@ -2,7 +2,7 @@
  * and all of k. */
 #include "model/family.h"
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "olmo2",
      .architecture = "Olmo2ForCausalLM",
      .absent = {.vocab_size = 50304,
@@ -29,4 +29,4 @@ const tri_family_table tri_family_olmo2 = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "activation"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

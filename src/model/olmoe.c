@@ -14,7 +14,7 @@ static const tri_hf_key keys[] = {
 };
 static const tri_hf_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "olmoe",
      .architecture = "OlmoeForCausalLM",
      .absent = {.vocab_size = 50304,
@@ -39,5 +39,5 @@ const tri_family_table tri_family_olmoe = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "activation"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = tri_family_check_head_dim};

@@ -47,7 +47,7 @@ static tri_status opt_check(const tri_model *m) {
   return tri_fail(TRI_BAD_CONFIG, "`norm_eps` is 1e-5 in opt, whose config.json has no key for it; leave it out");
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "opt",
      .architecture = "OPTForCausalLM",
      .absent = {.vocab_size = 50272,
@@ -86,5 +86,5 @@ const tri_family_table tri_family_opt = {
                .position_offset = 2},
     .usual = {.tied = true, .attention_bias = true, .activation = TRI_ACTIVATION_RELU},
     .keys = TRI_FAMILY_KEYS("dropout", "activation", "attention_bias"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = opt_check};

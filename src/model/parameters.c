@@ -183,13 +183,13 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t rank
   return entry;
 }
 
-tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_mesh_seat *seat) {
+tri_parameter tri_parameter_of_position(const tri_parameter *parameter, const tri_mesh_position *position) {
   const tri_parameter_placement *placed = &parameter->placement;
-  tri_parameter entry = tri_parameter_of_rank(parameter, tri_domain_size(&seat->shape, placed->parts),
-                                              tri_domain_rank(&seat->shape, &seat->place, placed->parts));
+  tri_parameter entry = tri_parameter_of_rank(parameter, tri_domain_size(&position->shape, placed->parts),
+                                              tri_domain_rank(&position->shape, &position->place, placed->parts));
   if (!placed->has_holders) return entry;
-  int64_t holders = tri_domain_size(&seat->shape, placed->holders);
-  int64_t holder = tri_domain_rank(&seat->shape, &seat->place, placed->holders), all = entry.num_members;
+  int64_t holders = tri_domain_size(&position->shape, placed->holders);
+  int64_t holder = tri_domain_rank(&position->shape, &position->place, placed->holders), all = entry.num_members;
   tri_part_of(all, holders, holder, &entry.first_member, &entry.num_members);
   entry.count = entry.count / all * entry.num_members;
   return entry;
@@ -242,7 +242,7 @@ static bool sees_slices(const tri_parameter *entry, const tri_model_share *share
 }
 
 static tri_holding holding_over_parts(const tri_parameter *entry, const tri_model_share *share) {
-  const int64_t ranks = tri_domain_size(&share->seat.shape, entry->placement.parts);
+  const int64_t ranks = tri_domain_size(&share->position.shape, entry->placement.parts);
   const bool is_split = entry->split.dim >= 0;
   if (ranks == 1) return TRI_HOLDING_COPIES;
   if (is_split && entry->split.units < ranks) return TRI_HOLDING_PARTIAL;
@@ -261,7 +261,7 @@ bool tri_parameter_is_partial(const tri_parameter *entry) {
 }
 
 static void set_slice(tri_parameter *entry, const tri_model_share *share) {
-  *entry = tri_parameter_of_seat(entry, &share->seat);
+  *entry = tri_parameter_of_position(entry, &share->position);
   entry->over_parts = holding_over_parts(entry, share);
   /* The bias after a row-parallel GEMM is added by one rank, and all ranks have its gradient. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
@@ -307,7 +307,7 @@ static void place_gradients_of_aliases(tri_parameter_table *table) {
 
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share) {
   const tri_layer_range all = {-1, INT64_MAX};
-  const tri_model_share whole = {.seat = tri_mesh_seat_alone(), .chunks = &all, .num_chunks = 1};
+  const tri_model_share whole = {.position = tri_mesh_position_alone(), .chunks = &all, .num_chunks = 1};
   int64_t end = 0;
   if (share == NULL) share = &whole;
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -186,7 +186,7 @@ typedef struct tri_layer_range {
 
 /* The part of a model that one rank holds. */
 typedef struct tri_model_share {
-  tri_mesh_seat seat;
+  tri_mesh_position position;
   bool sequence_parallel;
   const tri_layer_range *chunks; /* [num_chunks]: the layers of its virtual stages */
   int64_t num_chunks;
@@ -204,7 +204,7 @@ void tri_parameter_table_destroy(tri_parameter_table *table);
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank);
 /* Returns the parameter with the local part of the rank at a mesh position, as if its stage had the layer. The rank at
  * {0} has the most elements. */
-tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_mesh_seat *seat);
+tri_parameter tri_parameter_of_position(const tri_parameter *parameter, const tri_mesh_position *position);
 
 /* Returns the number of a parameter's tensors on disk: 1, or the number of matrices of a stack, member after member. */
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter);

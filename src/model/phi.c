@@ -11,7 +11,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "phi",
      .architecture = "PhiForCausalLM",
      .absent = {.vocab_size = 51200,
@@ -52,5 +52,5 @@ const tri_family_table tri_family_phi = {
               .rotary_fraction = 0.5,
               .attention_bias = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "rotary_fraction", "dropout", "activation", "attention_bias"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = tri_family_check_head_dim};

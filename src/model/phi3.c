@@ -38,7 +38,7 @@ static tri_status phi3_check(const tri_model *model) {
                   "`rope_scaling.type` of phi3 must be longrope or unset: transformers accepts no other");
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "phi3",
      .architecture = "Phi3ForCausalLM",
      .absent = {.vocab_size = 32064,
@@ -64,5 +64,5 @@ const tri_family_table tri_family_phi3 = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "rotary_fraction", "dropout", "activation"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = phi3_check};

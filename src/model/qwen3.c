@@ -2,7 +2,7 @@
  */
 #include "model/family.h"
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "qwen3",
      .architecture = "Qwen3ForCausalLM",
      .absent = {.vocab_size = 151936,
@@ -28,4 +28,4 @@ const tri_family_table tri_family_qwen3 = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

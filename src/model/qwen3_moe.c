@@ -18,7 +18,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "qwen3_moe",
      .architecture = "Qwen3MoeForCausalLM",
      .absent = {.vocab_size = 151936,
@@ -48,4 +48,4 @@ const tri_family_table tri_family_qwen3_moe = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU, .router_normalised = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

@@ -69,7 +69,7 @@ static void smollm3_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "no_rope_layers", layers);
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "smollm3",
      .architecture = "SmolLM3ForCausalLM",
      .absent = {.vocab_size = 128256,
@@ -97,4 +97,4 @@ const tri_family_table tri_family_smollm3 = {
     .usual = {.activation = TRI_ACTIVATION_SILU, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "mlp_bias", TRI_FAMILY_WINDOW_KEYS, "rope_layers",
                             "activation"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

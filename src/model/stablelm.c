@@ -30,7 +30,7 @@ static tri_status stablelm_check(const tri_model *m) {
                   "`residual` must be sequential or parallel_one_norm in stablelm; parallel is gpt_neox's");
 }
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "stablelm",
      .architecture = "StableLmForCausalLM",
      .absent = {.vocab_size = 50304,
@@ -58,5 +58,5 @@ const tri_family_table tri_family_stablelm = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU, .rotary_fraction = 0.25},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "rotary_fraction", "residual", "attention_bias", "activation"),
-    .dialects = dialects,
+    .hf_keys = hf_keys,
     .check = stablelm_check};

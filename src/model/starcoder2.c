@@ -18,7 +18,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_hf_keys dialects[] = {
+static const tri_hf_keys hf_keys[] = {
     {.model_type = "starcoder2",
      .architecture = "Starcoder2ForCausalLM",
      .absent = {.vocab_size = 49152,
@@ -45,4 +45,4 @@ const tri_family_table tri_family_starcoder2 = {
                .drops_embedding = true},
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .attention_bias = true, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "dropout", "activation", "attention_bias"),
-    .dialects = dialects};
+    .hf_keys = hf_keys};

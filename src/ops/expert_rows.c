@@ -161,14 +161,14 @@ int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_stat
 }
 
 /* The intersection of a window with consecutive rows of a pool, of one expert and source. */
-typedef struct stretch {
+typedef struct row_range {
   int64_t into, count; /* rows [into, into + count) of the consecutive rows; they begin at row `row` of the window */
   int64_t row;
-} stretch;
+} row_range;
 
-static stretch within(int64_t first, int64_t rows, int64_t window_first, int64_t window_end) {
+static row_range within(int64_t first, int64_t rows, int64_t window_first, int64_t window_end) {
   const int64_t from = larger(first, window_first), to = smaller(first + rows, window_end);
-  return (stretch){from - first, larger(0, to - from), from - window_first};
+  return (row_range){from - first, larger(0, to - from), from - window_first};
 }
 
 /* Sets the rows that this rank sends to a holder in a window and, if the holder is this rank's, the rows that each rank
@@ -182,7 +182,7 @@ static void window_of_holder(const tri_expert_rows *at, const tri_expert_host_st
   for (int64_t e = at->holder_begins[holder]; e < at->holder_begins[holder + 1]; e++) {
     for (int64_t r = 0; r < at->ranks; r++) {
       const int64_t rows = rows_of(at, n, r, e);
-      const stretch s = within(row, rows, first, end);
+      const row_range s = within(row, rows, first, end);
       row += rows;
       if (s.count == 0) continue;
       if (received != NULL) received[r + 1] += s.count;
@@ -220,7 +220,7 @@ void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state 
     here[i] = (int32_t)(larger(first, smaller(row, end)) - first);
     for (int64_t r = 0; r < at->ranks; r++) {
       const int64_t rows = rows_of(at, n, r, at->first_expert + i);
-      const stretch s = within(row, rows, first, end);
+      const row_range s = within(row, rows, first, end);
       for (int64_t k = 0; k < s.count; k++) arrivals[next[r]++] = (int32_t)(s.row + k);
       row += rows;
     }

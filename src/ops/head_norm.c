@@ -15,10 +15,10 @@ typedef struct head_norm {
 } head_norm;
 
 /* The columns of q or k in a row. */
-typedef struct stretch {
+typedef struct column_range {
   int64_t first, groups, width;
   int parameter, rstd; /* the call's parameter index and output index */
-} stretch;
+} column_range;
 
 static int64_t row_width(const head_norm *at) {
   return (at->heads.heads + 2 * at->heads.kv_heads) * at->heads.head_dim;
@@ -26,13 +26,13 @@ static int64_t row_width(const head_norm *at) {
 
 static int64_t values_width(const head_norm *at) { return at->heads.kv_heads * at->heads.head_dim; }
 
-static stretch stretch_of(const head_norm *at, int which) {
+static column_range columns_of(const head_norm *at, int which) {
   const int64_t heads = which == 0 ? at->heads.heads : at->heads.kv_heads, d = at->heads.head_dim;
-  return (stretch){.first = which == 0 ? 0 : at->heads.heads * d,
-                   .groups = at->whole ? 1 : heads,
-                   .width = at->whole ? heads * d : d,
-                   .parameter = which,
-                   .rstd = 1 + which};
+  return (column_range){.first = which == 0 ? 0 : at->heads.heads * d,
+                        .groups = at->whole ? 1 : heads,
+                        .width = at->whole ? heads * d : d,
+                        .parameter = which,
+                        .rstd = 1 + which};
 }
 
 static tri_status op_head_norm_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -40,13 +40,13 @@ static tri_status op_head_norm_shape(const tri_op_call *call, const tri_shape in
   const head_norm *at = call->attributes;
   outputs[0] = inputs[0];
   for (int which = 0; which < 2; which++) {
-    const stretch s = stretch_of(at, which);
+    const column_range s = columns_of(at, which);
     outputs[s.rstd] = (tri_shape){inputs[0].rows, s.groups, tri_dtype_wide(call->type)};
   }
   return TRI_OK;
 }
 
-static tri_norm norm_of(const tri_run *run, const tri_op_call *call, const stretch *s) {
+static tri_norm norm_of(const tri_run *run, const tri_op_call *call, const column_range *s) {
   const head_norm *at = call->attributes;
   const int64_t row = row_width(at);
   return (tri_norm){.type = call->type,
@@ -62,7 +62,7 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call, const stret
 }
 
 /* Returns the address of element `first` of the first row. */
-static void *at_stretch(const tri_op_call *call, const void *matrix, int64_t first) {
+static void *at_column(const tri_op_call *call, const void *matrix, int64_t first) {
   return (char *)matrix + (size_t)first * tri_dtype_bytes(call->type);
 }
 
@@ -75,7 +75,7 @@ static tri_status copy_values(tri_run *run, const tri_op_call *call, const void 
                              .to_type = call->type,
                              .from_stride = row,
                              .to_stride = row};
-  TRI_KERNEL_CALL(run->queue, copy_rows, &copy, NULL, at_stretch(call, from, first), NULL, at_stretch(call, to, first));
+  TRI_KERNEL_CALL(run->queue, copy_rows, &copy, NULL, at_column(call, from, first), NULL, at_column(call, to, first));
   return TRI_OK;
 }
 
@@ -83,10 +83,10 @@ static tri_status op_head_norm_forward(tri_run *run, const tri_op_call *call) {
   const void *x = run->slots[call->inputs[0]];
   void *y = run->slots[call->outputs[0]];
   for (int which = 0; which < 2; which++) {
-    const stretch s = stretch_of(call->attributes, which);
+    const column_range s = columns_of(call->attributes, which);
     const tri_norm norm = norm_of(run, call, &s);
-    TRI_KERNEL_CALL(run->queue, rms_norm_forward, &norm, at_stretch(call, x, s.first), NULL, NULL,
-                    run->parameters[call->parameters[s.parameter]].value, at_stretch(call, y, s.first),
+    TRI_KERNEL_CALL(run->queue, rms_norm_forward, &norm, at_column(call, x, s.first), NULL, NULL,
+                    run->parameters[call->parameters[s.parameter]].value, at_column(call, y, s.first),
                     run->slots[call->outputs[s.rstd]]);
   }
   return copy_values(run, call, x, y);
@@ -96,11 +96,11 @@ static tri_status op_head_norm_backward_input(tri_run *run, const tri_op_call *c
   const void *x = run->slots[call->inputs[0]], *gradient_y = run->gradients[call->outputs[0]];
   void *gradient_x = run->gradients[call->inputs[0]];
   for (int which = 0; which < 2; which++) {
-    const stretch s = stretch_of(call->attributes, which);
+    const column_range s = columns_of(call->attributes, which);
     const tri_norm norm = norm_of(run, call, &s);
-    TRI_KERNEL_CALL(run->queue, rms_norm_backward_input, &norm, at_stretch(call, gradient_y, s.first),
-                    at_stretch(call, x, s.first), run->parameters[call->parameters[s.parameter]].value,
-                    run->slots[call->outputs[s.rstd]], at_stretch(call, gradient_x, s.first), false);
+    TRI_KERNEL_CALL(run->queue, rms_norm_backward_input, &norm, at_column(call, gradient_y, s.first),
+                    at_column(call, x, s.first), run->parameters[call->parameters[s.parameter]].value,
+                    run->slots[call->outputs[s.rstd]], at_column(call, gradient_x, s.first), false);
   }
   return copy_values(run, call, gradient_y, gradient_x);
 }
@@ -108,11 +108,11 @@ static tri_status op_head_norm_backward_input(tri_run *run, const tri_op_call *c
 static tri_status op_head_norm_backward_weight(tri_run *run, const tri_op_call *call) {
   const void *x = run->slots[call->inputs[0]], *gradient_y = run->gradients[call->outputs[0]];
   for (int which = 0; which < 2; which++) {
-    const stretch s = stretch_of(call->attributes, which);
+    const column_range s = columns_of(call->attributes, which);
     const tri_norm norm = norm_of(run, call, &s);
     tri_run_parameter *weight = &run->parameters[call->parameters[s.parameter]];
-    TRI_KERNEL_CALL(run->queue, rms_norm_backward_weight, &norm, at_stretch(call, gradient_y, s.first),
-                    at_stretch(call, x, s.first), run->slots[call->outputs[s.rstd]], weight->gradient,
+    TRI_KERNEL_CALL(run->queue, rms_norm_backward_weight, &norm, at_column(call, gradient_y, s.first),
+                    at_column(call, x, s.first), run->slots[call->outputs[s.rstd]], weight->gradient,
                     weight->gradient_written);
     weight->gradient_written = true;
   }

@@ -22,7 +22,7 @@ tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, b
   list->training = training;
   list->layer = -1;
   list->columns = TRI_COLUMNS_ALWAYS;
-  list->shard.seat = tri_mesh_seat_alone();
+  list->shard.position = tri_mesh_position_alone();
   *out = list;
   return TRI_OK;
 }
@@ -38,11 +38,11 @@ void tri_op_list_destroy(tri_op_list *list) {
 }
 
 int64_t tri_op_list_ranks(const tri_op_list *list, tri_domain domain) {
-  return tri_domain_size(&list->shard.seat.shape, domain);
+  return tri_domain_size(&list->shard.position.shape, domain);
 }
 
 int64_t tri_op_list_rank(const tri_op_list *list, tri_domain domain) {
-  return tri_domain_rank(&list->shard.seat.shape, &list->shard.seat.place, domain);
+  return tri_domain_rank(&list->shard.position.shape, &list->shard.position.place, domain);
 }
 
 void tri_op_list_set_shard(tri_op_list *list, const tri_op_shard *shard) {
@@ -149,10 +149,11 @@ void tri_op_list_set_window(tri_op_list *list, int64_t tokens) {
 
 bool tri_op_list_is_windowed(const tri_op_list *list) { return list->windows.tokens[list->window] > 0; }
 
-double tri_op_window_fraction(double area, int64_t sequence, int64_t window) {
+double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window) {
   const double tokens = (double)sequence, seen = (double)window;
-  const double length = area * (tokens + 1) - 1; /* length of documents that fill the sequence and leave that area */
-  if (window == 0 || seen >= length) return area;
+  const double length =
+      fraction * (tokens + 1) - 1; /* length of documents that fill the sequence and leave that fraction */
+  if (window == 0 || seen >= length) return fraction;
   return (seen * (seen + 1) / 2 + (length - seen) * seen) / length * 2 / (tokens + 1);
 }
 

@@ -40,7 +40,7 @@ typedef enum tri_context_exchange {
 /* The rank that a list is for. With sequence_parallel, operations outside of the split GEMMs (norms, dropout, residual)
  * work on a slice of the rows. */
 typedef struct tri_op_shard {
-  tri_mesh_seat seat;
+  tri_mesh_position position;
   bool sequence_parallel;
   tri_context_exchange context_exchange;
   double context_row_pairs; /* mesh/document_cut.h */
@@ -144,10 +144,10 @@ tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter 
 void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens);
 void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
 bool tri_op_list_is_windowed(const tri_op_list *list);
-/* Returns the fraction of a causal score matrix that remains under masked documents and a sliding window. `area`: the
- * fraction that the document mask alone leaves (1: no mask), from which the documents' length follows as if all were
- * equally long. `window` 0: no window. */
-double tri_op_window_fraction(double area, int64_t sequence, int64_t window);
+/* Returns the fraction of a causal score matrix that remains under masked documents and a sliding window. `fraction`:
+ * the fraction that the document mask alone leaves (1: no mask), from which the documents' length follows as if all
+ * were equally long. `window` 0: no window. */
+double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window);
 
 /* Copies `bytes` bytes of attributes to memory that the list owns. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);

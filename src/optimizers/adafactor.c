@@ -155,7 +155,7 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
                  .sides = sides_of(call),
                  .wide = tri_dtype_bytes(wide),
                  .vector = is_vector(&call->tensor),
-                 .split = tri_matrix_ranks(&call->tensor, &call->seat.shape) > 1,
+                 .split = tri_matrix_ranks(&call->tensor, &call->position.shape) > 1,
                  .row_means = memory + at.means,
                  .rows = memory + at.rows,
                  .columns = memory + at.columns,
@@ -177,17 +177,17 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
 
 /* Returns whether another rank has the same shard of a part, and counts it. */
 static bool is_copy(const adafactor *u, const tri_parameter *part) {
-  const tri_mesh_seat *seat = &u->call->seat;
-  const int64_t ranks = tri_matrix_ranks(part, &seat->shape);
-  const int64_t rank = tri_domain_rank(&seat->shape, &seat->place, part->placement.parts);
+  const tri_mesh_position *position = &u->call->position;
+  const int64_t ranks = tri_matrix_ranks(part, &position->shape);
+  const int64_t rank = tri_domain_rank(&position->shape, &position->place, part->placement.parts);
   return u->split && tri_matrix_is_copy(part, ranks, rank);
 }
 
 /* ---- copies between this rank's shard and the whole -------------------------------------------------------------- */
 
 /* Copies `rows` ranges of `width` elements; `here` and `whole` are the distances of ranges in the two arrays. */
-static tri_status copy_stretches(const adafactor *u, int64_t rows, int64_t width, int64_t here, int64_t whole,
-                                 char *of_here, char *of_whole, bool into_whole) {
+static tri_status copy_ranges(const adafactor *u, int64_t rows, int64_t width, int64_t here, int64_t whole,
+                              char *of_here, char *of_whole, bool into_whole) {
   const tri_dtype wide = tri_dtype_wide(u->call->type);
   const tri_row_copy copy = {.rows = tri_all_rows(rows),
                              .width = width,
@@ -229,8 +229,8 @@ static tri_status copy_part(const adafactor *u, const tri_parameter *part, char 
     const int64_t first = row_of_run(&runs, i);
     const int64_t distance = i + 1 < runs.count ? row_of_run(&runs, i + 1) - first : runs.length;
     for (count = 1; i + count < runs.count && row_of_run(&runs, i + count) == first + count * distance;) count++;
-    TRI_TRY(copy_stretches(u, count, runs.length, runs.length, distance, here + (size_t)(i * runs.length) * u->wide,
-                           whole + (size_t)first * u->wide, into_whole));
+    TRI_TRY(copy_ranges(u, count, runs.length, runs.length, distance, here + (size_t)(i * runs.length) * u->wide,
+                        whole + (size_t)first * u->wide, into_whole));
   }
   return TRI_OK;
 }
@@ -239,10 +239,10 @@ static tri_status copy_part(const adafactor *u, const tri_parameter *part, char 
 static tri_status copy_columns(const adafactor *u, char *here, char *whole, bool into_whole) {
   const tri_parameter *of = &u->call->tensor;
   const tri_split *split = &of->split;
-  if (split->dim != 1) return copy_stretches(u, 1, of->shape[1], of->shape[1], of->shape[1], here, whole, into_whole);
+  if (split->dim != 1) return copy_ranges(u, 1, of->shape[1], of->shape[1], of->shape[1], here, whole, into_whole);
   const int64_t length = of->shape[1] / split->segments, unit = length / split->units;
-  return copy_stretches(u, split->segments, of->num_units * unit, of->num_units * unit, length, here,
-                        whole + (size_t)(of->first_unit * unit) * u->wide, into_whole);
+  return copy_ranges(u, split->segments, of->num_units * unit, of->num_units * unit, length, here,
+                     whole + (size_t)(of->first_unit * unit) * u->wide, into_whole);
 }
 
 /* Copies this rank's part of a side into an array of the whole, or back. Parts that another rank counts are not copied
@@ -386,7 +386,7 @@ static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZ
   const sides s = sides_of(call);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
   out[0] = (tri_cost){.bytes = 5.0 * wide * (double)call->count};
-  if (is_updated_before(call) || tri_matrix_ranks(&call->tensor, &call->seat.shape) == 1) return 1;
+  if (is_updated_before(call) || tri_matrix_ranks(&call->tensor, &call->position.shape) == 1) return 1;
   out[0].exchanges[0] = (tri_cost_exchange){.collective = TRI_COLLECTIVE_ALL_REDUCE,
                                             .domain = call->tensor.placement.parts,
                                             .bytes = wide * (double)(s.rows.whole + s.columns.whole)};

@@ -145,7 +145,7 @@ static tri_status lay_out(const tri_low_rank_settings *settings, bool whole, con
   const tri_parameter *tensor = &call->tensor;
   const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
   const sides s = sides_of(tensor);
-  const int64_t ranks = tri_matrix_ranks(tensor, &call->seat.shape);
+  const int64_t ranks = tri_matrix_ranks(tensor, &call->position.shape);
   const tri_dtype type = tri_dtype_wide(call->type);
   const size_t wide = tri_dtype_bytes(type), matrix = (size_t)(s.shorter * s.longer) * wide;
   const size_t low = (size_t)(settings->rank * s.longer) * wide, side = (size_t)s.longer * wide;
@@ -210,7 +210,7 @@ static tri_status gather(low_rank *u) {
   u->gradients = u->run->gradient;
   if (u->ranks == 1) return TRI_OK;
   u->gradients = u->memory + u->at.parts;
-  const int64_t rank = tri_domain_rank(&u->call->seat.shape, &u->call->seat.place, parts);
+  const int64_t rank = tri_domain_rank(&u->call->position.shape, &u->call->position.place, parts);
   TRI_KERNEL_CALL(u->run->queue, convert, u->call->count, wide, u->run->gradient, wide,
                   u->gradients + (size_t)u->begins[rank] * tri_dtype_bytes(wide));
   return u->run->collectives->all_gather(u->run->ranks, parts, wide, u->begins, u->gradients);
@@ -364,7 +364,7 @@ tri_status tri_low_rank_update(const tri_low_rank_settings *settings, bool whole
                 .call = call,
                 .shape = tri_matrix_shape_of(&call->tensor),
                 .sides = sides_of(&call->tensor),
-                .ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape),
+                .ranks = tri_matrix_ranks(&call->tensor, &call->position.shape),
                 .memory = run->workspace};
   u.products = products_of(&u.sides, settings->rank, tri_dtype_wide(call->type));
   TRI_TRY(lay_out(settings, whole, call, NULL, &u.at));
@@ -380,7 +380,7 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
                        tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const sides s = sides_of(&call->tensor);
   const tri_matrix_shape shape = tri_matrix_shape_of(&call->tensor);
-  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape);
+  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->position.shape);
   const tri_dtype type = tri_dtype_wide(call->type);
   const products p = products_of(&s, settings->rank, type);
   const double matrices = (double)s.matrices, wide = (double)tri_dtype_bytes(type);

@@ -106,7 +106,7 @@ static tri_status lay_out(const tri_update_call *call, const tri_device_descript
   const tri_parameter *tensor = &call->tensor;
   const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
   const sides s = sides_of(&shape);
-  const int64_t ranks = tri_matrix_ranks(tensor, &call->seat.shape);
+  const int64_t ranks = tri_matrix_ranks(tensor, &call->position.shape);
   const size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type)), element = tri_dtype_bytes(call->type);
   const size_t m = (size_t)s.shorter, n = (size_t)s.longer;
   const products p = products_of(&s, call->type);
@@ -162,7 +162,7 @@ static tri_status find_momentum(muon *u) {
   const tri_muon_settings *settings = &u->call->settings->muon;
   const tri_momentum options = {settings->momentum, settings->nesterov};
   const tri_domain parts = u->call->tensor.placement.parts;
-  const int64_t rank = tri_domain_rank(&u->call->seat.shape, &u->call->seat.place, parts);
+  const int64_t rank = tri_domain_rank(&u->call->position.shape, &u->call->position.place, parts);
   u->momentum = u->ranks > 1 ? u->memory + u->at.parts : run->gradient;
   char *own = u->ranks > 1 ? behind(u, u->momentum, u->begins[rank]) : u->momentum;
   TRI_KERNEL_CALL(run->queue, momentum, u->call->type, u->call->count, &options, run->values, run->gradient,
@@ -252,7 +252,7 @@ static tri_status muon_update(const tri_update_run *run, const tri_update_call *
             .call = call,
             .shape = tri_matrix_shape_of(&call->tensor),
             .memory = run->workspace,
-            .ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape)};
+            .ranks = tri_matrix_ranks(&call->tensor, &call->position.shape)};
   u.sides = sides_of(&u.shape);
   TRI_TRY(lay_out(call, NULL, &u.at));
   TRI_TRY(tri_pieces_begins(&call->tensor, u.ranks, &u.begins));
@@ -267,7 +267,7 @@ static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_CO
   const tri_matrix_shape shape = tri_matrix_shape_of(&call->tensor);
   const sides s = sides_of(&shape);
   const products p = products_of(&s, call->type);
-  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape);
+  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->position.shape);
   const double times = (double)(shape.matrices * call->settings->muon.iterations);
   const double all = (double)(shape.matrices * shape.rows * shape.columns);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type)),

@@ -199,9 +199,9 @@ const tri_optimizer *tri_optimizer_that_averages(const tri_optimizer_settings *s
 struct tri_update_call {
   const tri_optimizer *optimizer; /* NULL: updated by the load balancing of experts */
   const tri_optimizer_settings *settings;
-  tri_mesh_seat seat;   /* mesh position of the rank */
-  tri_dtype type;       /* type of activations */
-  tri_parameter tensor; /* the rank's shard; unit elements: the entry itself, a stack or not */
+  tri_mesh_position position; /* mesh position of the rank */
+  tri_dtype type;             /* type of activations */
+  tri_parameter tensor;       /* the rank's shard; unit elements: the entry itself, a stack or not */
   /* [num_parts], the entries updated together if the optimizer joins parts: `tensor` and the parts after it, adjacent
    * in memory. NULL: only `tensor`. num_parts is 0 in the call of a further part. */
   const tri_parameter *parts;

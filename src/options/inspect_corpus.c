@@ -111,7 +111,7 @@ static void print_corpus(const inspection *i, const char *prefix) {
   for (int s = 0; s < i->num_sequences; s++) {
     const tri_packing_facts *f = &i->facts[s];
     printf("%10" PRId64 " %14" PRId64 " %8.2f %% %14.2f %% %14.2f %%\n", i->sequences[s], f->sequences,
-           100 * f->padding, 100 * f->packed_area, 100 * f->windows_area);
+           100 * f->padding, 100 * f->packed_fraction, 100 * f->windows_fraction);
   }
 }
 
@@ -135,7 +135,7 @@ static tri_status print_corpus_json(const inspection *i, const char *prefix) {
     const tri_packing_facts *f = &i->facts[s];
     json_array_append_new(sequences, json_pack("{s:I, s:I, s:f, s:f, s:f}", "sequence", (json_int_t)i->sequences[s],
                                                "packed_sequences", (json_int_t)f->sequences, "filling", f->padding,
-                                               "packed_area", f->packed_area, "windows_area", f->windows_area));
+                                               "packed_area", f->packed_fraction, "windows_area", f->windows_fraction));
   }
   json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:f, s:o, s:o, s:o}", "corpus", prefix, "documents",
                            (json_int_t)l->documents, "empty_documents", (json_int_t)tri_corpus_num_empty(i->corpus),
@@ -164,12 +164,12 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
   return status;
 }
 
-tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *area,
-                            tri_length_ranges *lengths) {
+tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokenizer, int64_t sequence, bool packed,
+                                          double *fraction, tri_length_ranges *lengths) {
   inspection i = {0};
   tri_status status = look(&i, prefix, tokenizer, sequence);
   if (status == TRI_OK) {
-    *area = packed ? i.facts[0].packed_area : i.facts[0].windows_area;
+    *fraction = packed ? i.facts[0].packed_fraction : i.facts[0].windows_fraction;
     lengths->count = 0;
     for (int b = 0; b < TRI_LENGTH_BUCKETS; b++) {
       const tri_length_bucket *bucket = &i.lengths.buckets[b];

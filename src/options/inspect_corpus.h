@@ -9,8 +9,8 @@
 tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json);
 
 /* Computes the fraction of attention that masks leave, with documents packed whole or in windows, and their lengths. */
-tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *area,
-                            tri_length_ranges *lengths);
+tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokenizer, int64_t sequence, bool packed,
+                                          double *fraction, tri_length_ranges *lengths);
 
 /* Logs how much padding packed documents need. */
 tri_status tri_inspect_log_padding(const char *prefix);

@@ -37,19 +37,20 @@ static tri_status read_lengths(const json_t *document, const char *path, tri_len
   return tri_length_ranges_check(out, path);
 }
 
-static tri_status read_area(const char *path, int64_t sequence, bool packed, double *out, tri_length_ranges *lengths) {
+static tri_status read_fraction(const char *path, int64_t sequence, bool packed, double *out,
+                                tri_length_ranges *lengths) {
   char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_file_read_plain(path, MOST_BYTES, &text, &bytes));
   json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
   tri_free(text);
   const json_t *at = find_sequence(document, sequence);
-  double area = json_number_value(json_object_get(at, packed ? "packed_area" : "windows_area"));
+  double fraction = json_number_value(json_object_get(at, packed ? "packed_area" : "windows_area"));
   tri_status status = read_lengths(document, path, lengths);
   json_decref(document);
   TRI_TRY(status);
-  if (area > 0 && area <= 1) {
-    *out = area;
+  if (fraction > 0 && fraction <= 1) {
+    *out = fraction;
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_FILE,
@@ -63,16 +64,17 @@ static tri_status find_lengths(const char *name, int64_t sequence, bool packed, 
   char path[TRI_PATH_BYTES];
   int length = snprintf(path, sizeof path, "%s.idx", name);
   if (length > 0 && (size_t)length < sizeof path && tri_path_exists(path)) {
-    return tri_inspect_area(name, NULL, sequence, packed, out, lengths);
+    return tri_inspect_attention_fraction(name, NULL, sequence, packed, out, lengths);
   }
-  if (tri_path_exists(name)) return read_area(name, sequence, packed, out, lengths);
+  if (tri_path_exists(name)) return read_fraction(name, sequence, packed, out, lengths);
   return tri_fail(TRI_BAD_USAGE,
                   "--lengths %s is neither a corpus (the prefix of its .bin and .idx) nor a file that `trireme inspect "
                   "CORPUS --json` printed",
                   name);
 }
 
-tri_status tri_lengths_area(const char *name, int64_t sequence, bool packed, double *out, tri_length_draws *drawn) {
+tri_status tri_lengths_attention_fraction(const char *name, int64_t sequence, bool packed, double *out,
+                                          tri_length_draws *drawn) {
   tri_length_ranges *lengths = NULL;
   TRI_TRY(tri_alloc("lengths of documents", 1, sizeof *lengths, &lengths));
   tri_status status = find_lengths(name, sequence, packed, out, lengths);

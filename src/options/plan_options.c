@@ -263,7 +263,8 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   }
   TRI_TRY(complete_batch(o));
   if (o->lengths != NULL)
-    TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_attention_fraction, &o->drawn));
+    TRI_TRY(
+        tri_lengths_attention_fraction(o->lengths, o->sequence, o->packed, &o->masked_attention_fraction, &o->drawn));
   if (o->packed && o->lengths == NULL) {
     return tri_fail(TRI_BAD_USAGE,
                     "--packing says how documents lie in sequences, and --lengths is missing, which says "

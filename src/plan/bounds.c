@@ -39,20 +39,20 @@
 
 /* Numbers of layers without experts (dense) and with experts, by what their backward does. */
 typedef struct layer_count {
-  double dense, experts;             /* layers that recompute as the layout says */
-  double kept_dense, kept_experts;   /* layers that `recompute_every` skips: their activations are kept */
-  double still_dense, still_experts; /* layers up to the lowest trained one: forward only */
+  double dense, experts;                     /* layers that recompute as the layout says */
+  double kept_dense, kept_experts;           /* layers that `recompute_every` skips: their activations are kept */
+  double untrained_dense, untrained_experts; /* layers up to the lowest trained one: forward only */
 } layer_count;
 
-static double all_dense(layer_count n) { return n.dense + n.kept_dense + n.still_dense; }
-static double all_experts(layer_count n) { return n.experts + n.kept_experts + n.still_experts; }
+static double all_dense(layer_count n) { return n.dense + n.kept_dense + n.untrained_dense; }
+static double all_experts(layer_count n) { return n.experts + n.kept_experts + n.untrained_experts; }
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
   return (layer_count){a.dense + times * b.dense,
                        a.experts + times * b.experts,
                        a.kept_dense + times * b.kept_dense,
                        a.kept_experts + times * b.kept_experts,
-                       a.still_dense + times * b.still_dense,
-                       a.still_experts + times * b.still_experts};
+                       a.untrained_dense + times * b.untrained_dense,
+                       a.untrained_experts + times * b.untrained_experts};
 }
 
 /* The price of one micro-batch in a layer, the embedding or the head. Seconds include its collectives. */
@@ -69,8 +69,8 @@ typedef struct unit_price {
 typedef struct layer_prices {
   tri_layout of; /* a layout with these prices; only its keys that affect layers count */
   unit_price embedding, layer, expert_layer, head;
-  unit_price still, still_experts; /* layers that run their forward only */
-  int64_t next;                    /* index in `prices` of the next entry with the same hash; -1: the last */
+  unit_price untrained, untrained_experts; /* layers that run their forward only */
+  int64_t next;                            /* index in `prices` of the next entry with the same hash; -1: the last */
 } layer_prices;
 
 /* Elements of parameters on one rank. ZeRO shards `plain` over the replicas, and `stacked` (weights of experts) over
@@ -106,7 +106,7 @@ struct tri_bounds {
   tri_model frozen;    /* the request's model with all weights frozen; replaces it in `request` if its trained layers
                           differ */
   tri_model priced;    /* the request's model, with no more layers than are priced */
-  tri_model still;     /* the frozen model, with as many layers as `priced` */
+  tri_model untrained; /* the frozen model, with as many layers as `priced` */
   int64_t lowest;      /* index of the lowest layer with a trained weight; num_layers: only the head has one */
   double frozen_bytes; /* least bytes of one frozen parameter */
   layer_prices *prices;
@@ -174,11 +174,11 @@ static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
  * model with fewer layers saves time. */
 static void set_priced(tri_bounds *bounds) {
   bounds->priced = *bounds->request.model;
-  bounds->still = bounds->frozen;
+  bounds->untrained = bounds->frozen;
   if (!is_frozen(&bounds->request)) return;
   const int64_t all = bounds->priced.num_layers, above = larger(bounds->lowest + 1, 0);
   const int64_t dense = bounds->priced.num_experts > 0 ? bounds->priced.dense_layers : 0;
-  bounds->priced.num_layers = bounds->still.num_layers = smaller(all, larger(above, dense) + 2);
+  bounds->priced.num_layers = bounds->untrained.num_layers = smaller(all, larger(above, dense) + 2);
 }
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
@@ -312,8 +312,8 @@ static tri_status price_unit(const tri_search_request *request, layer_prices *of
                                    .masked = request->masked,
                                    .masked_attention_fraction = request->masked_attention_fraction,
                                    .expert_imbalance = request->expert_imbalance};
-  const tri_mesh_seat seat = {tri_layout_mesh(&listed), tri_layout_fullest(&listed, request->sequence, 0)};
-  tri_list_request list_request = tri_parts_list(&parts, &seat, wanted->layers);
+  const tri_mesh_position position = {tri_layout_mesh(&listed), tri_layout_fullest(&listed, request->sequence, 0)};
+  tri_list_request list_request = tri_parts_list(&parts, &position, wanted->layers);
   tri_op_list *list = NULL;
   list_request.below_trains = wanted->passes;
   TRI_TRY(tri_model_operations(wanted->model, &list_request, &list));
@@ -337,7 +337,7 @@ static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const 
 
 static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_search_request *request = &bounds->request;
-  const tri_model *model = &bounds->priced, *frozen = &bounds->still;
+  const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
@@ -345,8 +345,8 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
                                {model, {all - 1, all + 1}, passes, all, &of->head}};
   for (int i = 0; i < 2; i++) TRI_TRY(price_unit(request, of, &ends[i]));
-  TRI_TRY(price_layer(bounds, of, frozen, 0, smaller(above, dense), false, &of->still));
-  TRI_TRY(price_layer(bounds, of, frozen, dense, smaller(above, all), false, &of->still_experts));
+  TRI_TRY(price_layer(bounds, of, frozen, 0, smaller(above, dense), false, &of->untrained));
+  TRI_TRY(price_layer(bounds, of, frozen, dense, smaller(above, all), false, &of->untrained_experts));
   TRI_TRY(price_layer(bounds, of, model, above, dense, passes, &of->layer));
   return price_layer(bounds, of, model, larger(above, dense), all, passes, &of->expert_layer);
 }
@@ -401,11 +401,11 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
 }
 
 /* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. */
-static tri_mesh_seat fewest_experts(const tri_layout *one) {
+static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
-  return (tri_mesh_seat){shape,
-                         tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
+  return (tri_mesh_position){shape,
+                             tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
 /* Adds a parameter of the first layer of a kind, and ignores the other layers. */
@@ -426,7 +426,7 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
   const tri_model *model = bounds->request.model;
   tri_layer_range all = {-1, model->num_layers + 1};
   layer_sizes sizes = {.of = one_of(layout)};
-  tri_model_share share = {.seat = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
+  tri_model_share share = {.position = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -468,7 +468,8 @@ static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layo
                        count_layers(bounds, layout, bounds->lowest + 1, end));
   }
   const int64_t experts = tri_model_expert_layers(model, (tri_layer_range){first, end}), dense = end - first - experts;
-  if (first <= bounds->lowest) return (layer_count){.still_dense = (double)dense, .still_experts = (double)experts};
+  if (first <= bounds->lowest)
+    return (layer_count){.untrained_dense = (double)dense, .untrained_experts = (double)experts};
   if (layout->recompute_every == 1) return (layer_count){.dense = (double)dense, .experts = (double)experts};
   const int64_t again = count_multiples(first, first + dense, layout->recompute_every),
                 experts_again = count_multiples(first + dense, end, layout->recompute_every);
@@ -552,7 +553,7 @@ static double layers_s(const tri_layout *layout, const layout_prices *of, layer_
   const layer_prices *p = of->listed, *kept = of->kept;
   return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer) +
          n.kept_dense * layer_s(layout, &kept->layer) + n.kept_experts * layer_s(layout, &kept->expert_layer) +
-         n.still_dense * p->still.forward + n.still_experts * p->still_experts.forward;
+         n.untrained_dense * p->untrained.forward + n.untrained_experts * p->untrained_experts.forward;
 }
 
 /* Returns the seconds that one micro-batch needs to pass a layer in both directions. A split backward counts its
@@ -575,8 +576,8 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   const layer_count before = division->ahead;
   double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer) +
                 before.kept_dense * pass_s(layout, &kept->layer) +
-                before.kept_experts * pass_s(layout, &kept->expert_layer) + before.still_dense * p->still.forward +
-                before.still_experts * p->still_experts.forward;
+                before.kept_experts * pass_s(layout, &kept->expert_layer) +
+                before.untrained_dense * p->untrained.forward + before.untrained_experts * p->untrained_experts.forward;
   return most(m * first, m * last + pass);
 }
 
@@ -680,9 +681,9 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    kept += (layers.dense + layers.kept_dense) * p->layer.packed + layers.still_dense * p->still.packed +
+    kept += (layers.dense + layers.kept_dense) * p->layer.packed + layers.untrained_dense * p->untrained.packed +
             (layers.experts + layers.kept_experts) * p->expert_layer.packed +
-            layers.still_experts * p->still_experts.packed;
+            layers.untrained_experts * p->untrained_experts.packed;
   }
   /* If layers differ it is unknown whose backward comes first, so the smaller workspace counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;

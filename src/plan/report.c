@@ -175,10 +175,10 @@ static void print_row_pairs(const tri_layout *layout, int64_t row_pairs, FILE *t
 const char *tri_report_assumed(bool assumed) { return assumed ? " (the model's longest; --sequence for others)" : ""; }
 
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]) {
-  double area = tri_step_area(request);
-  if (area == 1) return "attention is counted without the causal mask";
+  double fraction = tri_step_attention_fraction(request);
+  if (fraction == 1) return "attention is counted without the causal mask";
   snprintf(out, TRI_REPORT_ATTENTION_BYTES,
-           "attention is counted as %.3g %% of the full square, which masks and windows leave", 100 * area);
+           "attention is counted as %.3g %% of the full square, which masks and windows leave", 100 * fraction);
   return out;
 }
 

@@ -55,10 +55,10 @@ static tri_status create_list(const tri_simulation_request *request, const tri_l
                                    .sequence = request->sequence,
                                    .precision = request->precision,
                                    .masked = true};
-  const tri_mesh_seat seat = {tri_layout_mesh(listed), tri_layout_fullest(listed, request->sequence, 0)};
+  const tri_mesh_position position = {tri_layout_mesh(listed), tri_layout_fullest(listed, request->sequence, 0)};
   bool alike = request->model->window == 0 && listed->recompute_every == 1;
   int64_t layers = alike ? 1 : request->model->num_layers;
-  const tri_list_request wanted = tri_parts_list(&parts, &seat, (tri_layer_range){0, layers});
+  const tri_list_request wanted = tri_parts_list(&parts, &position, (tri_layer_range){0, layers});
   return tri_model_operations(request->model, &wanted, out);
 }
 

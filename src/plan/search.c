@@ -225,15 +225,15 @@ static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *
 }
 
 /* The candidates that a pass over the list considers, and how many answers it keeps. */
-typedef struct wish {
+typedef struct query {
   double room; /* bytes */
   int64_t top;
   const tri_config_key *other; /* key whose value differs from that of `than`; NULL: all candidates */
   const tri_layout *than;
   double limit_s; /* most seconds of a step; INFINITY: no limit */
-} wish;
+} query;
 
-static bool is_wanted(const search *s, const wish *want, const candidate *c) {
+static bool is_wanted(const search *s, const query *want, const candidate *c) {
   if (want->other != NULL && tri_layouts_differ(&c->layout, want->than, want->other) == NULL) return false;
   return c->bound.bytes <= want->room || s->request->exhaustive;
 }
@@ -247,7 +247,7 @@ static void report_simulated(const search *s, candidate **some, int64_t count) {
 }
 
 /* Finds the fastest of these candidates, best first in `best`. */
-static tri_status find(search *s, const wish *want, candidate **best, int64_t *found) {
+static tri_status find(search *s, const query *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
   *found = 0;
   for (int64_t next = 0; next < s->count;) {
@@ -397,7 +397,7 @@ static double farthest_s(const tri_search_result *result) {
 }
 
 /* Returns whether candidates slower than the limit may fit. */
-static bool may_have_others(const search *s, const wish *want) {
+static bool may_have_others(const search *s, const query *want) {
   bool some = false;
   for (int64_t i = 0; i < s->count && !some; i++) {
     some = s->all[i].bound.step_s > want->limit_s && is_wanted(s, want, &s->all[i]);
@@ -414,7 +414,7 @@ static void add_alternative(const candidate *best, const candidate *other, const
 static tri_status explain_key(search *s, const candidate *best, const tri_config_key *key, tri_search_result *result) {
   candidate *next = NULL;
   int64_t found = 0;
-  const wish want = {room_of(s->request), 1, key, &best->layout, farthest_s(result)};
+  const query want = {room_of(s->request), 1, key, &best->layout, farthest_s(result)};
   TRI_TRY(find(s, &want, &next, &found));
   if (found > 0) {
     add_alternative(best, next, key, result);
@@ -488,7 +488,7 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(enumerate(&s), done);
   TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(candidate *), &best), done);
-  TRI_TRY_GOTO(find(&s, &(wish){room_of(request), request->top, NULL, NULL, INFINITY}, best, &found), done);
+  TRI_TRY_GOTO(find(&s, &(query){room_of(request), request->top, NULL, NULL, INFINITY}, best, &found), done);
   if (found == 0) {
     status = nothing_fits(&s);
     goto done;
@@ -515,7 +515,7 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
   TRI_TRY_GOTO(enumerate(&s), done);
   for (double room = room_of(request); points < POINTS;) {
     int64_t found = 0;
-    TRI_TRY_GOTO(find(&s, &(wish){room, 1, NULL, NULL, INFINITY}, &front[points], &found), done);
+    TRI_TRY_GOTO(find(&s, &(query){room, 1, NULL, NULL, INFINITY}, &front[points], &found), done);
     if (found == 0) break;
     room = 0.97 * front[points]->prediction->memory.peak; /* points of the front differ by at least 3 % */
     points++;

@@ -103,19 +103,19 @@ tri_preference_rules tri_step_preference_rules(const tri_simulation_request *req
   return tri_preference_rules_of((tri_preference_loss)objective->preference.loss);
 }
 
-double tri_step_area(const tri_simulation_request *request) {
+double tri_step_attention_fraction(const tri_simulation_request *request) {
   double masked = request->masked && request->masked_attention_fraction > 0 ? request->masked_attention_fraction : 1;
-  return tri_model_area(request->model, request->sequence, masked);
+  return tri_model_attention_fraction(request->model, request->sequence, masked);
 }
 
 double tri_step_model_flops(const tri_simulation_request *request) {
-  return tri_model_flops_per_token(request->model, request->sequence, tri_step_area(request)) *
+  return tri_model_flops_per_token(request->model, request->sequence, tri_step_attention_fraction(request)) *
          (double)request->global_batch * (double)request->sequence;
 }
 
 /* Returns the FLOPs of attention's GEMMs: the part that grows with the sequence. */
 static double attention_flops(const tri_simulation_request *request) {
-  double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_area(request));
+  double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_attention_fraction(request));
   return (per_token - tri_model_flops_per_token(request->model, 0, 1)) * (double)request->global_batch *
          (double)request->sequence;
 }
@@ -132,7 +132,8 @@ static double again_of_experts(const tri_simulation_request *request) {
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
-  const double forward = tri_model_forward_flops(request->model, request->sequence, tri_step_area(request));
+  const double forward =
+      tri_model_forward_flops(request->model, request->sequence, tri_step_attention_fraction(request));
   const double head = 2.0 * (double)request->model->hidden_size * (double)request->model->vocab_size;
   const double tokens = (double)request->global_batch * (double)request->sequence;
   if (tri_step_preference_rules(request).kl) all += forward * tokens;

@@ -112,7 +112,7 @@ tri_status tri_predict_fullest(const tri_simulation_request *request, double roo
 double tri_model_num_parameters(const tri_model *model);
 
 /* Returns the attention fraction that masks and windows leave, on average over the layers. */
-double tri_step_area(const tri_simulation_request *request);
+double tri_step_attention_fraction(const tri_simulation_request *request);
 
 /* Returns the needs of the objective's loss of preferences (reference, forwards); all false for cross entropy. */
 tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request);

@@ -46,8 +46,9 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
 /* Adds the seconds of attention that depend on the documents. Stored scores, and windows shorter than the documents,
  * take the same time in all micro-batches. */
 static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
-  bool by_area = list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
-  if (!list->masked || !by_area) return;
+  bool by_fraction =
+      list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
+  if (!list->masked || !by_fraction) return;
   const tri_attention_price of = tri_pricer_attention(pricer, list, call);
   to->forward_s += of.forward_s;
   to->backward_s += of.backward_s;
@@ -264,10 +265,10 @@ static double price_frozen_gather(const tri_simulation_request *request, const t
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
   double sum = 0;
   for (int s = 0; s < TRI_NUM_STORED && bucket->values_sharded; s++) {
-    const tri_frozen_stretch *stretch = &bucket->frozen[s];
+    const tri_frozen_range *range = &bucket->frozen[s];
     const double element = (double)tri_stored_bytes((tri_stored)s, request->precision);
-    const double bytes = (double)(stretch->end - stretch->first) * element;
-    const double own = (double)(stretch->own_end - stretch->own_first) * element;
+    const double bytes = (double)(range->end - range->first) * element;
+    const double own = (double)(range->own_end - range->own_first) * element;
     if (bytes == 0) continue;
     sum += tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, group, request->system);
     if (!request->system->planned) continue;

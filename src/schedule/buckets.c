@@ -83,8 +83,8 @@ static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
  * because they sum partial gradients of a bucket together. */
 static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t element_bytes,
                            int64_t filled) {
-  const tri_mesh_seat first = {.shape = share->seat.shape};
-  const tri_parameter there = tri_parameter_of_seat(entry, &first);
+  const tri_mesh_position first = {.shape = share->position.shape};
+  const tri_parameter there = tri_parameter_of_position(entry, &first);
   return (entry->joined ? filled : aligned(filled)) + filling(&there, element_bytes);
 }
 
@@ -106,8 +106,8 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
       out->entries[out->count++] =
           (tri_bucket){.replicas = replicas,
                        .parts = entry->placement.parts,
-                       .ranks = tri_domain_size(&share->seat.shape, replicas),
-                       .rank = tri_domain_rank(&share->seat.shape, &share->seat.place, replicas),
+                       .ranks = tri_domain_size(&share->position.shape, replicas),
+                       .rank = tri_domain_rank(&share->position.shape, &share->position.place, replicas),
                        .first_entry = i,
                        .chunk = chunk,
                        .tied = tied,
@@ -143,7 +143,7 @@ static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
 
 /* Cuts [first, end) at multiples of TRI_BLOCK_ELEMENTS. begins[ranks + 1] are relative to `first`, in units of `unit`.
  */
-static void cut_stretch(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
+static void cut_range(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
   const int64_t blocks = (end - first) / TRI_BLOCK_ELEMENTS;
   for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;
 }
@@ -151,12 +151,12 @@ static void cut_stretch(int64_t first, int64_t end, int64_t ranks, int64_t unit,
 /* Cuts the frozen parameters of a bucket. */
 static tri_status cut_frozen(tri_bucket *bucket, bool sharded) {
   for (int s = 0; s < TRI_NUM_STORED; s++) {
-    tri_frozen_stretch *stretch = &bucket->frozen[s];
+    tri_frozen_range *range = &bucket->frozen[s];
     const int64_t unit = tri_stored_unit((tri_stored)s);
-    TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *stretch->begins, &stretch->begins));
-    cut_stretch(stretch->first, stretch->end, bucket->ranks, unit, stretch->begins);
-    stretch->own_first = sharded ? stretch->first + stretch->begins[bucket->rank] * unit : stretch->first;
-    stretch->own_end = sharded ? stretch->first + stretch->begins[bucket->rank + 1] * unit : stretch->end;
+    TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *range->begins, &range->begins));
+    cut_range(range->first, range->end, bucket->ranks, unit, range->begins);
+    range->own_first = sharded ? range->first + range->begins[bucket->rank] * unit : range->first;
+    range->own_end = sharded ? range->first + range->begins[bucket->rank + 1] * unit : range->end;
   }
   return TRI_OK;
 }
@@ -167,9 +167,9 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *bucket->begins, &bucket->begins));
-    cut_stretch(bucket->first, bucket->end, bucket->ranks, 1, bucket->begins);
+    cut_range(bucket->first, bucket->end, bucket->ranks, 1, bucket->begins);
   }
-  if (between) TRI_TRY(tri_buckets_cut_at_tensors(optimizer, &share->seat.shape, table, buckets));
+  if (between) TRI_TRY(tri_buckets_cut_at_tensors(optimizer, &share->position.shape, table, buckets));
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     bucket->own_first = sharded ? bucket->first + bucket->begins[bucket->rank] : bucket->first;
@@ -181,11 +181,11 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
 /* Sets the offsets of a bucket's frozen parameters in the arrays, and the size of buffers to gather them. */
 static void place_frozen(tri_bucket *bucket, tri_buckets *buckets) {
   for (int s = 0; s < TRI_NUM_STORED; s++) {
-    tri_frozen_stretch *stretch = &bucket->frozen[s];
-    const int64_t whole = stretch->end - stretch->first;
+    tri_frozen_range *range = &bucket->frozen[s];
+    const int64_t whole = range->end - range->first;
     int64_t *room = &buckets->frozen_buffer_elements[s];
-    stretch->at = buckets->frozen_elements[s];
-    buckets->frozen_elements[s] += stretch->own_end - stretch->own_first;
+    range->at = buckets->frozen_elements[s];
+    buckets->frozen_elements[s] += range->own_end - range->own_first;
     if (bucket->values_sharded && whole > *room) *room = whole;
   }
 }
@@ -245,8 +245,8 @@ tri_element_range tri_element_range_of_frozen(const tri_buckets *buckets, const 
   if (entry->alias) return tri_element_range_of_frozen(buckets, table, entry->tied_to, first, count);
   const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, index);
   if (bucket == NULL) return (tri_element_range){0, count, entry->offset + first};
-  const tri_frozen_stretch *stretch = &bucket->frozen[entry->stored];
-  return part_within(entry->offset + first, count, stretch->own_first, stretch->own_end, stretch->at);
+  const tri_frozen_range *range = &bucket->frozen[entry->stored];
+  return part_within(entry->offset + first, count, range->own_first, range->own_end, range->at);
 }
 
 tri_element_range tri_element_range_of_values(const tri_buckets *buckets, const tri_parameter_table *table,

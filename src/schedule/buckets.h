@@ -32,13 +32,13 @@
 
 /* The frozen parameters of a bucket that are stored in one type, in elements of the array of that type; in 4 bits, in
  * bytes. A rank's parts begin at multiples of TRI_BLOCK_ELEMENTS. */
-typedef struct tri_frozen_stretch {
+typedef struct tri_frozen_range {
   int64_t first, end;
   int64_t own_first, own_end; /* range that this rank keeps: its part if the bucket's values are sharded, else all */
   int64_t at;                 /* offset of own_first in this rank's array */
   int64_t *begins; /* [ranks + 1]: begin of each rank's part, relative to `first`, in elements of the type in which it
                       is gathered (tri_stored_gathered) */
-} tri_frozen_stretch;
+} tri_frozen_range;
 
 typedef struct tri_bucket {
   int64_t first, end;             /* elements of the flat arrays; equal if all of its parameters are frozen */
@@ -57,7 +57,7 @@ typedef struct tri_bucket {
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* offsets in the arrays, of the rank's part if sharded, else of the whole bucket */
   int32_t buffer;                  /* index of the buffers that a sharded bucket uses, below TRI_BUCKET_BUFFERS */
-  tri_frozen_stretch frozen[TRI_NUM_STORED]; /* used if the buckets hold frozen parameters */
+  tri_frozen_range frozen[TRI_NUM_STORED]; /* used if the buckets hold frozen parameters */
 } tri_bucket;
 
 /* Returns whether a bucket has gradients to reduce and values to update. */

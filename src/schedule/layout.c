@@ -551,7 +551,7 @@ tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *mode
     chunks[c] = tri_layout_layers(layout, model, c * layout->pipeline + place->at[TRI_AXIS_PIPELINE]);
   }
   return (tri_model_share){
-      .seat = {tri_layout_mesh(layout), *place},
+      .position = {tri_layout_mesh(layout), *place},
       .sequence_parallel = layout->sequence_parallel,
       .chunks = chunks,
       .num_chunks = layout->virtual_stages,

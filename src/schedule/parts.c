@@ -6,18 +6,19 @@
 
 #include <string.h>
 
-tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat *seat, tri_layer_range layers) {
+tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_position *position,
+                                tri_layer_range layers) {
   tri_list_request request =
       tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
   request.layers = layers;
   request.masked = of->masked;
   request.masked_attention_fraction = of->masked_attention_fraction;
   request.objective = of->objective;
-  int replicas = tri_domain_size(&seat->shape, TRI_DOMAIN_REPLICAS);
-  if (of->model->num_experts > 0) replicas *= tri_domain_size(&seat->shape, TRI_DOMAIN_EXPERT_REPLICAS);
+  int replicas = tri_domain_size(&position->shape, TRI_DOMAIN_REPLICAS);
+  if (of->model->num_experts > 0) replicas *= tri_domain_size(&position->shape, TRI_DOMAIN_EXPERT_REPLICAS);
   request.weights_gathered = of->layout->zero > 2 && replicas > 1;
-  bool several = tri_domain_size(&seat->shape, TRI_DOMAIN_TENSOR) > 1;
-  request.shard = (tri_op_shard){.seat = *seat,
+  bool several = tri_domain_size(&position->shape, TRI_DOMAIN_TENSOR) > 1;
+  request.shard = (tri_op_shard){.position = *position,
                                  .sequence_parallel = of->layout->sequence_parallel && several,
                                  .context_exchange = of->layout->context_exchange,
                                  .context_row_pairs = (double)of->layout->context_row_pairs,
@@ -77,9 +78,9 @@ bool tri_parts_hold_tied(const tri_parameter_table *table) {
   return false;
 }
 
-static tri_status make_lists(const tri_parts_request *of, const tri_mesh_seat *seat, tri_parts *parts) {
+static tri_status make_lists(const tri_parts_request *of, const tri_mesh_position *position, tri_parts *parts) {
   tri_list_parameters parameters;
-  tri_list_request request = tri_parts_list(of, seat, parts->chunks[0]);
+  tri_list_request request = tri_parts_list(of, position, parts->chunks[0]);
   TRI_TRY(tri_list_parameters_create(of->model, &request.shard, &parameters));
   request.parameters = &parameters;
   tri_status status = TRI_OK;
@@ -101,11 +102,11 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordin
   TRI_TRY(of->for_planning ? tri_parameter_table_create_own(of->model, &share, &parts->table)
                            : tri_parameter_table_create(of->model, &share, &parts->table));
   parts->num_partial = partial_elements(parts->table);
-  TRI_TRY(make_lists(of, &share.seat, parts));
+  TRI_TRY(make_lists(of, &share.position, parts));
   const tri_optimizer_settings *optimizer = of->optimizer != NULL ? of->optimizer : tri_optimizer_settings_default();
   TRI_TRY(tri_buckets_create(layout, optimizer, &share, parts->table, of->micro_batches,
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));
-  TRI_TRY(tri_updates_create(optimizer, &share.seat, of->precision, parts->table, parts->buckets, &parts->updates));
+  TRI_TRY(tri_updates_create(optimizer, &share.position, of->precision, parts->table, parts->buckets, &parts->updates));
   if (of->without_program) return TRI_OK;
   tri_program_request request = {
       .layout = layout,

@@ -43,7 +43,8 @@ tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coo
 void tri_parts_destroy(tri_parts *parts);
 
 /* Returns the request for the list of some layers, for the rank at a mesh position. */
-tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_seat *seat, tri_layer_range layers);
+tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_position *position,
+                                tri_layer_range layers);
 
 /* Returns whether a rank with this table holds trained tied embeddings. */
 bool tri_parts_hold_tied(const tri_parameter_table *table);

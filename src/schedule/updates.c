@@ -104,11 +104,11 @@ static tri_status fill_update_list(maker *m) {
   return TRI_OK;
 }
 
-tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_seat *seat, tri_dtype type,
+tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_position *position, tri_dtype type,
                               const tri_parameter_table *table, const tri_buckets *buckets, tri_updates **out) {
   tri_updates *list = NULL;
   TRI_TRY(tri_alloc("updates", 1, sizeof *list, &list));
-  maker m = {table, buckets, {.settings = settings, .seat = *seat, .type = type}, list, 0};
+  maker m = {table, buckets, {.settings = settings, .position = *position, .type = type}, list, 0};
   tri_status status = tri_alloc("updates", (size_t)table->num_entries + 1, sizeof *list->first_call, &list->first_call);
   if (status == TRI_OK) status = fill_update_list(&m);
   if (status != TRI_OK) {

@@ -14,7 +14,7 @@ typedef struct tri_updates {
 } tri_updates;
 
 /* Creates the list. `settings`, the buckets and the table must outlive the list. Release with tri_updates_destroy. */
-tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_seat *seat, tri_dtype type,
+tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_position *position, tri_dtype type,
                               const tri_parameter_table *table, const tri_buckets *buckets, tri_updates **out);
 void tri_updates_destroy(tri_updates *updates);
 

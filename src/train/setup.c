@@ -39,7 +39,7 @@ static tri_status check_memory(tri_training *t) {
   return tri_startup_check_memory(&options, t->device, &more);
 }
 
-static tri_status agree_on_products(tri_training *t, bool anew) {
+static tri_status agree_on_gemms(tri_training *t, bool anew) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
   return tri_gemm_choices_agree(&options, t->config, t->device, anew);
 }
@@ -112,7 +112,7 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_run_output_begin(world, t->config, strcmp(resume, "never") == 0, &t->identity));
-  TRI_TRY(agree_on_products(t, strcmp(resume, "never") == 0));
+  TRI_TRY(agree_on_gemms(t, strcmp(resume, "never") == 0));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(

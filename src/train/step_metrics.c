@@ -23,7 +23,7 @@ int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_M
 
 /* Returns the share of attention's work in a step that masks and windows leave, averaged over all layers: 1 if every
  * token sees all tokens before it in its sequence. */
-static double area_of(const tri_training *t, const tri_step *step) {
+static double attention_fraction_of(const tri_training *t, const tri_step *step) {
   const tri_model *model = &t->config->model;
   double sequence = (double)t->config->data.sequence, seen = 0;
   for (int64_t layer = 0; layer < model->num_layers; layer++) {
@@ -63,7 +63,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   tri_log_to_parent("step %ld", (long)t->progress.step);
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / made->seconds;
-  double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence, area_of(t, step));
+  double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence, attention_fraction_of(t, step));
   TRI_TRY(tri_training_doubt_peak(t, mfu_of(t, rate * flops)));
   tri_source_metrics sources[TRI_MOST_SOURCES];
   tri_step_metrics line = {

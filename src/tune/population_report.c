@@ -84,7 +84,7 @@ json_t *tri_population_json(const tri_study *study, const tri_member *rows, int6
 static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
 
 /* Draws a dot for each round of a member, and a line from the round whose weights it began with. */
-static void print_stretches(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
+static void print_rounds(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
   for (int64_t i = 0; i < count; i++) {
     const tri_member *row = &rows[i], *from = tri_rounds_find(rows, count, row->parent, row->round - 1);
     char title[40];
@@ -118,7 +118,7 @@ static void print_plot(const tri_study *study, const tri_member *rows, int64_t c
   tri_chart_set_across(&c, "round", (tri_chart_span){1, (double)study->population.rounds}, true);
   tri_chart_set_values(&c, NULL, values, what >= 0);
   tri_chart_draw_axes(&c);
-  print_stretches(&c, rows, count, what);
+  print_rounds(&c, rows, count, what);
   tri_chart_line best = tri_chart_line_begin(&c, "class=\"best\"");
   for (int64_t i = 0; i < length; i++) {
     if (line[i] != NULL) tri_chart_line_to(&best, (double)i + 1, value_of(line[i], what));

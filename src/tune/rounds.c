@@ -17,18 +17,18 @@ enum { MOST_AT_ONCE = 256 };
 /* Pause between two checks of running rounds. */
 static const double PAUSE_S = 0.1;
 
-typedef struct seat {
+typedef struct trial_slot {
   tri_process process; /* id 0: unused */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;
-} seat;
+} trial_slot;
 
 typedef struct trainer {
   tri_rounds rounds;
   tri_store *store;
   const char *folder;
-  seat seats[MOST_AT_ONCE];
+  trial_slot slots[MOST_AT_ONCE];
 } trainer;
 
 const tri_rounds_method *tri_rounds_method_of(const tri_study *study) {
@@ -84,7 +84,7 @@ tri_status tri_rounds_folder(const tri_rounds *r, const tri_member *row, const c
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-static tri_status rounds_start(trainer *t, seat *s, int part) {
+static tri_status rounds_start(trainer *t, trial_slot *s, int part) {
   const tri_rounds *r = &t->rounds;
   tri_short_run *run = NULL;
   tri_process_limits limits = tri_short_run_limits(r->study, part);
@@ -129,7 +129,7 @@ static tri_status check_any_done(const trainer *t, const tri_member *row) {
                   (long)row->member, row->reason);
 }
 
-static tri_status finish(trainer *t, seat *s, const char *reason) {
+static tri_status finish(trainer *t, trial_slot *s, const char *reason) {
   tri_member *row = &s->row;
   bool good = reason == NULL && WIFEXITED(s->process.result) && WEXITSTATUS(s->process.result) == 0;
   row->loss = good ? tri_short_run_loss(s->folder, t->rounds.method->last_step(t->rounds.study, row->round)) : NAN;
@@ -152,7 +152,7 @@ static tri_status finish(trainer *t, seat *s, const char *reason) {
   return clear_away(t);
 }
 
-static tri_status check_member(trainer *t, seat *s) {
+static tri_status check_member(trainer *t, trial_slot *s) {
   if (tri_process_ended(&s->process)) return finish(t, s, NULL);
   if (tri_clock_s() - s->begin_s < 60 * t->rounds.study->trial.minutes) return TRI_OK;
   tri_process_stop(&s->process);
@@ -161,7 +161,7 @@ static tri_status check_member(trainer *t, seat *s) {
 
 static tri_status rounds_begin(trainer *t, int at, int64_t *left) {
   const tri_rounds *r = &t->rounds;
-  seat *s = &t->seats[at];
+  trial_slot *s = &t->slots[at];
   const tri_member *rows = NULL;
   int64_t count = 0, member = 0, round = 0;
   bool claimed = false;
@@ -182,9 +182,9 @@ static tri_status go_on(trainer *t) {
     if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->rounds.study->parallel; at++) {
-      if (t->seats[at].process.id > 0) TRI_TRY(check_member(t, &t->seats[at]));
-      if (t->seats[at].process.id == 0) TRI_TRY(rounds_begin(t, at, &left));
-      if (t->seats[at].process.id > 0) left = 1;
+      if (t->slots[at].process.id > 0) TRI_TRY(check_member(t, &t->slots[at]));
+      if (t->slots[at].process.id == 0) TRI_TRY(rounds_begin(t, at, &left));
+      if (t->slots[at].process.id > 0) left = 1;
     }
     if (left == 0) return clear_away(t);
     tri_pause_s(PAUSE_S);
@@ -213,9 +213,9 @@ tri_status tri_rounds_train(const tri_rounds_method *method, const tri_study *st
   tri_stop_defer("interrupted twice, so it ends at once; the same command resumes from the newest checkpoint");
   tri_status status = train_all(t);
   for (int at = 0; status != TRI_OK && at < MOST_AT_ONCE; at++) {
-    if (t->seats[at].process.id == 0) continue;
-    tri_process_stop(&t->seats[at].process);
-    (void)tri_store_forget_member(store, &t->seats[at].row);
+    if (t->slots[at].process.id == 0) continue;
+    tri_process_stop(&t->slots[at].process);
+    (void)tri_store_forget_member(store, &t->slots[at].row);
   }
   tri_free(t->rounds.points);
   tri_free(t);

@@ -28,19 +28,19 @@ enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, USUAL_TRIALS
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
 /* A trial in progress. */
-typedef struct seat {
+typedef struct trial_slot {
   tri_attempt *attempt; /* NULL: unused */
   tri_trial trial;
   tri_trial_plan plan;
   int64_t rung; /* the next rung that the trial reaches */
-} seat;
+} trial_slot;
 
 typedef struct tuner {
   tri_study *study;
   tri_store *store;
   const char *folder;
   tri_suggester suggester;
-  seat seats[MOST_AT_ONCE];
+  trial_slot slots[MOST_AT_ONCE];
   double begin_s, best; /* best: the best value known to this tuner */
 } tuner;
 
@@ -60,7 +60,7 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
 
 /* Stores the result of a trial. Fails if it lacks a file and no trial has succeeded, because the others lack it, too.
  */
-static tri_status finish(tuner *t, seat *s) {
+static tri_status finish(tuner *t, trial_slot *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const bool lacks_file = tri_attempt_lacks_file(s->attempt);
   tri_attempt_destroy(s->attempt);
@@ -85,12 +85,12 @@ static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
 
 /* Chooses, claims and begins a trial. *none: there is nothing left to do. */
 static tri_status tuner_begin(tuner *t, int at, bool *none) {
-  seat *s = &t->seats[at];
+  trial_slot *s = &t->slots[at];
   const tri_trial *trials = NULL;
   int64_t count = 0;
   bool found = false;
   char own[TRI_PATH_BYTES], name[64];
-  *s = (seat){0};
+  *s = (trial_slot){0};
   TRI_TRY(tri_store_trials(t->store, &trials, &count));
   const tri_trial *best = tri_trial_best(trials, count);
   t->best = best == NULL ? -INFINITY : best->value;
@@ -113,7 +113,7 @@ static tri_status tuner_begin(tuner *t, int at, bool *none) {
 /* Successive halving (Jamieson and Talwalkar 2016) without waiting for a whole round: at a quarter and at half of its
  * measured steps a trial is compared with all that came so far, if they are more than FEW. It ends if it is in the
  * worse half and `worse` times slower than the best. */
-static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
+static tri_status is_hopeless(const tuner *t, trial_slot *s, bool *hopeless) {
   int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
   double best = 0;
   *hopeless = false;
@@ -127,7 +127,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   return TRI_OK;
 }
 
-static tri_status check_trial(tuner *t, seat *s) {
+static tri_status check_trial(tuner *t, trial_slot *s) {
   bool ended = tri_attempt_ended(s->attempt, &s->trial), hopeless = false;
   if (!ended) TRI_TRY(is_hopeless(t, s, &hopeless));
   if (hopeless) tri_attempt_stop_early(s->attempt, &s->trial);
@@ -136,9 +136,9 @@ static tri_status check_trial(tuner *t, seat *s) {
 
 static void give_up(tuner *t) {
   for (int at = 0; at < MOST_AT_ONCE; at++) {
-    if (t->seats[at].attempt == NULL) continue;
-    tri_attempt_destroy(t->seats[at].attempt);
-    (void)tri_store_forget(t->store, t->seats[at].trial.number);
+    if (t->slots[at].attempt == NULL) continue;
+    tri_attempt_destroy(t->slots[at].attempt);
+    (void)tri_store_forget(t->store, t->slots[at].trial.number);
   }
 }
 
@@ -149,9 +149,9 @@ static tri_status go_on(tuner *t) {
     if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
-      if (t->seats[at].attempt != NULL) TRI_TRY(check_trial(t, &t->seats[at]));
-      if (t->seats[at].attempt == NULL && !none) TRI_TRY(tuner_begin(t, at, &none));
-      busy += t->seats[at].attempt != NULL;
+      if (t->slots[at].attempt != NULL) TRI_TRY(check_trial(t, &t->slots[at]));
+      if (t->slots[at].attempt == NULL && !none) TRI_TRY(tuner_begin(t, at, &none));
+      busy += t->slots[at].attempt != NULL;
     }
     if (none && busy == 0) return TRI_OK;
     if (tri_study_is_real(t->study)) tri_pause_s(none ? LONG_PAUSE_S : PAUSE_S);

@@ -45,8 +45,8 @@ static void check_names(const tri_family_table *family) {
   want(names->router == NULL || (names->expert_gate_up[0] != NULL && names->expert_down != NULL),
        "the matrices of its experts");
   if (family->keys == NULL) fault("it has no list of `keys`; TRI_FAMILY_KEYS(...) makes one", "");
-  if (family->dialects == NULL || family->dialects[0].model_type == NULL) {
-    fault("it has no `dialects`: config.json cannot be read or written", "");
+  if (family->hf_keys == NULL || family->hf_keys[0].model_type == NULL) {
+    fault("it has no `hf_keys`: config.json cannot be read or written", "");
   }
 }
 
@@ -146,7 +146,7 @@ static void check_key(const tri_family_table *family, const char *key) {
     any = any || taken;
     if (taken && !kept) {
       fault(key,
-            " is among its `keys`, and config.json does not bring it back: a row of its dialects, or its `read` and "
+            " is among its `keys`, and config.json does not bring it back: a row of its hf_keys, or its `read` and "
             "`write`, forgets it");
       return;
     }

@@ -277,7 +277,7 @@ typedef struct comparison {
   bool *written; /* of each element */
 } comparison;
 
-/* What is done for each stretch of a region. */
+/* What is done for each range of a region. */
 typedef void each(const comparison *x, void *with, int64_t first, int64_t width);
 
 static void over_region(const comparison *x, const region *where, each *function, void *with) {

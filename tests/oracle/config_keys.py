@@ -1,4 +1,4 @@
-"""One tiny model of each model_type, and values for every key that any of our dialects reads: each key is added to each model's
+"""One tiny model of each model_type, and values for every key that any of our tables reads: each key is added to each model's
 config.json. make_config_keys.py stores what transformers makes of them, and test_config_keys.py compares what we make of them."""
 from families import PLAIN, rope, sizes
 

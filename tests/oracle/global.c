@@ -32,17 +32,17 @@ static bool is_sharded(const tri_engine *engine, tri_array array, int64_t index)
   return tri_engine_get_options(engine)->layout->zero > 0;
 }
 
-static tri_element_range stretch_of(const tri_engine *engine, tri_array array, int64_t index) {
+static tri_element_range range_of(const tri_engine *engine, tri_array array, int64_t index) {
   const tri_buckets *buckets = tri_engine_buckets(engine);
   const tri_parameter_table *table = tri_engine_parameters(engine);
   const tri_bucket *bucket = bucket_of(engine, index);
   if (array == TRI_ARRAY_VALUES) return tri_element_range_of_values(buckets, table, index);
-  tri_element_range stretch = tri_element_range_of_gradients(buckets, table, index);
-  if (bucket == NULL || bucket->gradients_sharded) return stretch;
+  tri_element_range range = tri_element_range_of_gradients(buckets, table, index);
+  if (bucket == NULL || bucket->gradients_sharded) return range;
   const tri_parameter *entry = &table->entries[index]; /* whole, of which the rank's own part has arrived */
   const int64_t first = at_most(at_least(bucket->own_first - entry->offset, 0), entry->count);
   const int64_t end = at_most(at_least(bucket->own_end - entry->offset, 0), entry->count);
-  return (tri_element_range){first, end - first, stretch.at + first};
+  return (tri_element_range){first, end - first, range.at + first};
 }
 
 /* The local part, whole: every replica gives what it has. */
@@ -51,7 +51,7 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   const tri_group *replicas = tri_mesh_group(tri_engine_mesh(engine), entry->placement.replicas);
   tri_device *device = tri_engine_executor(engine)->device;
   size_t element = element_bytes(engine);
-  tri_element_range own = stretch_of(engine, array, index);
+  tri_element_range own = range_of(engine, array, index);
   const char *from = (const char *)array_of(engine, array) + (size_t)own.at * element;
   TRI_TRY(tri_queue_download_now(device->queue, out + (size_t)own.first * element, from, (size_t)own.count * element));
   if (!is_sharded(engine, array, index) || replicas->size == 1) return TRI_OK;
@@ -85,8 +85,8 @@ static void spread(const tri_parameter *entry, size_t element, char *local, char
 
 /* What the rank number r of those that hold an entry's parts has of it. */
 static tri_parameter part_of(const tri_mesh *mesh, const tri_parameter *entry, tri_domain parts, int r) {
-  const tri_mesh_seat seat = {mesh->shape, tri_domain_coordinates(&mesh->shape, &mesh->place, parts, r)};
-  return tri_parameter_of_seat(entry, &seat);
+  const tri_mesh_position position = {mesh->shape, tri_domain_coordinates(&mesh->shape, &mesh->place, parts, r)};
+  return tri_parameter_of_position(entry, &position);
 }
 
 /* From the local parts of those that hold them to the global tensor, on all these ranks. */
@@ -168,7 +168,7 @@ done:
 /* What a rank has of it, into its array of values. */
 static tri_status upload_own(tri_engine *engine, int64_t index, const char *local) {
   const tri_executor *executor = tri_engine_executor(engine);
-  const tri_element_range own = stretch_of(engine, TRI_ARRAY_VALUES, index);
+  const tri_element_range own = range_of(engine, TRI_ARRAY_VALUES, index);
   size_t element = element_bytes(engine);
   char *to = (char *)tri_executor_values(executor) + (size_t)own.at * element;
   return tri_queue_upload_now(executor->device->queue, to, local + (size_t)own.first * element,

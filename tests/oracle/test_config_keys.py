@@ -159,7 +159,7 @@ def test_keys_of_every_type(tmp_path, model_type, key):
 
 
 def test_all_keys_are_tried():
-    """Every key that a dialect of ours has a row for."""
+    """Every key that one of our tables has a row for."""
     keys = set()
     for path in glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/model/*.c")):
         with open(path) as file:

@@ -161,8 +161,8 @@ static void buckets_follow_the_domain(void **state) {
   tri_model model = model_of(false);
   tri_layout layout = layout_of(1, 2, 3, 1, 1);
   tri_layer_range all = {-1, model.num_layers + 1};
-  tri_mesh_seat seat = {tri_layout_mesh(&layout), {{0, 0, 1, 2, 0}}};
-  tri_model_share share = {.seat = seat, .chunks = &all, .num_chunks = 1};
+  tri_mesh_position position = {tri_layout_mesh(&layout), {{0, 0, 1, 2, 0}}};
+  tri_model_share share = {.position = position, .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
   tri_buckets *buckets = NULL;
   CHECK_OK(tri_parameter_table_create(&model, &share, &table));
@@ -190,8 +190,8 @@ static void buckets_follow_the_domain(void **state) {
 static void find_owners(const tri_model *model, const tri_layout *layout, const tri_optimizer_settings *optimizer,
                         int rank, int64_t owners[MOST_ENTRIES]) {
   const tri_layer_range all = {-1, model->num_layers + 1};
-  const tri_mesh_seat seat = {tri_layout_mesh(layout), {{rank, 0, 0, 0, 0}}};
-  const tri_model_share share = {.seat = seat, .chunks = &all, .num_chunks = 1};
+  const tri_mesh_position position = {tri_layout_mesh(layout), {{rank, 0, 0, 0, 0}}};
+  const tri_model_share share = {.position = position, .chunks = &all, .num_chunks = 1};
   tri_parameter_table *table = NULL;
   tri_buckets *buckets = NULL;
   CHECK_OK(tri_parameter_table_create(model, &share, &table));

@@ -43,7 +43,7 @@ static void test_order(void **state) {
   (void)state;
   tri_ending *e = begin(EXITED_9);
   expect(TRI_COMM, "ended with status 9, and no rank has said why");
-  say(&e->echo, TRI_COMM, "another is gone");
+  say(&e->secondary, TRI_COMM, "another is gone");
   expect(TRI_COMM, "another is gone");
   e->silent = true;
   e->silent_rank = 1;

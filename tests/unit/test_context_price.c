@@ -21,7 +21,7 @@ static double attention_s(const tri_cluster *cluster, const tri_system *system, 
   tri_op_list *list = NULL;
   double seconds = 0;
   request.layers = (tri_layer_range){-1, 1};
-  request.shard = (tri_op_shard){.seat = {shape, {{0}}}, .context_exchange = layout->context_exchange};
+  request.shard = (tri_op_shard){.position = {shape, {{0}}}, .context_exchange = layout->context_exchange};
   CHECK_OK(tri_model_operations(model, &request, &list));
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -67,7 +67,7 @@ static double scores_s(const tri_cluster *cluster, const tri_system *system, tri
                              .context_inner = exchange == TRI_CONTEXT_HEADS ? ranks : 1,
                              .data = 1,
                              .pipeline = 1};
-  const tri_op_shard shard = {.seat = {tri_layout_mesh(&layout), {{0}}}, .context_exchange = exchange};
+  const tri_op_shard shard = {.position = {tri_layout_mesh(&layout), {{0}}}, .context_exchange = exchange};
   const tri_heads heads = {12, 12, 64};
   tri_op_list *list = NULL;
   int32_t x = -1, y = -1;
@@ -82,7 +82,7 @@ static double scores_s(const tri_cluster *cluster, const tri_system *system, tri
     const tri_op_call *call = &list->calls[c];
     if (strncmp(call->op->name, "attention", 9) != 0) continue;
     tri_op_cost(call, pass, cost);
-    seconds += tri_price_pass(cluster, system, call, pass, &shard.seat.shape).compute_s;
+    seconds += tri_price_pass(cluster, system, call, pass, &shard.position.shape).compute_s;
   }
   tri_op_list_destroy(list);
   return seconds;

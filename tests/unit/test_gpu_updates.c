@@ -163,7 +163,7 @@ static void test_quantised(void **state) {
 
 /* ---- weights in 4 bits ------------------------------------------------------------------------------------------- */
 
-/* A stretch of them from block `rows` on. */
+/* A range of them from block `rows` on. */
 static tri_status call_quantise_nf4(tri_queue *queue, const problem *p, void *const *at) {
   return KERNEL(quantise_nf4, p->type, p->width, at[1], at[2]);
 }

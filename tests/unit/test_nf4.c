@@ -1,5 +1,5 @@
 /* Weights in 4 bits: beside bitsandbytes, by their definition at the edges, and the same bits of every vector unit, on
- * any number of threads and in any stretch. */
+ * any number of threads and in any range. */
 #include "base/dynamic_map.h"
 #include "base/nf4.h"
 #include "base/random.h"
@@ -136,7 +136,7 @@ static void check_not_finite(tri_device *device, float *values, float *again) {
 
 /* Of every length up to three blocks, and longer than a thread takes by itself: what the whole has there, and not a
  * byte behind. */
-static void check_stretches(tri_device *device, tri_dtype type, const float *values) {
+static void check_ranges(tri_device *device, tri_dtype type, const float *values) {
   const size_t size = tri_dtype_bytes(type);
   char *whole = calloc(EDGES, size), *part = calloc(EDGES + 1, size);
   assert_true(whole != NULL && part != NULL);
@@ -232,8 +232,8 @@ static void check_device(tri_device *device) {
   check_huge(device, values, again);
   check_not_finite(device, values, again);
   for (int64_t i = 0; i < EDGES; i++) values[i] = given(i);
-  check_stretches(device, TRI_FP32, values);
-  check_stretches(device, TRI_BF16, values);
+  check_ranges(device, TRI_FP32, values);
+  check_ranges(device, TRI_BF16, values);
   check_cuts(device, TRI_FP32);
   check_cuts(device, TRI_BF16);
   free(again);

@@ -186,7 +186,7 @@ static int check_program(const tri_mesh_shape *shape, int rank, int zero, int64_
                          uint64_t seed) {
   const tri_layer_range all = {-1, LAYERS + 1};
   const tri_model_share share = {
-      .seat = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = &all, .num_chunks = 1};
+      .position = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = &all, .num_chunks = 1};
   const tri_layout layout = {.tensor = shape->size[TRI_AXIS_TENSOR],
                              .pipeline = 1,
                              .virtual_stages = 1,

@@ -40,7 +40,8 @@ static tri_parameter_table table_of(const tri_model_share *share) {
 }
 
 static tri_model_share share_of(const tri_mesh_shape *shape, int rank, const tri_layer_range *layers) {
-  return (tri_model_share){.seat = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = layers, .num_chunks = 1};
+  return (tri_model_share){
+      .position = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = layers, .num_chunks = 1};
 }
 
 /* The shapes: experts over 1 to 5 ranks, each whole or split, over stages whose first view is something else. */
@@ -145,7 +146,7 @@ static void ranks_hold_experts(void **state) {
 static void tensors_have_names(void **state) {
   (void)state;
   const tri_layer_range first_layer = {-1, 1};
-  const tri_mesh_shape alone = tri_mesh_seat_alone().shape;
+  const tri_mesh_shape alone = tri_mesh_position_alone().shape;
   const tri_model_share share = share_of(&alone, 0, &first_layer);
   tri_parameter_table table = table_of(&share);
   const tri_parameter *stack = &table.entries[PER_LAYER + GATE_UP];
@@ -231,10 +232,10 @@ static void add_call(const tri_parameter *entry, const tri_update_call *call, up
 }
 
 static void add_updates(const tri_optimizer_settings *settings, const tri_parameter_table *table,
-                        const tri_mesh_seat *seat, const tri_buckets *buckets, int zero, bool first_replica[2],
+                        const tri_mesh_position *position, const tri_buckets *buckets, int zero, bool first_replica[2],
                         updates *to) {
   tri_updates *list = NULL;
-  CHECK_OK(tri_updates_create(settings, seat, TRI_FP32, table, buckets, &list));
+  CHECK_OK(tri_updates_create(settings, position, TRI_FP32, table, buckets, &list));
   for (int64_t i = 0; i < list->count; i++) {
     const tri_parameter *entry = &table->entries[list->calls[i].entry];
     bool replica = first_replica[entry->placement.has_holders ? 1 : 0];
@@ -244,11 +245,11 @@ static void add_updates(const tri_optimizer_settings *settings, const tri_parame
 }
 
 static void check_kind(const tri_bucket *bucket, const tri_bucket *same, const tri_parameter_table *table,
-                       const tri_mesh_seat *seat) {
+                       const tri_mesh_position *position) {
   assert_int_equal(bucket->first_entry, same->first_entry); /* all ranks have the same buckets */
   assert_int_equal(bucket->end_entry, same->end_entry);
-  assert_int_equal(bucket->ranks, tri_domain_size(&seat->shape, bucket->replicas));
-  assert_int_equal(bucket->rank, tri_domain_rank(&seat->shape, &seat->place, bucket->replicas));
+  assert_int_equal(bucket->ranks, tri_domain_size(&position->shape, bucket->replicas));
+  assert_int_equal(bucket->rank, tri_domain_rank(&position->shape, &position->place, bucket->replicas));
   for (int64_t e = bucket->first_entry; e < bucket->end_entry; e++) {
     assert_int_equal(bucket->replicas, table->entries[e].placement.replicas);
     assert_int_equal(bucket->experts, table->entries[e].placement.has_holders);
@@ -274,10 +275,10 @@ static void check_buckets(const tri_optimizer_settings *settings, const tri_mesh
     const tri_buckets *like = first == NULL ? buckets : first;
     assert_int_equal(buckets->count, like->count);
     for (int64_t b = 0; b < buckets->count; b++)
-      check_kind(&buckets->entries[b], &like->entries[b], &table, &share.seat);
-    bool replicas[2] = {tri_domain_rank(shape, &share.seat.place, TRI_DOMAIN_REPLICAS) == 0,
-                        tri_domain_rank(shape, &share.seat.place, TRI_DOMAIN_EXPERT_REPLICAS) == 0};
-    add_updates(settings, &table, &share.seat, buckets, zero, replicas, &counts);
+      check_kind(&buckets->entries[b], &like->entries[b], &table, &share.position);
+    bool replicas[2] = {tri_domain_rank(shape, &share.position.place, TRI_DOMAIN_REPLICAS) == 0,
+                        tri_domain_rank(shape, &share.position.place, TRI_DOMAIN_EXPERT_REPLICAS) == 0};
+    add_updates(settings, &table, &share.position, buckets, zero, replicas, &counts);
     if (first == NULL) first = buckets;
     if (first != buckets) tri_buckets_destroy(buckets);
     tri_free(table.entries);

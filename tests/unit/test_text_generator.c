@@ -111,7 +111,7 @@ static tri_sequence_options options_of(text *t) {
                                 .ends = ends,
                                 .num_ends = 1,
                                 .wanted = t->wanted,
-                                .wish = {.log_prob = true},
+                                .requested = {.log_prob = true},
                                 .scored = t->scored,
                                 .scores = t->scores,
                                 .observer = {.context = t, .token = take_token, .done = take_end}};
@@ -142,7 +142,7 @@ static void run_alone(const char *kind, tri_dtype type, const tri_model *model, 
   free_world(&w);
 }
 
-/* A guesser that knows the texts, and is wrong now and then. */
+/* A proposer that knows the texts, and is wrong now and then. */
 typedef struct knowing {
   const text *texts; /* [MOST_TEXTS], as they are alone */
   uint64_t asked;
@@ -188,14 +188,14 @@ static void run_together(const char *kind, tri_dtype type, const tri_model *mode
   tri_draft draft;
   bool more = true;
   if (seed % 3 == 1)
-    tri_generator_set_guesser(w.generator, &(tri_guesser){.context = &knows, .guess = guess_knowing},
-                              1 + (int64_t)seed % 7);
+    tri_generator_set_proposer(w.generator, &(tri_proposer){.context = &knows, .guess = guess_knowing},
+                               1 + (int64_t)seed % 7);
   if (seed % 3 == 2) {
     const tri_runner_sizes of_draft = tri_runner_sizes_for(sizes.sequences, POSITIONS - 20);
     drafting = make_world(kind, 1, type, model, &of_draft);
     draft = (tri_draft){drafting.generator, of_draft.positions, VOCAB};
-    const tri_guesser guesser = tri_draft_guesser(&draft);
-    tri_generator_set_guesser(w.generator, &guesser, 1 + (int64_t)seed % 5);
+    const tri_proposer proposer = tri_draft_proposer(&draft);
+    tri_generator_set_proposer(w.generator, &proposer, 1 + (int64_t)seed % 5);
   }
   for (int64_t now = 0; more || now < 40; now++) {
     for (int i = 0; i < MOST_TEXTS; i++) {
@@ -533,7 +533,7 @@ static void test_a_token_allocates_nothing(void **state) {
                                                          .repetition_penalty = i < 2 ? 1 : 1.2,
                                                          .sample = (uint64_t)i},
                                             .wanted = WANTED,
-                                            .wish = {.log_prob = true, .likeliest = 3}};
+                                            .requested = {.log_prob = true, .likeliest = 3}};
       int32_t ids[PROMPT] = {i};
       CHECK_OK(tri_generator_begin(w.generator, ids, PROMPT, &options, &sequences[i]));
     }

@@ -130,7 +130,7 @@ static tri_status measure_sliced(const tables *t, int64_t tensor) {
   tri_op_list *list = NULL;
   tri_list_request request =
       tri_list_request_whole(r->model, TRI_LIST_TRAIN, r->micro_batch, r->sequence, r->precision);
-  request.shard = (tri_op_shard){.seat = tri_mesh_seat_along(TRI_AXIS_TENSOR, tensor)};
+  request.shard = (tri_op_shard){.position = tri_mesh_position_along(TRI_AXIS_TENSOR, tensor)};
   TRI_TRY(tri_model_operations(r->model, &request, &list));
   tri_status status = TRI_OK;
   for (int64_t c = 0; c < list->num_calls && status == TRI_OK; c++) {

@@ -289,17 +289,18 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
 }
 
-/* Computes the mean attention area of the corpora, weighted by their shares, and the document lengths of the last
+/* Computes the mean attention fraction of the corpora, weighted by their shares, and the document lengths of the last
  * corpus. */
 static tri_status sum_areas(const tri_run_config *config, double *out, tri_length_ranges *lengths) {
   const char *tokenizer = config->data.tokenizer[0] == '\0' ? NULL : config->data.tokenizer;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
   tri_mixture_shares shares;
-  double sum = 0, area = 0;
+  double sum = 0, fraction = 0;
   TRI_TRY(tri_run_config_shares(config, &shares));
   for (int64_t k = 0; k < config->data.num_train; k++) {
-    TRI_TRY(tri_inspect_area(config->data.train[k].path, tokenizer, config->data.sequence, packed, &area, lengths));
-    sum += area * (double)shares.counts[k] / (double)shares.period;
+    TRI_TRY(tri_inspect_attention_fraction(config->data.train[k].path, tokenizer, config->data.sequence, packed,
+                                           &fraction, lengths));
+    sum += fraction * (double)shares.counts[k] / (double)shares.period;
   }
   *out = sum;
   return TRI_OK;
@@ -307,7 +308,7 @@ static tri_status sum_areas(const tri_run_config *config, double *out, tri_lengt
 
 /* Sets the share of attention that is masked. If a corpus is missing, attention is priced as if documents were joined.
  * Lengths of micro-batches are drawn only from a single corpus; for a mixture only the mean is known. */
-static void find_area(comparison *c) {
+static void find_fraction(comparison *c) {
   const tri_run_config *config = c->config;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
   tri_length_ranges *lengths = NULL;
@@ -341,7 +342,7 @@ static tri_status load_config(const char *path, tri_run_config *out) {
   return status;
 }
 
-tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
+tri_status tri_compare_measured(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
   char path[TRI_PATH_BYTES];
   tri_run_config *config = NULL;
   tri_device *device = NULL;
@@ -368,7 +369,7 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
                                         .objective = &config->objective.trained,
                                         .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
                                         .device = &device->description};
-  if (c->request.masked) find_area(c);
+  if (c->request.masked) find_fraction(c);
   TRI_TRY_GOTO(find_imbalance(c, run), done);
   TRI_TRY_GOTO(against_compare(c, run, timeline), done);
   if (json) {

@@ -338,7 +338,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
       .tokens = t->generation.tokens,
       .context = given->context,
       .cache_bytes = given->cache_bytes,
-      .wish = {.log_prob = given->logprobs >= 0, .likeliest = given->logprobs > 0 ? given->logprobs : 0},
+      .requested = {.log_prob = given->logprobs >= 0, .likeliest = given->logprobs > 0 ? given->logprobs : 0},
       .prompt_scores = given->logprobs >= 0,
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));

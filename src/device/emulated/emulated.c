@@ -325,13 +325,13 @@ static tri_status emulated_copy(tri_gpu_stream *stream, const tri_copy *copy) {
   return queue_or_record_item(stream, &(item){.bytes = sizeof *copy}, copy);
 }
 
-typedef struct stretch {
+typedef struct memory_range {
   void *memory;
   size_t bytes;
-} stretch;
+} memory_range;
 
 static tri_status run_fill_zero(tri_guarded_queue *queue, const tri_guarded_work *work) {
-  stretch all;
+  memory_range all;
   void *open = NULL;
   memcpy(&all, work->data, sizeof all);
   TRI_TRY(tri_guarded_open(queue->state, "what it fills", all.memory, all.bytes, &open));
@@ -340,7 +340,7 @@ static tri_status run_fill_zero(tri_guarded_queue *queue, const tri_guarded_work
 }
 
 static tri_status emulated_fill_zero(tri_gpu_stream *stream, void *memory, size_t bytes) {
-  const stretch all = {memory, bytes};
+  const memory_range all = {memory, bytes};
   return queue_or_record_item(
       stream, &(item){.what = "kernel `fill_zero`", .run = run_fill_zero, .kernel = true, .bytes = sizeof all}, &all);
 }

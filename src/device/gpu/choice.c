@@ -34,10 +34,10 @@ tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char 
 /* ---- the request
  * ------------------------------------------------------------------------------------------------------ */
 
-typedef struct wish {
+typedef struct requested {
   int number; /* GPU number; -1: round robin by rank */
   int count;  /* number of GPUs to pretend; 0: the existing ones */
-} wish;
+} requested;
 
 enum { MOST = 4096 }; /* upper bound of GPU numbers */
 
@@ -52,7 +52,7 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
 }
 
 /* Reads one word; unknown words are options of the runtime. */
-static tri_status read_word(const char *kind, const char *word, size_t length, wish *asked, tri_gpu_choice *out) {
+static tri_status read_word(const char *kind, const char *word, size_t length, requested *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;
   if (read_number(word, length, 0, &asked->number)) {
@@ -82,7 +82,7 @@ static tri_status read_word(const char *kind, const char *word, size_t length, w
   return TRI_OK;
 }
 
-static tri_status read_words(const char *kind, const char *rest, wish *asked, tri_gpu_choice *out) {
+static tri_status read_words(const char *kind, const char *rest, requested *asked, tri_gpu_choice *out) {
   while (*rest != '\0') {
     size_t length = strcspn(rest, ",");
     TRI_TRY(read_word(kind, rest, length, asked, out));
@@ -92,7 +92,7 @@ static tri_status read_words(const char *kind, const char *rest, wish *asked, tr
 }
 
 tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest) {
-  wish asked = {.number = -1};
+  requested asked = {.number = -1};
   tri_gpu_choice choice = {.runtime = *runtimes};
   TRI_TRY(read_words(kind, rest, &asked, &choice));
   return choice.runtime->check == NULL ? TRI_OK : choice.runtime->check(choice.options);
@@ -121,7 +121,7 @@ static void find_runtime(const tri_gpu_runtime *const *runtimes, int count, int 
 
 tri_status tri_gpu_choose(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest, int place,
                           tri_gpu_choice *out) {
-  wish asked = {.number = -1};
+  requested asked = {.number = -1};
   int count = 0;
   char why[1024];
   *out = (tri_gpu_choice){.runtime = *runtimes};

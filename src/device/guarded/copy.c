@@ -214,13 +214,13 @@ tri_status tri_guarded_queue_copy(tri_guarded_queue *own, const tri_copy *copy) 
 /* ---- undefined memory
  * ---------------------------------------------------------------------------------------------- */
 
-typedef struct stretch {
+typedef struct memory_range {
   void *memory;
   size_t bytes;
-} stretch;
+} memory_range;
 
 static tri_status run_undefine(tri_guarded_queue *queue, const tri_guarded_work *work) {
-  stretch all;
+  memory_range all;
   void *open = NULL;
   memcpy(&all, work->data, sizeof all);
   TRI_TRY(tri_guarded_open(queue->state, "what it forgets", all.memory, all.bytes, &open));
@@ -229,7 +229,7 @@ static tri_status run_undefine(tri_guarded_queue *queue, const tri_guarded_work 
 }
 
 tri_status tri_guarded_queue_undefine(tri_guarded_queue *own, void *memory, size_t bytes) {
-  const stretch all = {memory, bytes};
+  const memory_range all = {memory, bytes};
   tri_guarded_work *work = NULL;
   tri_guarded_lock(own->state);
   tri_status status = tri_guarded_queue_work(own, "kernel `undefine`", run_undefine, sizeof all, &work);

@@ -26,8 +26,8 @@ INLINE bool find_maximum(query_row *row) {
   return vf_sum(zero) == 0.0f;
 }
 
-INLINE int64_t stretch_end(const query_row *row, int64_t first) {
-  const int64_t end = first + tri_logit_stretch(row->vocabulary);
+INLINE int64_t range_end(const query_row *row, int64_t first) {
+  const int64_t end = first + tri_logit_range(row->vocabulary);
   return end < row->vocabulary ? end : row->vocabulary;
 }
 
@@ -40,12 +40,12 @@ INLINE vf weights_at(const query_row *row, int64_t v, int64_t count, vf *less) {
 }
 
 /* Sums the weights of each range, and of all. *spread: the sum of weight times its logarithm, for the entropy. */
-INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_STRETCHES], double *spread) {
+INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_RANGES], double *spread) {
   double total = 0;
   *spread = 0;
-  for (int64_t i = 0, first = 0; first < row->vocabulary; i++, first = stretch_end(row, first)) {
+  for (int64_t i = 0, first = 0; first < row->vocabulary; i++, first = range_end(row, first)) {
     vf sum = {0}, spread_sum = {0};
-    FOR_VECTORS(v, count, first, stretch_end(row, first), {
+    FOR_VECTORS(v, count, first, range_end(row, first), {
       vf less;
       const vf weight = weights_at(row, v, count, &less);
       sum += weight;
@@ -60,9 +60,9 @@ INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_STRETCHES]
 
 /* Returns the first element whose weight brings `left` below 0; if rounding leaves no such element, the last one with a
  * nonzero weight. */
-static int64_t find_in_stretch(const query_row *row, int64_t first, double left) {
+static int64_t find_in_range(const query_row *row, int64_t first, double left) {
   int64_t last = first;
-  FOR_VECTORS(v, count, first, stretch_end(row, first), {
+  FOR_VECTORS(v, count, first, range_end(row, first), {
     vf less;
     const vf weight = weights_at(row, v, count, &less);
     for (int64_t l = 0; l < count; l++) {
@@ -74,14 +74,14 @@ static int64_t find_in_stretch(const query_row *row, int64_t first, double left)
   return last;
 }
 
-static int64_t find_sampled(const query_row *row, const double sums[TRI_LOGIT_STRETCHES], double left) {
+static int64_t find_sampled(const query_row *row, const double sums[TRI_LOGIT_RANGES], double left) {
   int64_t last = 0;
-  for (int64_t i = 0, first = 0; first < row->vocabulary; i++, first = stretch_end(row, first)) {
+  for (int64_t i = 0, first = 0; first < row->vocabulary; i++, first = range_end(row, first)) {
     if (sums[i] > 0) last = first;
-    if (sums[i] > left) return find_in_stretch(row, first, left);
+    if (sums[i] > left) return find_in_range(row, first, left);
     left -= sums[i];
   }
-  return find_in_stretch(row, last, INFINITY);
+  return find_in_range(row, last, INFINITY);
 }
 
 static int64_t find_likeliest(const query_row *row) {
@@ -94,7 +94,7 @@ static int64_t find_likeliest(const query_row *row) {
 static int32_t answer_query(const float *logits, int64_t vocabulary, const tri_logit_query *query,
                             double numbers[TRI_LOGIT_NUMBERS]) {
   query_row row = {.logits = logits, .vocabulary = vocabulary, .inverse = 1};
-  double sums[TRI_LOGIT_STRETCHES], spread = 0;
+  double sums[TRI_LOGIT_RANGES], spread = 0;
   for (int i = 0; i < TRI_LOGIT_NUMBERS; i++) numbers[i] = 0;
   if (!find_maximum(&row)) return -1;
   const double total = add_weights(&row, sums, &spread), temperature = query->temperature;

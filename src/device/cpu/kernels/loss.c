@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { STRETCH = 4096 };
+enum { CHUNK = 4096 };
 
 enum { CHAINS = 4 };
 
@@ -26,8 +26,8 @@ INLINE float row_maximum(const float *row, int64_t vocabulary) {
 
 INLINE double row_sum(const float *row, int64_t vocabulary, float maximum) {
   double total = 0;
-  for (int64_t first = 0; first < vocabulary; first += STRETCH) {
-    int64_t end = first + STRETCH < vocabulary ? first + STRETCH : vocabulary;
+  for (int64_t first = 0; first < vocabulary; first += CHUNK) {
+    int64_t end = first + CHUNK < vocabulary ? first + CHUNK : vocabulary;
     vf sum = (vf){0};
     int64_t v = first;
     for (; v + LANES <= end; v += LANES) sum += vf_exp(vf_load(TRI_FP32, row, v) - maximum);

@@ -183,22 +183,22 @@ INLINE void block_of(tri_dtype type, const float *numbers, float largest, const 
   }
 }
 
-typedef struct stretch {
+typedef struct nf4_range {
   const tri_nf4_cut *cut;
   const uint8_t *codes, *largest_codes;
   const float *scales;
   char *values;
   int64_t first, end; /* range of the cut's elements */
   float offset, numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
-} stretch;
+} nf4_range;
 
 /* Rounded twice: this file is compiled without contraction (cmake/cpu_kernels.cmake). */
-INLINE float largest_at(const stretch *s, int64_t block, int64_t whole) {
+INLINE float largest_at(const nf4_range *s, int64_t block, int64_t whole) {
   return s->map[s->largest_codes[block]] * s->scales[whole / TRI_NF4_GROUP] + s->offset;
 }
 
 /* Dequantises a kept block; only a part of some blocks is in the cut, or requested. */
-INLINE void dequantise_block(tri_dtype type, const stretch *s, int64_t block) {
+INLINE void dequantise_block(tri_dtype type, const nf4_range *s, int64_t block) {
   const tri_nf4_span span = tri_nf4_span_of(*s->cut, block);
   const int64_t first = span.local > s->first ? span.local : s->first;
   const int64_t end = span.local + span.count < s->end ? span.local + span.count : s->end;
@@ -222,13 +222,13 @@ static tri_status dequantise_nf4(tri_queue *queue, tri_dtype type, const tri_nf4
                                  const void *kept, void *values) {
   const tri_nf4_layout at = tri_nf4_layout_of_cut(cut);
   const uint8_t *begin = kept;
-  stretch s = {.cut = cut,
-               .codes = begin,
-               .largest_codes = begin + at.largest,
-               .scales = (const float *)(const void *)(begin + at.scales),
-               .values = values,
-               .first = first,
-               .end = first + count};
+  nf4_range s = {.cut = cut,
+                 .codes = begin,
+                 .largest_codes = begin + at.largest,
+                 .scales = (const float *)(const void *)(begin + at.scales),
+                 .values = values,
+                 .first = first,
+                 .end = first + count};
   if (count == 0) return TRI_OK;
   memcpy(&s.offset, begin + at.offset, sizeof s.offset);
   for (int32_t c = 0; c < TRI_NF4_CODES; c++) s.numbers[c] = tri_nf4_number(c);

@@ -9,15 +9,15 @@
 
 /* ---- ranges of rows ---------------------------------------------------------------------------------------------- */
 
-typedef struct stretch {
+typedef struct row_range {
   int64_t first, rows;
-} stretch;
+} row_range;
 
 /* Returns the rows of a group, limited to `all`. */
-DEVICE stretch rows_of_group(const grouped_arguments *a, int64_t group, int64_t all) {
+DEVICE row_range rows_of_group(const grouped_arguments *a, int64_t group, int64_t all) {
   const int64_t first = a->begins[group], behind = a->begins[group + 1];
   const int64_t end = behind < all ? behind : all;
-  stretch s;
+  row_range s;
   s.first = first < 0 ? 0 : first;
   s.rows = end > s.first ? end - s.first : 0;
   return s;
@@ -60,7 +60,7 @@ DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, elemen
   const int64_t columns = (p.n + side - 1) / side;
   find_group(a, side, block_x() / columns, found);
   if (found->group < 0) return; /* all threads of the block return */
-  const stretch own = rows_of_group(a, found->group, p.m);
+  const row_range own = rows_of_group(a, found->group, p.m);
   p.a = element_at(p.a, own.first * p.lda);
   p.b = element_at(p.b, found->group * a->stride);
   p.c = result_at(&p, own.first * p.ldc);
@@ -72,7 +72,7 @@ DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, elemen
 DEVICE void multiply_columns(const grouped_arguments *a, element *tiles, const int side, const int threads) {
   matmul_arguments p = a->product;
   const int64_t each = ((p.m + side - 1) / side) * ((p.n + side - 1) / side), group = block_x() / each;
-  const stretch own = rows_of_group(a, group, p.k);
+  const row_range own = rows_of_group(a, group, p.k);
   if (own.rows == 0 && p.accumulate) return; /* all threads of the block return */
   p.a = element_at(p.a, own.first * p.lda);
   p.b = element_at(p.b, own.first * p.ldb);

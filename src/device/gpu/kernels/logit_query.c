@@ -7,7 +7,7 @@
 
 typedef struct query_shared {
   wide each[MOST_WARPS];
-  double sums[TRI_LOGIT_STRETCHES], spreads[TRI_LOGIT_STRETCHES];
+  double sums[TRI_LOGIT_RANGES], spreads[TRI_LOGIT_RANGES];
 } query_shared;
 
 /* A row, and the weights exp((x - most) * inverse) of its elements. */
@@ -17,8 +17,8 @@ typedef struct query_row {
   wide most, inverse;
 } query_row;
 
-DEVICE int64_t stretch_end(const query_row *row, int64_t first) {
-  const int64_t end = first + tri_logit_stretch(row->vocabulary);
+DEVICE int64_t range_end(const query_row *row, int64_t first) {
+  const int64_t end = first + tri_logit_range(row->vocabulary);
   return end < row->vocabulary ? end : row->vocabulary;
 }
 
@@ -43,9 +43,9 @@ DEVICE int find_maximum(query_row *row, query_shared *shared) {
 
 /* Sums each range; all threads get the total. */
 DEVICE double add_weights(const query_row *row, query_shared *shared, double *spread) {
-  const int64_t first = thread() * tri_logit_stretch(row->vocabulary);
+  const int64_t first = thread() * tri_logit_range(row->vocabulary);
   double sum = 0, spread_sum = 0, total = 0;
-  for (int64_t v = first; v < stretch_end(row, first); v++) {
+  for (int64_t v = first; v < range_end(row, first); v++) {
     wide less = 0;
     const wide weight = weight_of(row, v, &less);
     sum += (double)weight;
@@ -56,7 +56,7 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
   shared->spreads[thread()] = spread_sum;
   barrier();
   *spread = 0;
-  for (int i = 0; i < TRI_LOGIT_STRETCHES; i++) {
+  for (int i = 0; i < TRI_LOGIT_RANGES; i++) {
     total += shared->sums[i];
     *spread += shared->spreads[i];
   }
@@ -65,9 +65,9 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
 
 /* Returns the first element whose weight brings `left` below 0; if rounding leaves no such element, the last one with a
  * nonzero weight. */
-DEVICE int64_t find_in_stretch(const query_row *row, int64_t first, double left, int only_last) {
+DEVICE int64_t find_in_range(const query_row *row, int64_t first, double left, int only_last) {
   int64_t last = first;
-  for (int64_t v = first; v < stretch_end(row, first); v++) {
+  for (int64_t v = first; v < range_end(row, first); v++) {
     wide less = 0;
     const double weight = (double)weight_of(row, v, &less);
     if (weight > 0) last = v;
@@ -78,14 +78,14 @@ DEVICE int64_t find_in_stretch(const query_row *row, int64_t first, double left,
 }
 
 DEVICE int64_t find_sampled(const query_row *row, const double *sums, double left) {
-  const int64_t length = tri_logit_stretch(row->vocabulary);
+  const int64_t length = tri_logit_range(row->vocabulary);
   int64_t last = 0;
-  for (int i = 0; i < TRI_LOGIT_STRETCHES; i++) {
+  for (int i = 0; i < TRI_LOGIT_RANGES; i++) {
     if (sums[i] > 0) last = i;
-    if (sums[i] > left) return find_in_stretch(row, i * length, left, 0);
+    if (sums[i] > left) return find_in_range(row, i * length, left, 0);
     left -= sums[i];
   }
-  return find_in_stretch(row, last * length, 0, 1);
+  return find_in_range(row, last * length, 0, 1);
 }
 
 DEVICE int64_t find_likeliest(const query_row *row) {

@@ -9,7 +9,7 @@
 #define TRI_GPU_KERNELS_logit_query(K) K(query_logits, 256)
 
 /* One range per thread. */
-enum { query_logits_threads = (int)TRI_LOGIT_STRETCHES };
+enum { query_logits_threads = (int)TRI_LOGIT_RANGES };
 
 /* One block per query. */
 typedef struct query_logits_arguments {
