@@ -17,7 +17,7 @@ def escaped(text):
 
 
 def prose(text):
-    """What stands between backticks is code."""
+    """Returns a paragraph in which text between backticks is code."""
     parts = re.split(r"`([^`]+)`", text)
     return "".join(rf"\ ``{part}``\ " if i % 2 else escaped(part) for i, part in enumerate(parts)).strip()
 
@@ -57,7 +57,7 @@ class Page:
             self.add(prose(letters(line)))
 
     def head(self, line):
-        """Of an item: bold words and what follows them, or another page."""
+        """Adds the head of an item: bold words and the text after them, or another page."""
         self.indent, self.term = "   ", False
         other = re.fullmatch(r"\.BR (\S+) \((\d)\)", letters(line))
         bold, rest = re.fullmatch(r"(?:\\fB|\.B )(.*?)(?:\\fR(.*))?", line).groups() if not other else ("", "")
