@@ -77,9 +77,9 @@ typedef struct tri_device_driver {
   /* gemm_choices.h. NULL: nothing to choose. */
   void (*allow_tf32)(tri_device *device);
   void (*chooser)(tri_device *device, char *out);
-  tri_status (*products_asked)(tri_device *device, char **out);
-  tri_status (*products_choose)(tri_device *device, const char *products, bool timed, char **choices);
-  tri_status (*products_take)(tri_device *device, const char *choices);
+  tri_status (*gemms_asked)(tri_device *device, char **out);
+  tri_status (*gemms_choose)(tri_device *device, const char *products, bool timed, char **choices);
+  tri_status (*gemms_read)(tri_device *device, const char *choices);
 
   void (*destroy)(tri_device *device); /* releases its state; may be NULL */
 } tri_device_driver;

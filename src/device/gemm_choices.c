@@ -12,15 +12,15 @@ void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRAR
 }
 
 tri_status tri_device_gemms_asked(tri_device *device, char **out) {
-  if (device->driver->products_asked == NULL) return tri_strdup("", out);
-  return device->driver->products_asked(device, out);
+  if (device->driver->gemms_asked == NULL) return tri_strdup("", out);
+  return device->driver->gemms_asked(device, out);
 }
 
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices) {
-  if (device->driver->products_choose == NULL) return tri_strdup("", choices);
-  return device->driver->products_choose(device, products, timed, choices);
+  if (device->driver->gemms_choose == NULL) return tri_strdup("", choices);
+  return device->driver->gemms_choose(device, products, timed, choices);
 }
 
 tri_status tri_device_gemms_take(tri_device *device, const char *choices) {
-  return device->driver->products_take == NULL ? TRI_OK : device->driver->products_take(device, choices);
+  return device->driver->gemms_read == NULL ? TRI_OK : device->driver->gemms_read(device, choices);
 }

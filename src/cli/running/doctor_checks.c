@@ -341,7 +341,7 @@ static void check_gpu(tri_doctor *doctor, const tri_gpu_seen *gpu, double produc
   snprintf(name, sizeof name, "  product in bf16");
   check_product(doctor, device, TRI_BF16, product_s, name);
   tri_finding *library = tri_doctor_find(doctor, "  products by");
-  tri_finding_value(library, "%s", tri_gpu_products_text(device, text, sizeof text));
+  tri_finding_value(library, "%s", tri_gpu_gemms_text(device, text, sizeof text));
   for (tri_finding *own = finding + 1; own <= library; own++) add_count(own, "gpu", gpu->number);
   tri_device_destroy(device);
 }
@@ -374,6 +374,6 @@ void tri_doctor_check_gpus(tri_doctor *doctor) {
   for (int i = 0; i < count; i++) check_gpu(doctor, &doctor->gpus[i], gpus_test_s / (2 * count));
   tri_gpu_look_for_compilers(doctor->gpus, count, compilers);
   list_tools(doctor, compilers, TRI_GPU_NUM_COMPILERS);
-  tri_gpu_look_for_products(doctor->gpus, count, products);
+  tri_gpu_find_gemms(doctor->gpus, count, products);
   list_tools(doctor, products, TRI_GPU_NUM_PRODUCT_LIBRARIES);
 }

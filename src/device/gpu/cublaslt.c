@@ -37,7 +37,7 @@ static tri_status cublaslt_version(const tri_gpu_lt_calls *calls, const void *ha
 }
 
 /* bf16 GEMMs accumulate in fp32, as fp32 GEMMs do; fp32 operands are rounded to TF32 only if the run allows it. */
-static int cublaslt_compute_type(const tri_gpu_product *product) {
+static int cublaslt_compute_type(const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP64: return TRI_CUBLAS_COMPUTE_64F;
     case TRI_FP32: return product->tf32 ? TRI_CUBLAS_COMPUTE_32F_FAST_TF32 : TRI_CUBLAS_COMPUTE_32F;
@@ -75,13 +75,13 @@ static const tri_gpu_lt lt = {
     .refusals = {TRI_CUBLAS_INVALID_VALUE, TRI_CUBLAS_ARCH_MISMATCH, TRI_CUBLAS_NOT_SUPPORTED},
 };
 
-static tri_status cublaslt_look(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
+static tri_status cublaslt_look(char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path) {
   return tri_gpu_lt_look(&lt, version, path);
 }
 
-static tri_status cublaslt_open(tri_gpu *gpu, tri_gpu_product_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }
+static tri_status cublaslt_open(tri_gpu *gpu, tri_gpu_gemm_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }
 
-const tri_gpu_product_library tri_gpu_cublaslt = {
+const tri_gpu_gemm_library tri_gpu_cublaslt = {
     .name = "cuBLASLt",
     .open = cublaslt_open,
     .look = cublaslt_look,

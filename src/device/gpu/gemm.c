@@ -19,22 +19,22 @@ static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }
 /* Returns the bytes of a narrowed bias. A library takes a bias in the type of c. A wide bias is narrowed for a bf16 c,
  * because cuBLASLt has no combination of an fp32 bias with a bf16 c. PyTorch does the same under autocast; the error is
  * half a unit in the last place of the bias in bf16. */
-static size_t bias_bytes(const tri_gpu_product *product) {
+static size_t bias_bytes(const tri_gpu_gemm *product) {
   return product->bias && is_narrow(product->out) ? round_up((size_t)product->n * tri_dtype_bytes(product->out)) : 0;
 }
 
-size_t tri_gpu_product_workspace(const tri_gpu_product *product) {
+size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product) {
   const size_t taken = bias_bytes(product) + UNIT;
   return taken >= LIBRARY_BYTES ? 0 : LIBRARY_BYTES - taken;
 }
 
-static bool takes_bias(const tri_gpu_products *products, const tri_gpu_product *product) {
-  const tri_gpu_product_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
+static bool takes_bias(const tri_gpu_gemms *products, const tri_gpu_gemm *product) {
+  const tri_gpu_gemm_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
   return library->adds_bias(product) && bias_bytes(product) + UNIT < LIBRARY_BYTES;
 }
 
-tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_matmul *of, int alignment) {
-  tri_gpu_product product = {
+tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of, int alignment) {
+  tri_gpu_gemm product = {
       .m = of->m,
       .n = of->n,
       .k = of->k,
@@ -56,7 +56,7 @@ tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_m
   return product;
 }
 
-tri_matmul tri_gpu_product_matmul(const tri_gpu_product *p) {
+tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *p) {
   return (tri_matmul){.m = p->m,
                       .n = p->n,
                       .k = p->k,
@@ -99,10 +99,10 @@ static void *allocate_workspace(char **next, size_t bytes) {
 }
 
 /* Runs the GEMM. The workspace has the bias, if it is narrowed, and the rest is for the library. */
-tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_product_choice *choice,
-                               tri_gpu_product_call *call, void *workspace) {
-  const tri_gpu_products *products = ((const tri_gpu *)queue->device->state)->products;
-  const tri_gpu_product *product = call->product;
+tri_status tri_gpu_gemm_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_gemm_choice *choice,
+                            tri_gpu_gemm_call *call, void *workspace) {
+  const tri_gpu_gemms *products = ((const tri_gpu *)queue->device->state)->products;
+  const tri_gpu_gemm *product = call->product;
   const void *bias = call->bias;
   char *next = workspace;
   void *narrow = allocate_workspace(&next, bias_bytes(product));
@@ -113,15 +113,15 @@ tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri
   }
   call->algorithm = &choice->algorithm;
   call->workspace = allocate_workspace(&next, 0);
-  call->workspace_bytes = tri_gpu_product_workspace(product);
+  call->workspace_bytes = tri_gpu_gemm_workspace(product);
   TRI_TRY(choice->maker->multiply(products->state, queue, call));
   return of->bias && !product->bias ? add_bias(queue, of, bias, call->c) : TRI_OK;
 }
 
 tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a, const void *b, const void *bias,
                           void *c, void *workspace) {
-  tri_gpu_products *products = ((const tri_gpu *)queue->device->state)->products;
-  tri_gpu_product_choice choice;
+  tri_gpu_gemms *products = ((const tri_gpu *)queue->device->state)->products;
+  tri_gpu_gemm_choice choice;
   char *rest = workspace;
   TRI_TRY(tri_gpu_matmul_check(of));
   if (of->m == 0 || of->n == 0) return TRI_OK;
@@ -130,20 +130,20 @@ tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a,
     b = workspace;
     rest += (size_t)of->k * (size_t)of->n * tri_dtype_bytes(of->a_type);
   }
-  TRI_TRY(tri_gpu_products_open(products));
-  const tri_gpu_product product = tri_gpu_product_of(products, of, alignment_of(a, b, c));
-  TRI_TRY(tri_gpu_products_choice(products, &product, &choice));
+  TRI_TRY(tri_gpu_gemms_open(products));
+  const tri_gpu_gemm product = tri_gpu_gemm_of(products, of, alignment_of(a, b, c));
+  TRI_TRY(tri_gpu_gemms_choice(products, &product, &choice));
   if (of->k == 0) a = b = NULL; /* the operands may have no memory */
   for (;;) {
-    tri_gpu_product_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
-    const tri_status status = tri_gpu_product_run(queue, of, &choice, &call, rest);
+    tri_gpu_gemm_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
+    const tri_status status = tri_gpu_gemm_run(queue, of, &choice, &call, rest);
     if (!call.refused) return status;
-    TRI_TRY(tri_gpu_products_next(products, &product, &choice, &choice));
+    TRI_TRY(tri_gpu_gemms_next(products, &product, &choice, &choice));
   }
 }
 
 tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
-  TRI_TRY(tri_gpu_products_plan(of->facts, product));
+  TRI_TRY(tri_gpu_gemms_plan(of->facts, product));
   return tri_description_accelerator.matmul_workspace(&tri_description_accelerator, product, bytes);
 }
 

@@ -12,138 +12,136 @@
 
 /* A GEMM as it is requested from a library: row-major, as tri_matmul. Two GEMMs that are equal here use the same
  * algorithm. */
-typedef struct tri_gpu_product {
+typedef struct tri_gpu_gemm {
   int64_t m, n, k, lda, ldb, ldc;
   tri_dtype in, out; /* type of a and b; type of c */
   bool a_transposed, b_transposed, accumulate;
   bool bias;     /* a bias of n elements, added by the library */
   bool tf32;     /* fp32 operands may be rounded to 10 bits */
   int alignment; /* alignment of the addresses of a, b and c in bytes, at most 16 */
-} tri_gpu_product;
+} tri_gpu_gemm;
 
 /* An algorithm: the library's own data, valid for the same version on the same chip. */
-enum { TRI_GPU_ALGORITHM_BYTES = 64, TRI_GPU_MOST_ALGORITHMS = 8, TRI_GPU_PRODUCT_VERSION_BYTES = 64 };
+enum { TRI_GPU_ALGORITHM_BYTES = 64, TRI_GPU_MOST_ALGORITHMS = 8, TRI_GPU_GEMM_VERSION_BYTES = 64 };
 typedef struct tri_gpu_algorithm {
   unsigned char data[TRI_GPU_ALGORITHM_BYTES];
   size_t workspace_bytes; /* workspace that it needs */
 } tri_gpu_algorithm;
 
-typedef struct tri_gpu_product_call {
-  const tri_gpu_product *product;
+typedef struct tri_gpu_gemm_call {
+  const tri_gpu_gemm *product;
   const tri_gpu_algorithm *algorithm;
   const void *a, *b, *bias; /* device memory; bias may be NULL */
   void *c, *workspace;      /* workspace: aligned to 256 bytes */
   size_t workspace_bytes;
   bool refused; /* set if the library does not support the algorithm: nothing has been queued */
-} tri_gpu_product_call;
+} tri_gpu_gemm_call;
 
 /* The library's own objects. */
-typedef struct tri_gpu_product_state tri_gpu_product_state;
+typedef struct tri_gpu_gemm_state tri_gpu_gemm_state;
 
-struct tri_gpu_product_library {
+struct tri_gpu_gemm_library {
   const char *name; /* "cuBLASLt" */
   /* Opens the library. If it is not available or of an unknown version, the error message says where it was looked for
    * and how to get it. */
-  tri_status (*open)(tri_gpu *gpu, tri_gpu_product_state **out);
-  void (*close)(tri_gpu_product_state *state);
+  tri_status (*open)(tri_gpu *gpu, tri_gpu_gemm_state **out);
+  void (*close)(tri_gpu_gemm_state *state);
   /* Finds the file without a GPU, for `trireme doctor`: *path is valid until the program ends; `version` is "" if the
    * library reports it only with a GPU. Fails as open does. NULL if the implementation has no file. */
-  tri_status (*look)(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path);
-  void (*version)(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(const tri_gpu_product *product); /* whether it can add a bias in such a GEMM */
-  bool narrows_bias;                                 /* it needs the bias in the type of c */
+  tri_status (*look)(char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
+  void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
+  bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM */
+  bool narrows_bias;                              /* it needs the bias in the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of its ranking. *count 0
    * if it does not support the GEMM. */
-  tri_status (*algorithms)(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
+  tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
-  tri_status (*multiply)(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call);
+  tri_status (*multiply)(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call);
 };
 
-extern const tri_gpu_product_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
+extern const tri_gpu_gemm_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
 
 /* Returns the minimum workspace for a library, whatever else a GEMM keeps in the workspace, so that the choice depends
  * only on the GEMM. */
-size_t tri_gpu_product_workspace(const tri_gpu_product *product);
+size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
 
-typedef struct tri_gpu_product_choice {
-  const tri_gpu_product_library *maker;
+typedef struct tri_gpu_gemm_choice {
+  const tri_gpu_gemm_library *maker;
   tri_gpu_algorithm algorithm;
-} tri_gpu_product_choice;
+} tri_gpu_gemm_choice;
 
-typedef struct tri_gpu_product_entry {
-  tri_gpu_product product;
+typedef struct tri_gpu_gemm_entry {
+  tri_gpu_gemm product;
   bool planned; /* requested while planning */
   bool chosen;
-  tri_gpu_product_choice choice;
+  tri_gpu_gemm_choice choice;
   int passed; /* number of candidates that the library has already refused */
-} tri_gpu_product_entry;
+} tri_gpu_gemm_entry;
 
-struct tri_gpu_products {
+struct tri_gpu_gemms {
   tri_gpu *gpu;
-  pthread_mutex_t lock;                  /* for all members below */
-  bool opened;                           /* the vendor's library has been looked for */
-  const tri_gpu_product_library *vendor; /* NULL: not available, or it could not be opened */
-  tri_gpu_product_state *state;          /* state of the vendor's library */
-  tri_gpu_product_entry *entries;
+  pthread_mutex_t lock;               /* for all members below */
+  bool opened;                        /* the vendor's library has been looked for */
+  const tri_gpu_gemm_library *vendor; /* NULL: not available, or it could not be opened */
+  tri_gpu_gemm_state *state;          /* state of the vendor's library */
+  tri_gpu_gemm_entry *entries;
   int64_t num_entries, room;
   bool allow_tf32;
   bool told; /* the warning about a refused algorithm has been printed */
 };
 
-tri_status tri_gpu_products_create(tri_gpu *gpu, tri_gpu_products **out);
-void tri_gpu_products_destroy(tri_gpu_products *products);
+tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
+void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
 
 /* Looks for the vendor's library, once. If it is expected but not available, a warning is printed, and this program's
  * own kernels compute all GEMMs. */
-tri_status tri_gpu_products_open(tri_gpu_products *products);
+tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
 /* Returns the request to the library for `of`, with addresses aligned to `alignment`. The library is open. */
-tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_matmul *of, int alignment);
+tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of, int alignment);
 /* Returns the GEMM of the program that leads to this request. */
-tri_matmul tri_gpu_product_matmul(const tri_gpu_product *product);
+tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 
 /* Registers a GEMM that will be requested. */
-tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *of);
+tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
 /* Returns the chosen algorithm: as chosen before, or chosen now by the library's ranking. */
-tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product,
-                                   tri_gpu_product_choice *out);
+tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
 /* Lists all algorithms, the library's first; this program's own kernel if the library has none. */
-tri_status tri_gpu_products_candidates(tri_gpu_products *products, const tri_gpu_product *product,
-                                       tri_gpu_product_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
+tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
+                                    tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
 /* Returns the next candidate after the library has refused the current one, as its error message says; the last
  * candidate is this program's own kernel, which supports all GEMMs. Ranks with equal libraries get the same result. A
  * warning is printed for the first GEMM only. */
-tri_status tri_gpu_products_next(tri_gpu_products *products, const tri_gpu_product *product,
-                                 const tri_gpu_product_choice *refused, tri_gpu_product_choice *out);
-tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_product *product,
-                                const tri_gpu_product_choice *choice);
+tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
+                              tri_gpu_gemm_choice *out);
+tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice);
 
 /* Runs `of` with the chosen algorithm. */
-tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_product_choice *choice,
-                               tri_gpu_product_call *call, void *workspace);
+tri_status tri_gpu_gemm_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_gemm_choice *choice,
+                            tri_gpu_gemm_call *call, void *workspace);
 
 /* ---- GEMMs and choices as text (gemm_choices_text.c) ------------------------------------------------------------- */
 
-enum { TRI_GPU_PRODUCT_TEXT_BYTES = 512 };
+enum { TRI_GPU_GEMM_TEXT_BYTES = 512 };
 
 /* Prints "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16"; returns text. */
-const char *tri_gpu_product_print(const tri_gpu_product *product, char text[TRI_GPU_PRODUCT_TEXT_BYTES]);
+const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GEMM_TEXT_BYTES]);
 /* Prints the same, followed by " : cuBLASLt 4194304 2a0b...". */
-const char *tri_gpu_product_choice_print(const tri_gpu_product *product, const tri_gpu_product_choice *choice,
-                                         char text[TRI_GPU_PRODUCT_TEXT_BYTES]);
+const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
+                                      char text[TRI_GPU_GEMM_TEXT_BYTES]);
 /* Reads a line of either; false if it is invalid. `choice` may be NULL. */
-bool tri_gpu_product_parse(const char *line, tri_gpu_product *product);
-bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
-                                  tri_gpu_product_choice *choice);
+bool tri_gpu_gemm_parse(const char *line, tri_gpu_gemm *product);
+bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
+                               tri_gpu_gemm_choice *choice);
 
 /* ---- timing (gemm_timing.c) -------------------------------------------------------------------------------------- */
 
 /* Finds the fastest candidate on random operands, which it allocates and frees; TRI_OUT_OF_MEMORY if they do not
  * fit. */
-tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product,
-                                   const tri_gpu_product_choice *candidates, int count, int *best);
+tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *candidates,
+                                int count, int *best);
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
@@ -179,8 +177,8 @@ tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *product, const voi
                           void *c, void *workspace);
 void tri_gpu_allow_tf32(tri_device *device);
 void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]);
-tri_status tri_gpu_products_asked(tri_device *device, char **out);
-tri_status tri_gpu_products_choose(tri_device *device, const char *products, bool timed, char **choices);
-tri_status tri_gpu_products_take(tri_device *device, const char *choices);
+tri_status tri_gpu_gemms_asked(tri_device *device, char **out);
+tri_status tri_gpu_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
+tri_status tri_gpu_gemms_read(tri_device *device, const char *choices);
 
 #endif

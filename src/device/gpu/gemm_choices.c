@@ -12,8 +12,8 @@ enum { PLANNED_ALIGNMENT = 16 }; /* planned memory begins at multiples of 64 byt
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
-tri_status tri_gpu_products_create(tri_gpu *gpu, tri_gpu_products **out) {
-  tri_gpu_products *products = NULL;
+tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out) {
+  tri_gpu_gemms *products = NULL;
   TRI_TRY(tri_alloc("matrix products", 1, sizeof *products, &products));
   products->gpu = gpu;
   pthread_mutex_init(&products->lock, NULL);
@@ -21,7 +21,7 @@ tri_status tri_gpu_products_create(tri_gpu *gpu, tri_gpu_products **out) {
   return TRI_OK;
 }
 
-void tri_gpu_products_destroy(tri_gpu_products *products) {
+void tri_gpu_gemms_destroy(tri_gpu_gemms *products) {
   if (products == NULL) return;
   if (products->vendor != NULL) products->vendor->close(products->state);
   pthread_mutex_destroy(&products->lock);
@@ -29,8 +29,8 @@ void tri_gpu_products_destroy(tri_gpu_products *products) {
   tri_free(products);
 }
 
-static void open_vendor(tri_gpu_products *products) {
-  const tri_gpu_product_library *vendor = products->gpu->runtime->products;
+static void open_vendor(tri_gpu_gemms *products) {
+  const tri_gpu_gemm_library *vendor = products->gpu->runtime->products;
   products->opened = true;
   if (vendor == NULL) return;
   if (vendor->open(products->gpu, &products->state) == TRI_OK) {
@@ -41,7 +41,7 @@ static void open_vendor(tri_gpu_products *products) {
            tri_status_message());
 }
 
-tri_status tri_gpu_products_open(tri_gpu_products *products) {
+tri_status tri_gpu_gemms_open(tri_gpu_gemms *products) {
   pthread_mutex_lock(&products->lock);
   if (!products->opened) open_vendor(products);
   pthread_mutex_unlock(&products->lock);
@@ -51,7 +51,7 @@ tri_status tri_gpu_products_open(tri_gpu_products *products) {
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static int compare_bytes(const void *left, const void *right) {
-  const tri_gpu_product *a = left, *b = right;
+  const tri_gpu_gemm *a = left, *b = right;
   const int64_t of_a[] = {a->m,
                           a->n,
                           a->k,
@@ -87,7 +87,7 @@ static int compare_bytes(const void *left, const void *right) {
 }
 
 /* Finds the GEMM's entry, or creates it. The caller holds the lock. */
-static tri_status find(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_entry **out) {
+static tri_status find(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_entry **out) {
   for (int64_t i = 0; i < products->num_entries; i++) {
     *out = &products->entries[i];
     if (compare_bytes(&(*out)->product, product) == 0) return TRI_OK;
@@ -95,15 +95,15 @@ static tri_status find(tri_gpu_products *products, const tri_gpu_product *produc
   TRI_TRY(tri_grow("matrix products", sizeof *products->entries, products->num_entries, &products->room,
                    &products->entries));
   *out = &products->entries[products->num_entries++];
-  **out = (tri_gpu_product_entry){.product = *product};
+  **out = (tri_gpu_gemm_entry){.product = *product};
   return TRI_OK;
 }
 
-tri_status tri_gpu_products_candidates(tri_gpu_products *products, const tri_gpu_product *product,
-                                       tri_gpu_product_choice out[TRI_GPU_MOST_ALGORITHMS], int *count) {
+tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
+                                    tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   tri_gpu_algorithm algorithms[TRI_GPU_MOST_ALGORITHMS];
-  const tri_gpu_product_library *library = products->vendor;
-  const size_t bytes = tri_gpu_product_workspace(product);
+  const tri_gpu_gemm_library *library = products->vendor;
+  const size_t bytes = tri_gpu_gemm_workspace(product);
   *count = 0;
   if (library != NULL && product->k > 0) {
     TRI_TRY(library->algorithms(products->state, product, bytes, algorithms, count));
@@ -112,17 +112,17 @@ tri_status tri_gpu_products_candidates(tri_gpu_products *products, const tri_gpu
     library = &tri_gpu_tiled;
     TRI_TRY(library->algorithms(NULL, product, bytes, algorithms, count));
   }
-  for (int i = 0; i < *count; i++) out[i] = (tri_gpu_product_choice){library, algorithms[i]};
+  for (int i = 0; i < *count; i++) out[i] = (tri_gpu_gemm_choice){library, algorithms[i]};
   return TRI_OK;
 }
 
-static tri_status choose_now(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_choice *out) {
-  tri_gpu_product_entry *entry = NULL;
-  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS];
+static tri_status choose_now(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out) {
+  tri_gpu_gemm_entry *entry = NULL;
+  tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0;
   TRI_TRY(find(products, product, &entry));
   if (!entry->chosen) {
-    TRI_TRY(tri_gpu_products_candidates(products, product, candidates, &count));
+    TRI_TRY(tri_gpu_gemms_candidates(products, product, candidates, &count));
     entry->choice = candidates[0];
     entry->chosen = true;
   }
@@ -130,19 +130,18 @@ static tri_status choose_now(tri_gpu_products *products, const tri_gpu_product *
   return TRI_OK;
 }
 
-tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product,
-                                   tri_gpu_product_choice *out) {
+tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out) {
   pthread_mutex_lock(&products->lock);
   tri_status status = choose_now(products, product, out);
   pthread_mutex_unlock(&products->lock);
   return status;
 }
 
-static bool same_choice(const tri_gpu_product_choice *a, const tri_gpu_product_choice *b) {
+static bool same_choice(const tri_gpu_gemm_choice *a, const tri_gpu_gemm_choice *b) {
   return a->maker == b->maker && memcmp(a->algorithm.data, b->algorithm.data, sizeof a->algorithm.data) == 0;
 }
 
-static void warn_of_refusal(tri_gpu_products *products) {
+static void warn_of_refusal(tri_gpu_gemms *products) {
   if (products->told) return;
   products->told = true;
   tri_warn(
@@ -152,16 +151,16 @@ static void warn_of_refusal(tri_gpu_products *products) {
 }
 
 /* Advances the entry past a refused choice, unless another thread has done so. The caller holds the lock. */
-static tri_status pass_over(tri_gpu_products *products, const tri_gpu_product *product,
-                            const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
-  tri_gpu_product_entry *entry = NULL;
-  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS + 1];
+static tri_status pass_over(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
+                            tri_gpu_gemm_choice *out) {
+  tri_gpu_gemm_entry *entry = NULL;
+  tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS + 1];
   int count = 0;
   warn_of_refusal(products);
   TRI_TRY(find(products, product, &entry));
   if (same_choice(&entry->choice, refused)) {
-    TRI_TRY(tri_gpu_products_candidates(products, product, candidates, &count));
-    candidates[count] = (tri_gpu_product_choice){.maker = &tri_gpu_tiled};
+    TRI_TRY(tri_gpu_gemms_candidates(products, product, candidates, &count));
+    candidates[count] = (tri_gpu_gemm_choice){.maker = &tri_gpu_tiled};
     while (entry->passed < count && same_choice(&candidates[entry->passed], refused)) entry->passed++;
     entry->choice = candidates[entry->passed];
     if (entry->passed < count) entry->passed++;
@@ -170,17 +169,16 @@ static tri_status pass_over(tri_gpu_products *products, const tri_gpu_product *p
   return TRI_OK;
 }
 
-tri_status tri_gpu_products_next(tri_gpu_products *products, const tri_gpu_product *product,
-                                 const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
+tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
+                              tri_gpu_gemm_choice *out) {
   pthread_mutex_lock(&products->lock);
   tri_status status = pass_over(products, product, refused, out);
   pthread_mutex_unlock(&products->lock);
   return status;
 }
 
-tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_product *product,
-                                const tri_gpu_product_choice *choice) {
-  tri_gpu_product_entry *entry = NULL;
+tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice) {
+  tri_gpu_gemm_entry *entry = NULL;
   pthread_mutex_lock(&products->lock);
   tri_status status = find(products, product, &entry);
   if (status == TRI_OK) {
@@ -191,11 +189,11 @@ tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_produc
   return status;
 }
 
-tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *of) {
-  tri_gpu_product_entry *entry = NULL;
+tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of) {
+  tri_gpu_gemm_entry *entry = NULL;
   if (of->m == 0 || of->n == 0) return TRI_OK;
-  TRI_TRY(tri_gpu_products_open(products));
-  const tri_gpu_product product = tri_gpu_product_of(products, of, PLANNED_ALIGNMENT);
+  TRI_TRY(tri_gpu_gemms_open(products));
+  const tri_gpu_gemm product = tri_gpu_gemm_of(products, of, PLANNED_ALIGNMENT);
   pthread_mutex_lock(&products->lock);
   tri_status status = find(products, &product, &entry);
   if (status == TRI_OK) entry->planned = true;
@@ -206,17 +204,17 @@ tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *o
 /* ---- device/gemm_choices.h
  * -------------------------------------------------------------------------------------------- */
 
-static tri_gpu_products *products_of(tri_device *device) { return ((const tri_gpu *)device->state)->products; }
+static tri_gpu_gemms *products_of(tri_device *device) { return ((const tri_gpu *)device->state)->products; }
 
 void tri_gpu_allow_tf32(tri_device *device) { products_of(device)->allow_tf32 = true; }
 
 void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]) {
-  tri_gpu_products *products = products_of(device);
+  tri_gpu_gemms *products = products_of(device);
   const tri_gpu_facts *facts = &products->gpu->facts;
-  char version[TRI_GPU_PRODUCT_VERSION_BYTES] = "";
+  char version[TRI_GPU_GEMM_VERSION_BYTES] = "";
   const char *architecture = facts->architecture[0] == '\0' ? "host" : facts->architecture;
-  if (tri_gpu_products_open(products) != TRI_OK) return;
-  const tri_gpu_product_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
+  if (tri_gpu_gemms_open(products) != TRI_OK) return;
+  const tri_gpu_gemm_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
   library->version(products->state, version);
   snprintf(out, TRI_DEVICE_GEMM_LIBRARY_BYTES, "%s %s on %s (%s, warps of %d, %d processors)", library->name, version,
            facts->name, architecture, facts->warp, facts->processors);
@@ -252,35 +250,33 @@ static tri_status end_lines(lines *from, tri_status status, char **out) {
 }
 
 static int compare_entries(const void *left, const void *right) {
-  return compare_bytes(&((const tri_gpu_product_entry *)left)->product,
-                       &((const tri_gpu_product_entry *)right)->product);
+  return compare_bytes(&((const tri_gpu_gemm_entry *)left)->product, &((const tri_gpu_gemm_entry *)right)->product);
 }
 
-tri_status tri_gpu_products_asked(tri_device *device, char **out) {
-  tri_gpu_products *products = products_of(device);
+tri_status tri_gpu_gemms_asked(tri_device *device, char **out) {
+  tri_gpu_gemms *products = products_of(device);
   lines all = {0};
-  char text[TRI_GPU_PRODUCT_TEXT_BYTES];
+  char text[TRI_GPU_GEMM_TEXT_BYTES];
   tri_status status = TRI_OK;
   pthread_mutex_lock(&products->lock);
   if (products->num_entries > 0) {
     qsort(products->entries, (size_t)products->num_entries, sizeof *products->entries, compare_entries);
   }
   for (int64_t i = 0; i < products->num_entries && status == TRI_OK; i++) {
-    const tri_gpu_product_entry *entry = &products->entries[i];
-    if (entry->planned) status = add_line(&all, tri_gpu_product_print(&entry->product, text));
+    const tri_gpu_gemm_entry *entry = &products->entries[i];
+    if (entry->planned) status = add_line(&all, tri_gpu_gemm_print(&entry->product, text));
   }
   pthread_mutex_unlock(&products->lock);
   return end_lines(&all, status, out);
 }
 
 /* Chooses an algorithm; by rank if there is not enough memory for timing. */
-static tri_status choose_one(tri_device *device, const tri_gpu_product *product, bool timed,
-                             tri_gpu_product_choice *out) {
-  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS];
+static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bool timed, tri_gpu_gemm_choice *out) {
+  tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0, best = 0;
-  TRI_TRY(tri_gpu_products_candidates(products_of(device), product, candidates, &count));
+  TRI_TRY(tri_gpu_gemms_candidates(products_of(device), product, candidates, &count));
   if (timed && count > 1) {
-    tri_status status = tri_gpu_product_fastest(device, product, candidates, count, &best);
+    tri_status status = tri_gpu_gemm_fastest(device, product, candidates, count, &best);
     if (status == TRI_OUT_OF_MEMORY) {
       tri_warn("the product %lld x %lld x %lld is not timed: %s", (long long)product->m, (long long)product->n,
                (long long)product->k, tri_status_message());
@@ -289,12 +285,12 @@ static tri_status choose_one(tri_device *device, const tri_gpu_product *product,
     }
   }
   *out = candidates[best];
-  return tri_gpu_products_set(products_of(device), product, out);
+  return tri_gpu_gemms_set(products_of(device), product, out);
 }
 
 /* Calls `what` for each line of a text, as a string of its own. */
 static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
-  char line[TRI_GPU_PRODUCT_TEXT_BYTES];
+  char line[TRI_GPU_GEMM_TEXT_BYTES];
   while (*text != '\0') {
     const size_t length = strcspn(text, "\n");
     if (length >= sizeof line) return tri_fail(TRI_BAD_FILE, "`%.60s...` is not a matrix product", text);
@@ -314,31 +310,31 @@ typedef struct choosing {
 
 static tri_status choose_line(void *context, const char *line) {
   choosing *c = context;
-  tri_gpu_product product;
-  tri_gpu_product_choice choice;
-  char text[TRI_GPU_PRODUCT_TEXT_BYTES];
-  if (!tri_gpu_product_parse(line, &product)) return tri_fail(TRI_BAD_FILE, "`%s` is not a matrix product", line);
+  tri_gpu_gemm product;
+  tri_gpu_gemm_choice choice;
+  char text[TRI_GPU_GEMM_TEXT_BYTES];
+  if (!tri_gpu_gemm_parse(line, &product)) return tri_fail(TRI_BAD_FILE, "`%s` is not a matrix product", line);
   TRI_TRY(choose_one(c->device, &product, c->timed, &choice));
-  return add_line(&c->chosen, tri_gpu_product_choice_print(&product, &choice, text));
+  return add_line(&c->chosen, tri_gpu_gemm_choice_print(&product, &choice, text));
 }
 
-tri_status tri_gpu_products_choose(tri_device *device, const char *products, bool timed, char **choices) {
+tri_status tri_gpu_gemms_choose(tri_device *device, const char *products, bool timed, char **choices) {
   choosing c = {.device = device, .timed = timed};
-  TRI_TRY(tri_gpu_products_open(products_of(device)));
+  TRI_TRY(tri_gpu_gemms_open(products_of(device)));
   return end_lines(&c.chosen, for_lines(products, choose_line, &c), choices);
 }
 
 static tri_status read_choice_line(void *context, const char *line) {
-  tri_gpu_products *products = context;
-  tri_gpu_product product;
-  tri_gpu_product_choice choice;
-  if (!tri_gpu_product_choice_parse(line, products, &product, &choice)) {
+  tri_gpu_gemms *products = context;
+  tri_gpu_gemm product;
+  tri_gpu_gemm_choice choice;
+  if (!tri_gpu_gemm_choice_parse(line, products, &product, &choice)) {
     return tri_fail(TRI_BAD_FILE, "`%s` is not a choice of how to make a matrix product", line);
   }
-  return tri_gpu_products_set(products, &product, &choice);
+  return tri_gpu_gemms_set(products, &product, &choice);
 }
 
-tri_status tri_gpu_products_take(tri_device *device, const char *choices) {
-  TRI_TRY(tri_gpu_products_open(products_of(device)));
+tri_status tri_gpu_gemms_read(tri_device *device, const char *choices) {
+  TRI_TRY(tri_gpu_gemms_open(products_of(device)));
   return for_lines(choices, read_choice_line, products_of(device));
 }

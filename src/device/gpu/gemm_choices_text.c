@@ -9,19 +9,19 @@
 
 typedef struct word {
   const char *name;
-  size_t offset; /* offset of a bool in tri_gpu_product */
+  size_t offset; /* offset of a bool in tri_gpu_gemm */
 } word;
 
 static const word words[] = {
-    {"a_transposed", offsetof(tri_gpu_product, a_transposed)},
-    {"b_transposed", offsetof(tri_gpu_product, b_transposed)},
-    {"accumulate", offsetof(tri_gpu_product, accumulate)},
-    {"bias", offsetof(tri_gpu_product, bias)},
-    {"tf32", offsetof(tri_gpu_product, tf32)},
+    {"a_transposed", offsetof(tri_gpu_gemm, a_transposed)},
+    {"b_transposed", offsetof(tri_gpu_gemm, b_transposed)},
+    {"accumulate", offsetof(tri_gpu_gemm, accumulate)},
+    {"bias", offsetof(tri_gpu_gemm, bias)},
+    {"tf32", offsetof(tri_gpu_gemm, tf32)},
 };
 enum { NUM_WORDS = sizeof words / sizeof words[0], WORDS_BYTES = 64 };
 
-static void print_words(const tri_gpu_product *product, char text[WORDS_BYTES]) {
+static void print_words(const tri_gpu_gemm *product, char text[WORDS_BYTES]) {
   text[0] = '\0';
   for (int i = 0; i < NUM_WORDS; i++) {
     const size_t used = strlen(text);
@@ -31,7 +31,7 @@ static void print_words(const tri_gpu_product *product, char text[WORDS_BYTES]) 
   if (text[0] == '\0') memcpy(text, "-", 2);
 }
 
-static bool parse_word(const char *text, size_t length, tri_gpu_product *product) {
+static bool parse_word(const char *text, size_t length, tri_gpu_gemm *product) {
   for (int i = 0; i < NUM_WORDS; i++) {
     if (strlen(words[i].name) != length || strncmp(words[i].name, text, length) != 0) continue;
     *(bool *)((char *)product + words[i].offset) = true;
@@ -40,7 +40,7 @@ static bool parse_word(const char *text, size_t length, tri_gpu_product *product
   return false;
 }
 
-static bool parse_words(const char *text, tri_gpu_product *product) {
+static bool parse_words(const char *text, tri_gpu_gemm *product) {
   if (strcmp(text, "-") == 0) return true;
   while (*text != '\0') {
     const size_t length = strcspn(text, ",");
@@ -62,17 +62,17 @@ static bool parse_type(const char *name, tri_dtype *out) {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-const char *tri_gpu_product_print(const tri_gpu_product *p, char text[TRI_GPU_PRODUCT_TEXT_BYTES]) {
+const char *tri_gpu_gemm_print(const tri_gpu_gemm *p, char text[TRI_GPU_GEMM_TEXT_BYTES]) {
   char told[WORDS_BYTES];
   print_words(p, told);
-  snprintf(text, TRI_GPU_PRODUCT_TEXT_BYTES,
+  snprintf(text, TRI_GPU_GEMM_TEXT_BYTES,
            "%s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %d", tri_dtype_name(p->in),
            tri_dtype_name(p->out), p->m, p->n, p->k, p->lda, p->ldb, p->ldc, told, p->alignment);
   return text;
 }
 
 /* Validates a parsed line, which may come from outside: sizes are in range, and no row reads beyond its matrix. */
-static bool makes_sense(const tri_gpu_product *p) {
+static bool makes_sense(const tri_gpu_gemm *p) {
   const int64_t most = (int64_t)1 << 40;
   const int64_t lengths[] = {p->m, p->n, p->lda, p->ldb, p->ldc};
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
@@ -83,10 +83,10 @@ static bool makes_sense(const tri_gpu_product *p) {
 }
 
 /* Parses a GEMM; *behind is the rest of the line. */
-static bool parse(const char *line, tri_gpu_product *out, const char **behind) {
+static bool parse(const char *line, tri_gpu_gemm *out, const char **behind) {
   char in[8], to[8], told[WORDS_BYTES];
   int used = 0;
-  tri_gpu_product p = {.alignment = 0};
+  tri_gpu_gemm p = {.alignment = 0};
   if (sscanf(line, "%7s %7s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %63s %d%n", in, to,
              &p.m, &p.n, &p.k, &p.lda, &p.ldb, &p.ldc, told, &p.alignment, &used) != 10) {
     return false;
@@ -97,23 +97,23 @@ static bool parse(const char *line, tri_gpu_product *out, const char **behind) {
   return true;
 }
 
-bool tri_gpu_product_parse(const char *line, tri_gpu_product *product) {
+bool tri_gpu_gemm_parse(const char *line, tri_gpu_gemm *product) {
   const char *behind = NULL;
   return parse(line, product, &behind) && *behind == '\0';
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
-const char *tri_gpu_product_choice_print(const tri_gpu_product *product, const tri_gpu_product_choice *choice,
-                                         char text[TRI_GPU_PRODUCT_TEXT_BYTES]) {
+const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
+                                      char text[TRI_GPU_GEMM_TEXT_BYTES]) {
   size_t bytes = TRI_GPU_ALGORITHM_BYTES;
   const unsigned char *data = choice->algorithm.data;
   while (bytes > 1 && data[bytes - 1] == 0) bytes--;
-  size_t used = strlen(tri_gpu_product_print(product, text));
-  used += (size_t)snprintf(text + used, TRI_GPU_PRODUCT_TEXT_BYTES - used, " : %s %zu ", choice->maker->name,
+  size_t used = strlen(tri_gpu_gemm_print(product, text));
+  used += (size_t)snprintf(text + used, TRI_GPU_GEMM_TEXT_BYTES - used, " : %s %zu ", choice->maker->name,
                            choice->algorithm.workspace_bytes);
   for (size_t i = 0; i < bytes; i++) {
-    used += (size_t)snprintf(text + used, TRI_GPU_PRODUCT_TEXT_BYTES - used, "%02x", data[i]);
+    used += (size_t)snprintf(text + used, TRI_GPU_GEMM_TEXT_BYTES - used, "%02x", data[i]);
   }
   return text;
 }
@@ -131,18 +131,18 @@ static bool parse_hex(const char *text, unsigned char out[TRI_GPU_ALGORITHM_BYTE
 }
 
 /* Parses a choice. An algorithm's workspace is limited to that of the GEMM, whatever the line contains. */
-bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
-                                  tri_gpu_product_choice *choice) {
+bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
+                               tri_gpu_gemm_choice *choice) {
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];
   const char *behind = NULL;
   int used = 0;
-  tri_gpu_product_choice found = {.maker = NULL};
+  tri_gpu_gemm_choice found = {.maker = NULL};
   if (!parse(line, product, &behind)) return false;
   if (sscanf(behind, " : %31s %zu %128s%n", name, &found.algorithm.workspace_bytes, hex, &used) != 3) return false;
   if (behind[used] != '\0' || !parse_hex(hex, found.algorithm.data)) return false;
   if (strcmp(name, tri_gpu_tiled.name) == 0) found.maker = &tri_gpu_tiled;
   if (products->vendor != NULL && strcmp(name, products->vendor->name) == 0) found.maker = products->vendor;
-  if (found.maker == NULL || found.algorithm.workspace_bytes > tri_gpu_product_workspace(product)) return false;
+  if (found.maker == NULL || found.algorithm.workspace_bytes > tri_gpu_gemm_workspace(product)) return false;
   *choice = found;
   return true;
 }

@@ -20,8 +20,8 @@ typedef struct operand {
 typedef struct trial {
   tri_device *device;
   tri_matmul matmul; /* the same GEMM as the program requests it */
-  const tri_gpu_product *product;
-  const tri_gpu_product_choice *choice;
+  const tri_gpu_gemm *product;
+  const tri_gpu_gemm_choice *choice;
   operand a, b, c, bias, workspace;
   bool refused; /* the library does not support the choice */
 } trial;
@@ -72,7 +72,7 @@ static tri_status operand_create(tri_device *device, tri_dtype type, int64_t ele
 }
 
 static tri_status trial_create(trial *t) {
-  const tri_gpu_product *p = t->product;
+  const tri_gpu_gemm *p = t->product;
   TRI_TRY(operand_create(t->device, p->in, (p->a_transposed ? p->k : p->m) * p->lda, &t->a));
   TRI_TRY(operand_create(t->device, p->in, (p->b_transposed ? p->n : p->k) * p->ldb, &t->b));
   TRI_TRY(operand_create(t->device, p->out, p->m * p->ldc, &t->c));
@@ -99,14 +99,14 @@ static void trial_destroy(trial *t) {
 static tri_status multiply(tri_queue *queue, void *context, int round) {
   (void)round;
   trial *t = context;
-  tri_gpu_product_call call = {
+  tri_gpu_gemm_call call = {
       .product = t->product, .a = t->a.memory, .b = t->b.memory, .bias = t->bias.memory, .c = t->c.memory};
-  tri_status status = tri_gpu_product_run(queue, &t->matmul, t->choice, &call, t->workspace.memory);
+  tri_status status = tri_gpu_gemm_run(queue, &t->matmul, t->choice, &call, t->workspace.memory);
   t->refused = call.refused;
   return status;
 }
 
-static tri_status time_once(trial *t, const tri_gpu_product_choice *choice, int rounds, double *seconds) {
+static tri_status time_once(trial *t, const tri_gpu_gemm_choice *choice, int rounds, double *seconds) {
   t->choice = choice;
   TRI_TRY(tri_device_time(t->device->queue, multiply, t, rounds, seconds));
   *seconds /= rounds;
@@ -119,7 +119,7 @@ static int rounds_for(double seconds) {
   return rounds < LEAST_ROUNDS ? LEAST_ROUNDS : rounds;
 }
 
-static tri_status run_trial(trial *t, const tri_gpu_product_choice *candidates, int count, int *best) {
+static tri_status run_trial(trial *t, const tri_gpu_gemm_choice *candidates, int count, int *best) {
   double least[TRI_GPU_MOST_ALGORITHMS];
   int rounds[TRI_GPU_MOST_ALGORITHMS];
   for (int i = 0; i < count; i++) { /* warm-up: loads code, raises clocks */
@@ -145,9 +145,9 @@ static tri_status run_trial(trial *t, const tri_gpu_product_choice *candidates, 
   return TRI_OK;
 }
 
-tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product,
-                                   const tri_gpu_product_choice *candidates, int count, int *best) {
-  trial t = {.device = device, .product = product, .matmul = tri_gpu_product_matmul(product)};
+tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *candidates,
+                                int count, int *best) {
+  trial t = {.device = device, .product = product, .matmul = tri_gpu_gemm_matmul(product)};
   tri_status status = trial_create(&t);
   if (status == TRI_OK) status = run_trial(&t, candidates, count, best);
   trial_destroy(&t);

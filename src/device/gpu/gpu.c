@@ -45,7 +45,7 @@ static void gpu_host_destroy(tri_device *device, void *memory, size_t bytes) {
 }
 
 static void gpu_release(tri_gpu *gpu) {
-  tri_gpu_products_destroy(gpu->products);
+  tri_gpu_gemms_destroy(gpu->products);
   tri_gpu_modules_destroy(gpu->modules);
   if (gpu->context != NULL) gpu->runtime->close(gpu->context);
   tri_free(gpu);
@@ -71,9 +71,9 @@ static const tri_device_driver driver = {
     .time = tri_gpu_queue_time,
     .allow_tf32 = tri_gpu_allow_tf32,
     .chooser = tri_gpu_chooser,
-    .products_asked = tri_gpu_products_asked,
-    .products_choose = tri_gpu_products_choose,
-    .products_take = tri_gpu_products_take,
+    .gemms_asked = tri_gpu_gemms_asked,
+    .gemms_choose = tri_gpu_gemms_choose,
+    .gemms_read = tri_gpu_gemms_read,
     .destroy = gpu_destroy,
 };
 
@@ -122,7 +122,7 @@ static tri_status open_gpu(tri_gpu *gpu, const tri_gpu_choice *choice) {
   TRI_TRY(gpu->runtime->open(choice->ordinal, choice->options, &gpu->context));
   TRI_TRY(gpu->runtime->facts(gpu->context, &gpu->facts));
   TRI_TRY(tri_gpu_modules_create(gpu, &gpu->modules));
-  TRI_TRY(tri_gpu_products_create(gpu, &gpu->products));
+  TRI_TRY(tri_gpu_gemms_create(gpu, &gpu->products));
   return tri_gpu_function_of(gpu->modules, TRI_GPU_KERNEL_convert, TRI_FP32, &any);
 }
 

@@ -41,7 +41,7 @@ static tri_status hipblaslt_version(const tri_gpu_lt_calls *calls, const void *h
   return TRI_OK;
 }
 
-static int hipblaslt_compute_type(const tri_gpu_product *product) {
+static int hipblaslt_compute_type(const tri_gpu_gemm *product) {
   (void)product;
   return TRI_HIPBLAS_COMPUTE_32F;
 }
@@ -71,13 +71,13 @@ static const tri_gpu_lt lt = {
     .refusals = {TRI_HIPBLAS_INVALID_VALUE, TRI_HIPBLAS_ARCH_MISMATCH, TRI_HIPBLAS_NOT_SUPPORTED},
 };
 
-static tri_status hipblaslt_look(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
+static tri_status hipblaslt_look(char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path) {
   return tri_gpu_lt_look(&lt, version, path);
 }
 
-static tri_status hipblaslt_open(tri_gpu *gpu, tri_gpu_product_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }
+static tri_status hipblaslt_open(tri_gpu *gpu, tri_gpu_gemm_state **out) { return tri_gpu_lt_open(&lt, gpu, out); }
 
-static bool takes(const tri_gpu_product *product) {
+static bool takes(const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP32:
     case TRI_BF16: return product->alignment == 16;
@@ -87,16 +87,15 @@ static bool takes(const tri_gpu_product *product) {
   return false;
 }
 
-static tri_status hipblaslt_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product,
-                                       size_t workspace_bytes, tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS],
-                                       int *count) {
+static tri_status hipblaslt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
+                                       tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   *count = 0;
   if (!takes(product)) return TRI_OK;
   return tri_gpu_lt_algorithms(state, product, workspace_bytes, out, count);
 }
 
 /* The bias has the type of c, as in PyTorch: all versions are known to support that. */
-const tri_gpu_product_library tri_gpu_hipblaslt = {
+const tri_gpu_gemm_library tri_gpu_hipblaslt = {
     .name = "hipBLASLt",
     .open = hipblaslt_open,
     .look = hipblaslt_look,

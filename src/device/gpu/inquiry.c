@@ -58,7 +58,7 @@ void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_too
   }
 }
 
-void tri_gpu_look_for_products(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]) {
+void tri_gpu_find_gemms(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]) {
   for (int i = 0; i < TRI_GPU_NUM_PRODUCT_LIBRARIES && tri_gpu_runtimes[i] != NULL; i++) {
     const tri_gpu_runtime *runtime = tri_gpu_runtimes[i];
     tri_gpu_tool *tool = &out[i];
@@ -69,12 +69,12 @@ void tri_gpu_look_for_products(const tri_gpu_seen *gpus, int count, tri_gpu_tool
   }
 }
 
-const char *tri_gpu_products_text(const tri_device *device, char *text, size_t text_bytes) {
+const char *tri_gpu_gemms_text(const tri_device *device, char *text, size_t text_bytes) {
   text[0] = '\0';
   if (device->info.place[0] == '\0') return text;
   const tri_gpu *gpu = device->state;
-  const tri_gpu_products *products = gpu->products;
-  char version[TRI_GPU_PRODUCT_VERSION_BYTES] = "";
+  const tri_gpu_gemms *products = gpu->products;
+  char version[TRI_GPU_GEMM_VERSION_BYTES] = "";
   if (products->vendor != NULL) products->vendor->version(products->state, version);
   snprintf(text, text_bytes, "%s%s%s", products->vendor == NULL ? "kernels of this program" : products->vendor->name,
            version[0] == '\0' ? "" : " ", version);

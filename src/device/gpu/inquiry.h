@@ -26,10 +26,10 @@ enum { TRI_GPU_NUM_COMPILERS = 2, TRI_GPU_NUM_PRODUCT_LIBRARIES = 2 };
 
 /* Look for the vendors' compilers and GEMM libraries. `gpus`[count] are the GPUs that may need them. */
 void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_COMPILERS]);
-void tri_gpu_look_for_products(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]);
+void tri_gpu_find_gemms(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]);
 
 /* Prints the GEMM library of a GPU device, "cuBLASLt 13.1.0"; "" for other devices. */
-const char *tri_gpu_products_text(const tri_device *device, char *text, size_t text_bytes);
+const char *tri_gpu_gemms_text(const tri_device *device, char *text, size_t text_bytes);
 
 /* Checks that a compiler for this chip is available, before minutes of compiling. */
 tri_status tri_gpu_compile_check(const char *architecture);

@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 typedef struct tri_gpu_modules tri_gpu_modules;
-typedef struct tri_gpu_products tri_gpu_products; /* gemm.h */
+typedef struct tri_gpu_gemms tri_gpu_gemms; /* gemm.h */
 
 /* A device's state. */
 typedef struct tri_gpu {
@@ -18,7 +18,7 @@ typedef struct tri_gpu {
   tri_gpu_context *context;
   tri_gpu_facts facts;
   tri_gpu_modules *modules;
-  tri_gpu_products *products;
+  tri_gpu_gemms *products;
   tri_device_kernels kernels;
   bool blocking; /* wait for each kernel and each copy when it is queued */
 } tri_gpu;

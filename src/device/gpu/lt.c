@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct tri_gpu_product_state {
+struct tri_gpu_gemm_state {
   const tri_gpu_lt *lt;
   tri_gpu *gpu;
   tri_gpu_lt_calls calls;
@@ -16,7 +16,7 @@ struct tri_gpu_product_state {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static tri_status refused(const tri_gpu_product_state *state, const char *what, int status) {
+static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int status) {
   const char *name = state->calls.status_name == NULL ? NULL : state->calls.status_name(status);
   char number[32];
   snprintf(number, sizeof number, "status %d", status);
@@ -36,7 +36,7 @@ static tri_status refused(const tri_gpu_product_state *state, const char *what, 
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static tri_status read_version(tri_gpu_product_state *state) {
+static tri_status read_version(tri_gpu_gemm_state *state) {
   const tri_gpu_lt *lt = state->lt;
   TRI_TRY(lt->read_version(&state->calls, state->handle, state->version));
   const int *version = state->version;
@@ -47,7 +47,7 @@ static tri_status read_version(tri_gpu_product_state *state) {
                   lt->most_major, lt->file->how);
 }
 
-static tri_status start(tri_gpu_product_state *state) {
+static tri_status start(tri_gpu_gemm_state *state) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   TRI_TRY(tri_gpu_library_open(state->lt->file, &state->calls, &state->path));
   if (runtime->enter != NULL) TRI_TRY(runtime->enter(state->gpu->context));
@@ -60,16 +60,16 @@ static tri_status start(tri_gpu_product_state *state) {
   return state->lt->asks_handle ? read_version(state) : TRI_OK;
 }
 
-void tri_gpu_lt_close(tri_gpu_product_state *state) {
+void tri_gpu_lt_close(tri_gpu_gemm_state *state) {
   if (state == NULL) return;
   if (state->handle != NULL) state->calls.destroy(state->handle);
   tri_free(state);
 }
 
-tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_state **out) {
-  tri_gpu_product_state *state = NULL;
+tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_gemm_state **out) {
+  tri_gpu_gemm_state *state = NULL;
   TRI_TRY(tri_alloc("a library of matrix products", 1, sizeof *state, &state));
-  *state = (tri_gpu_product_state){.lt = lt, .gpu = gpu};
+  *state = (tri_gpu_gemm_state){.lt = lt, .gpu = gpu};
   tri_status status = start(state);
   if (status != TRI_OK) {
     tri_gpu_lt_close(state);
@@ -79,13 +79,13 @@ tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_s
   return TRI_OK;
 }
 
-void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]) {
-  snprintf(out, TRI_GPU_PRODUCT_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
+void tri_gpu_lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]) {
+  snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
 /* Opens the library without a GPU. The library's context is created only if its version cannot be read otherwise. */
-tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path) {
-  tri_gpu_product_state state = {.lt = lt};
+tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path) {
+  tri_gpu_gemm_state state = {.lt = lt};
   version[0] = '\0';
   TRI_TRY(tri_gpu_library_open(lt->file, &state.calls, &state.path));
   *path = state.path;
@@ -113,7 +113,7 @@ typedef struct description {
   void *product, *first, *second, *out;
 } description;
 
-static void description_destroy(const tri_gpu_product_state *state, description *d) {
+static void description_destroy(const tri_gpu_gemm_state *state, description *d) {
   if (d->out != NULL) state->calls.layout_destroy(d->out);
   if (d->second != NULL) state->calls.layout_destroy(d->second);
   if (d->first != NULL) state->calls.layout_destroy(d->first);
@@ -121,13 +121,13 @@ static void description_destroy(const tri_gpu_product_state *state, description 
   *d = (description){0};
 }
 
-static int set_int(const tri_gpu_product_state *state, void *product, int attribute, int value) {
+static int set_int(const tri_gpu_gemm_state *state, void *product, int attribute, int value) {
   const int32_t number = value;
   return state->calls.description_set(product, attribute, &number, sizeof number);
 }
 
 /* Describes the bias; `bias` is its address, or any address of the same alignment. */
-static tri_status describe_bias(const tri_gpu_product_state *state, const tri_gpu_product *p, const void *bias,
+static tri_status describe_bias(const tri_gpu_gemm_state *state, const tri_gpu_gemm *p, const void *bias,
                                 void *product) {
   const tri_gpu_lt *lt = state->lt;
   tri_status status = TRI_OK;
@@ -139,7 +139,7 @@ done:
 }
 
 /* A row-major [rows, columns] matrix is column-major [columns, rows], its transpose. */
-static tri_status description_create(const tri_gpu_product_state *state, const tri_gpu_product *p, const void *bias,
+static tri_status description_create(const tri_gpu_gemm_state *state, const tri_gpu_gemm *p, const void *bias,
                                      description *out) {
   const tri_gpu_lt *lt = state->lt;
   const tri_gpu_lt_calls *calls = &state->calls;
@@ -165,7 +165,7 @@ done:
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 /* cuBLASLt does not have epilogues in fp64. */
-bool tri_gpu_lt_adds_bias(const tri_gpu_product *product) {
+bool tri_gpu_lt_adds_bias(const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP32:
     case TRI_BF16: return true;
@@ -175,8 +175,8 @@ bool tri_gpu_lt_adds_bias(const tri_gpu_product *product) {
   return false;
 }
 
-static tri_status preference_create(const tri_gpu_product_state *state, const tri_gpu_product *p,
-                                    size_t workspace_bytes, void **out) {
+static tri_status preference_create(const tri_gpu_gemm_state *state, const tri_gpu_gemm *p, size_t workspace_bytes,
+                                    void **out) {
   const tri_gpu_lt *lt = state->lt;
   const tri_gpu_lt_calls *calls = &state->calls;
   const uint64_t most = workspace_bytes;
@@ -214,7 +214,7 @@ static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int 
   return taken;
 }
 
-tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
+tri_status tri_gpu_lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                                  tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   unsigned char results[TRI_GPU_MOST_ALGORITHMS * TRI_GPU_LT_MOST_RESULT_BYTES] __attribute__((aligned(16))) = {0};
@@ -245,8 +245,8 @@ static bool is_refusal(const tri_gpu_lt *lt, int status) {
   return false;
 }
 
-tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call) {
-  const tri_gpu_product *p = call->product;
+tri_status tri_gpu_lt_multiply(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call) {
+  const tri_gpu_gemm *p = call->product;
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   const float one = 1, beta = p->accumulate ? 1 : 0;
   const double wide_one = 1, wide_beta = p->accumulate ? 1 : 0;

@@ -42,12 +42,12 @@ enum { TRI_GPU_LT_ADDRESSES = 4, TRI_GPU_LT_MOST_RESULT_BYTES = 128 };
 
 /* One of the two libraries. An attribute of -1 does not exist in the library. */
 typedef struct tri_gpu_lt {
-  const tri_gpu_product_library *is;
+  const tri_gpu_gemm_library *is;
   const tri_gpu_library *file;
   int least[2], most_major; /* range of versions with these numbers: lowest major and minor, highest major */
   bool asks_handle;         /* the version needs a handle; the other library reports it without one */
   tri_status (*read_version)(const tri_gpu_lt_calls *calls, const void *handle, int out[3]);
-  int (*compute_type)(const tri_gpu_product *product);
+  int (*compute_type)(const tri_gpu_gemm *product);
   /* Attributes of a description, and their values. */
   int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
   int operation_transpose, epilogue_bias;
@@ -60,14 +60,14 @@ typedef struct tri_gpu_lt {
   int refusals[3]; /* return values for an unsupported algorithm or GEMM, before any work is queued */
 } tri_gpu_lt;
 
-tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_product_state **out);
-tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path);
-void tri_gpu_lt_close(tri_gpu_product_state *state);
-void tri_gpu_lt_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]);
-bool tri_gpu_lt_adds_bias(const tri_gpu_product *product);
-tri_status tri_gpu_lt_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
+tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_gemm_state **out);
+tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
+void tri_gpu_lt_close(tri_gpu_gemm_state *state);
+void tri_gpu_lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]);
+bool tri_gpu_lt_adds_bias(const tri_gpu_gemm *product);
+tri_status tri_gpu_lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                                  tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
-tri_status tri_gpu_lt_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call);
+tri_status tri_gpu_lt_multiply(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call);
 
 /* Functions of both libraries whose names differ only in the prefix. */
 #define TRI_GPU_LT_SYMBOLS(prefix)                                                                                     \

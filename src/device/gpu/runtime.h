@@ -66,12 +66,12 @@ typedef struct tri_gpu_image {
   size_t bytes;
 } tri_gpu_image;
 
-typedef struct tri_gpu_product_library tri_gpu_product_library; /* gemm.h */
+typedef struct tri_gpu_gemm_library tri_gpu_gemm_library; /* gemm.h */
 
 typedef struct tri_gpu_runtime {
-  const char *name;                        /* "CUDA", "HIP", "emulated" */
-  const tri_gpu_product_library *products; /* the vendor's library of GEMMs; NULL: none */
-  bool any_count;                          /* `gpus=N` in a device's name requests N of them, however many exist */
+  const char *name;                     /* "CUDA", "HIP", "emulated" */
+  const tri_gpu_gemm_library *products; /* the vendor's library of GEMMs; NULL: none */
+  bool any_count;                       /* `gpus=N` in a device's name requests N of them, however many exist */
 
   /* Counts the GPUs that this process may use; 0 with TRI_OK if there is no driver, or no GPU. `*why` is a short text
    * with what was looked for and found, for a user who requested a GPU by name; it is valid until the program ends. */

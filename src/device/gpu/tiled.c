@@ -4,30 +4,30 @@
 
 #include <stdio.h>
 
-static tri_status tiled_open(tri_gpu *gpu, tri_gpu_product_state **out) {
+static tri_status tiled_open(tri_gpu *gpu, tri_gpu_gemm_state **out) {
   (void)gpu;
   *out = NULL; /* it has no state */
   return TRI_OK;
 }
 
-static void tiled_close(tri_gpu_product_state *state) { (void)state; }
+static void tiled_close(tri_gpu_gemm_state *state) { (void)state; }
 
 /* Prints the version, which identifies the order of summation. */
-static void tiled_version(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]) {
+static void tiled_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]) {
   (void)state;
-  snprintf(out, TRI_GPU_PRODUCT_VERSION_BYTES, "%d", TRI_GPU_TILED_VERSION);
+  snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d", TRI_GPU_TILED_VERSION);
 }
 
-static bool tiled_adds_bias(const tri_gpu_product *product) {
+static bool tiled_adds_bias(const tri_gpu_gemm *product) {
   (void)product;
   return true;
 }
 
-static tri_status tiled_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
+static tri_status tiled_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                                    tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   (void)state;
   (void)workspace_bytes;
-  const tri_matmul matmul = tri_gpu_product_matmul(product);
+  const tri_matmul matmul = tri_gpu_gemm_matmul(product);
   const int first = tri_gpu_tiled_first(&matmul);
   *count = 0;
   for (int i = 0; i < TRI_GPU_TILED_VARIANTS; i++) {
@@ -37,9 +37,9 @@ static tri_status tiled_algorithms(tri_gpu_product_state *state, const tri_gpu_p
   return TRI_OK;
 }
 
-static tri_status tiled_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call) {
+static tri_status tiled_multiply(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call) {
   (void)state;
-  const tri_matmul matmul = tri_gpu_product_matmul(call->product);
+  const tri_matmul matmul = tri_gpu_gemm_matmul(call->product);
   const int variant = call->algorithm->data[0];
   if (variant >= TRI_GPU_TILED_VARIANTS) {
     return tri_fail(TRI_BAD_FILE, "the kernel for matrix products has no variant %d; remove the run's products.json",
@@ -49,7 +49,7 @@ static tri_status tiled_multiply(tri_gpu_product_state *state, tri_queue *queue,
                                 call->c);
 }
 
-const tri_gpu_product_library tri_gpu_tiled = {
+const tri_gpu_gemm_library tri_gpu_tiled = {
     .name = "tiled",
     .open = tiled_open,
     .close = tiled_close,
