@@ -162,23 +162,23 @@ tri_status tri_checkpoint_disprove(const char *root, int64_t step);
  * best when it was saved, which is the best of all; removes the link if there is none. Saves and removals call this. */
 tri_status tri_checkpoint_link_best(const char *root);
 
-/* LOCAL. Whether there is a complete checkpoint of that step below root. */
+/* LOCAL. Returns whether there is a complete checkpoint of that step below root. */
 bool tri_checkpoint_is_there(const char *root, int64_t step);
 
-/* LOCAL. The newest complete checkpoint below root that is marked as proven; its files are not verified. path is "" if
- * there is none. */
+/* LOCAL. Finds the newest complete checkpoint below root that is marked as proven; its files are not verified. path is
+ * "" if there is none. */
 tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]);
 
-/* LOCAL. All complete checkpoints below root that are not disproved, in the order of their steps. Release *out with
- * tri_free. */
+/* LOCAL. Lists all complete checkpoints below root that are not disproved, in the order of their steps. Release *out
+ * with tri_free. */
 typedef struct tri_checkpoint_found {
   int64_t step;
   char path[TRI_PATH_BYTES];
 } tri_checkpoint_found;
 tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int64_t *count);
 
-/* LOCAL. The highest step in the names of checkpoints below root that are not disproved, whether they are complete and
- * good or not; -1 if there are none. */
+/* LOCAL. Returns the highest step in the names of checkpoints below root that are not disproved, whether they are
+ * complete and good or not; -1 if there are none. */
 int64_t tri_checkpoint_highest_step(const char *root);
 
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums. Fails with
