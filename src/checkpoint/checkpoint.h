@@ -131,14 +131,14 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE over the group (NULL: only this rank). The newest checkpoint below root that is complete and verified
- * (every size and checksum; each rank reads a share). Logs a line with the reason for each newer one that is not good.
- * path is "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but none is good, since only
- * the user should decide to start over. All ranks get the same result. */
+/* COLLECTIVE over the group (NULL: only this rank). Finds the newest checkpoint below root that is complete and
+ * verified (every size and checksum; each rank reads a share). Logs a line with the reason for each newer one that is
+ * not good. path is "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but none is good,
+ * since only the user should decide to start over. All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
-/* COLLECTIVE over the group. The newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take` fails and
- * sets *damaged, the checkpoint is at fault and the next older one is tried; other failures are returned. */
+/* COLLECTIVE over the group. Finds the newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take`
+ * fails and sets *damaged, the checkpoint is at fault and the next older one is tried; other failures are returned. */
 typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *damaged);
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);

@@ -400,8 +400,8 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   return TRI_OK;
 }
 
-/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. The position with
- * the most tokens depends on keys that do not affect parameters, so sizes shared by layouts cannot be those of it. */
+/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. It is the same for
+ * all layouts that share a layer_sizes; the position with the most tokens is not. */
 static tri_mesh_seat fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
