@@ -23,7 +23,7 @@ void tri_snapshots_destroy(tri_snapshots *snapshots);
 /* COLLECTIVE, between two steps. Takes a snapshot; older ones are removed once it is complete. */
 tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *progress);
 
-/* COLLECTIVE. Finds the newest step of which every rank's part is on some node of the job; -1: none. */
+/* COLLECTIVE. Finds the newest step that is complete: every rank's part is on some node of the job; -1: none. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
 /* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state is then undefined.
