@@ -131,14 +131,14 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE over the group (NULL: only this rank). The newest checkpoint below root that is complete and verified
- * (every size and checksum; each rank reads a share). Logs a line with the reason for each newer one that is not good.
- * path is "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but none is good, since only
- * the user should decide to start over. All ranks get the same result. */
+/* COLLECTIVE over the group (NULL: only this rank). Finds the newest checkpoint below root that is complete and
+ * verified (every size and checksum; each rank reads a share). Logs a line with the reason for each newer one that is
+ * not good. path is "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but none is good,
+ * since only the user should decide to start over. All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
-/* COLLECTIVE over the group. The newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take` fails and
- * sets *damaged, the checkpoint is at fault and the next older one is tried; other failures are returned. */
+/* COLLECTIVE over the group. Finds the newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take`
+ * fails and sets *damaged, the checkpoint is at fault and the next older one is tried; other failures are returned. */
 typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *damaged);
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
@@ -162,23 +162,23 @@ tri_status tri_checkpoint_disprove(const char *root, int64_t step);
  * best when it was saved, which is the best of all; removes the link if there is none. Saves and removals call this. */
 tri_status tri_checkpoint_link_best(const char *root);
 
-/* LOCAL. Whether there is a complete checkpoint of that step below root. */
+/* LOCAL. Returns whether there is a complete checkpoint of that step below root. */
 bool tri_checkpoint_is_there(const char *root, int64_t step);
 
-/* LOCAL. The newest complete checkpoint below root that is marked as proven; its files are not verified. path is "" if
- * there is none. */
+/* LOCAL. Finds the newest complete checkpoint below root that is marked as proven; its files are not verified. path is
+ * "" if there is none. */
 tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]);
 
-/* LOCAL. All complete checkpoints below root that are not disproved, in the order of their steps. Release *out with
- * tri_free. */
+/* LOCAL. Lists all complete checkpoints below root that are not disproved, in the order of their steps. Release *out
+ * with tri_free. */
 typedef struct tri_checkpoint_found {
   int64_t step;
   char path[TRI_PATH_BYTES];
 } tri_checkpoint_found;
 tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int64_t *count);
 
-/* LOCAL. The highest step in the names of checkpoints below root that are not disproved, whether they are complete and
- * good or not; -1 if there are none. */
+/* LOCAL. Returns the highest step in the names of checkpoints below root that are not disproved, whether they are
+ * complete and good or not; -1 if there are none. */
 int64_t tri_checkpoint_highest_step(const char *root);
 
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums. Fails with

@@ -14,7 +14,8 @@ tri_mesh tri_mesh_alone(void) {
   return mesh;
 }
 
-/* Checks that the expert mesh of a stage has as many ranks as its dense mesh. */
+/* Checks that expert_tensor x expert divides the number of ranks of a stage, so that its expert mesh has as many ranks
+ * as its dense mesh. */
 static tri_status check_folding(const tri_mesh_shape *shape) {
   int ranks = tri_mesh_stage_ranks(shape);
   int64_t tensor = tri_mesh_axis_size(shape, TRI_AXIS_EXPERT_TENSOR);
@@ -26,8 +27,8 @@ static tri_status check_folding(const tri_mesh_shape *shape) {
                   (long long)tensor, (long long)expert, ranks);
 }
 
-/* Checks that the product of the sizes is the number of ranks and does not overflow. The message spells out the
- * product: "tensor 2 x context 1 x data 3 x pipeline 2". */
+/* Checks that each size is at least 1, and that their product is the number of ranks and does not overflow. The message
+ * spells out the product: "tensor 2 x context 1 x data 3 x pipeline 2". */
 static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
   const int *n = shape->size;
   int64_t places = 1;

@@ -541,7 +541,7 @@ static tri_status read_run(const tri_corpus *corpus, int64_t position, int64_t o
                   corpus->bin.path, position + i, raw_id(corpus, from + i * corpus->index.id_bytes), vocab_size);
 }
 
-/* Returns the last sequence that begins at or before a position, which is not empty. */
+/* Returns the last sequence that begins at or before a position; empty sequences before it are skipped. */
 static int64_t find_sequence(const tri_corpus *corpus, int64_t position) {
   int64_t low = 0, high = corpus->index.num_sequences;
   while (high - low > 1) {

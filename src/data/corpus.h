@@ -81,16 +81,17 @@ bool tri_corpus_has_mask(const tri_corpus *corpus);
 const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count);
 /* Sets labels[count], which are tokens [first, first + count), to -1 if their mask is 0, so that they do not count. */
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);
-/* The number of tokens whose mask is 1; without a mask that of all. */
+/* Returns the number of tokens whose mask is 1; of all tokens if there is no mask. */
 int64_t tri_corpus_num_learnt(const tri_corpus *corpus);
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */
 
 tri_preferences tri_corpus_preferences(const tri_corpus *corpus);
-/* A byte for each document, in the corpus's memory: 1 if its answer is desirable, else 0. NULL: no labels. */
+/* Returns a byte for each document, in the corpus's memory: 1 if its answer is desirable, else 0. NULL: no labels. */
 const uint8_t *tri_corpus_labels(const tri_corpus *corpus);
 
-/* TRI_BAD_FILE for a corpus of preferences, and for one of anything else; the message says what to do. */
+/* Fail with TRI_BAD_FILE: the first for a corpus of preferences, the second for any other corpus. The message gives
+ * advice. */
 tri_status tri_corpus_want_text(const tri_corpus *corpus);
 tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 

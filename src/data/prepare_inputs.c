@@ -200,7 +200,8 @@ static tri_status say_rendered(const tri_prepare_options *options, const tri_tex
   return TRI_OK; /* a bad record is refused later, when it is read */
 }
 
-/* Logs how the first record is read, and its keys that are not read. */
+/* Logs how the first record is read, and its keys that are not read; with a `format`, only the keys of its messages
+ * that are not read. */
 static void say_form(const tri_prepare_options *options, const tri_text_block *block, const tri_chat_format *format) {
   unread_keys unread = {"", 0};
   const char *name = NULL;

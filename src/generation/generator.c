@@ -8,8 +8,8 @@
  * The idea: no sequence owns a part of the cache. Keys and values are in pages of TRI_PAGE_ROWS positions with
  * reference counts (pages.h). A verb only changes host memory: the tokens of a sequence, its references to pages, and
  * `target`, the number of tokens to read before the next is sampled or the sequence ends. tri_generator_step then lists
- * all sequences that have tokens left to read, lets the scheduler give them rows (scheduler.h), runs the model once on
- * all these rows, and samples.
+ * all sequences that have tokens left to read or refer to pages, lets the scheduler give them rows (scheduler.h), runs
+ * the model once on all these rows, and samples.
  *
  * Invariants, between steps:
  * - tokens [offset, offset + held) of a sequence are read, at positions from 0; its pages hold their keys and values;
@@ -127,8 +127,8 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
   s->target = s->count - (options->scored > 0 && options->wanted == 0 ? 1 : 0);
 }
 
-/* Reads tokens again if they are read already but their logits are needed. Their keys and values are overwritten with
- * the same ones. */
+/* Marks tokens that are read already as unread if their logits are needed. They are read again, which overwrites their
+ * keys and values with the same ones. */
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
@@ -206,7 +206,7 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   return begin(g, s, options);
 }
 
-/* Drops all pages rather than write other tokens into a page that is cached. */
+/* Drops all pages if the first `count` tokens end inside a cached page, whose tokens must not change. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);

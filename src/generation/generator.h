@@ -82,7 +82,7 @@ tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from
 /* Resumes a sequence that has ended: appends ids [count] and continues with these options. */
 tri_status tri_generator_extend(tri_generator *generator, tri_sequence *sequence, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options);
-/* Removes all but the first `count` tokens, at least one, of a sequence that has ended, before it is extended. */
+/* Keeps only the first `count` tokens, at least one, of a sequence that has ended. tri_generator_extend resumes it. */
 void tri_generator_rewind(tri_generator *generator, tri_sequence *sequence, int64_t count);
 /* Ends a sequence that is in progress or waits. Its observer is called, and its tokens remain. */
 tri_status tri_generator_cancel(tri_generator *generator, tri_sequence *sequence);
@@ -101,7 +101,7 @@ void tri_generator_forget(tri_generator *generator);
 
 /* ---- queries of a sequence --------------------------------------------------------------------------------------- */
 
-/* Returns all tokens, [*count], valid until the next verb. */
+/* Returns all tokens, [*count], valid until the next call of a verb or of tri_generator_step. */
 const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count);
 int64_t tri_sequence_sampled(const tri_sequence *sequence); /* tokens sampled since it was begun or extended */
 tri_finish tri_sequence_finish(const tri_sequence *sequence);
@@ -110,7 +110,7 @@ bool tri_sequence_has_slid(const tri_sequence *sequence); /* it was longer than 
 /* Counters for benchmarks and tests. */
 typedef struct tri_generator_counts {
   int64_t steps, rows, found_rows,
-      preempted;         /* rows read; found_rows: rows of prompts that were in cached pages; preempted: preemptions */
+      preempted;         /* runs of the model; rows read; rows of prompts that were in cached pages; preemptions */
   int64_t guessed, kept; /* tokens read as guesses, and the correct ones */
   int64_t free_pages, sequences; /* at present */
 } tri_generator_counts;

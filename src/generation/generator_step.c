@@ -53,7 +53,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     if (s->num_pages == s->gone && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences)))
       continue;
     waiting += !ended && !s->has_place;
-    if (s->copied >= 0) { /* so that num_holds counts this page, too */
+    if (s->copied >= 0) { /* appended, but not counted in num_pages: num_holds below includes it */
       TRI_TRY(tri_sequence_add_page(s, s->copied));
       s->num_pages--;
     }

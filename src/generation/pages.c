@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* State of a page. Lists are linked by page numbers; -1 ends a list. */
+/* State of a page. Lists are linked by page numbers; -1 ends a list. The list of unused pages has the uncached pages,
+ * then the cached ones in the order of their release. */
 typedef struct page_state {
   int32_t before, after;  /* neighbours in the list of unused pages */
   int32_t next_in_bucket; /* next cached page in the same bucket */

@@ -1,5 +1,5 @@
 /* Runs a model forward on rows of any sequences, with a paged cache of keys and values: the engine of text generation
- * (generator.h). The caller knows which pages belong to which sequence.
+ * (generator.h). A row is one token of a sequence. The caller knows which pages belong to which sequence.
  *
  * The logits of a row are a function of the weights and of the tokens of its sequence up to it: not of the other rows
  * of the run, of the runs in which earlier tokens were read, or of the pages. That holds to the bit on devices whose
@@ -33,8 +33,8 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
                              tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
-/* Bytes that tri_runner_create allocates on a device that already has its queue. device_bytes includes cache_bytes, the
- * bytes of the pages. */
+/* Bytes that tri_runner_create allocates on a device that already has its queue; tri_runner_plan computes them without
+ * allocating them. device_bytes includes cache_bytes, the bytes of the pages. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
 } tri_runner_need;

@@ -60,8 +60,8 @@ static const double PATIENCE_S = 5; /* wait for a launcher that was asked to end
 static const double SETTLED_S = 30; /* longest wait for a launcher whose job is over */
 static const double DRAIN_S = 2;    /* wait for the remaining output of dead processes */
 static const double TOUCH_S = 600;  /* between touches of the error files' folder, which show that it is in use */
-static const double LATE_S = 30;    /* in addition to limit_s: from the first rank's connection to the last's */
-static const double START_S = 300;  /* in addition to limit_s: until the first rank's process connects */
+static const double LATE_S = 30;    /* in addition to limit_s: from the first connection of any rank to the last one */
+static const double START_S = 300;  /* in addition to limit_s: until a process of any rank connects */
 
 /* State of one start. */
 typedef struct supervisor {

@@ -1,5 +1,6 @@
 /* OLMoE (Muennighoff et al. 2024, arXiv 2409.02060): Llama with experts in every layer, and norms over all of q and all
- * of k. The softmax probabilities of the chosen experts are not renormalised. */
+ * of k. Weights of the chosen experts come from a softmax over all experts, and are not renormalised unless
+ * `norm_topk_prob` is true. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD

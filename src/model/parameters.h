@@ -264,10 +264,10 @@ tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns,
 /* Return `parameter` with `joined` set; as rows of a larger tensor on disk. */
 tri_parameter tri_parameter_joined(tri_parameter parameter);
 tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
-/* A stack of experts with `kinds` matrices each, split along a dimension over the expert tensor ranks. */
+/* Returns a stack of experts with `kinds` matrices each, split along a dimension over the expert tensor ranks. */
 tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
                                     double std);
-/* A router's bias, which TRI_RULE_BALANCE updates. */
+/* Returns a router's bias, which TRI_RULE_BALANCE updates. */
 tri_parameter tri_parameter_balance(int64_t experts);
 
 /* Appends a parameter, with its name and layer set. %ld in `name` is replaced by the layer's number. */

@@ -40,7 +40,8 @@ static size_t own_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines((size_t)at->own_begins[at->ranks] * tri_dtype_bytes(call->type));
 }
 
-/* Parts of own rows, then of joined rows: one of the two is sent and the other is received. */
+/* Returns the bytes of the transfer buffer: parts of own rows, then of joined rows. One of the two is sent and the
+ * other is received. */
 static size_t op_exchange_heads_transfer_bytes(const tri_op_call *call) {
   const exchange_heads *at = call->attributes;
   return own_bytes(call) + tri_bytes_in_lines((size_t)at->joined_begins[at->ranks] * tri_dtype_bytes(call->type));

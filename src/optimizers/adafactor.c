@@ -175,7 +175,7 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
   return u;
 }
 
-/* Returns whether another rank has the same shard of a part, and counts it. */
+/* Returns whether another rank has the same shard of a part, and adds it to the sums. */
 static bool is_copy(const adafactor *u, const tri_parameter *part) {
   const tri_mesh_position *position = &u->call->position;
   const int64_t ranks = tri_matrix_ranks(part, &position->shape);

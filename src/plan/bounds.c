@@ -18,7 +18,7 @@
  * them on random layouts.
  *
  * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
- * price the model as if all its weights were frozen, but with gradients passing through: no product for a weight's
+ * price the model as if all its weights were frozen, but with gradients passing through: no GEMM for a weight's
  * gradient, no gradient, no update. The layers up to the lowest trained one run their forward only.
  *
  * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
@@ -118,8 +118,8 @@ struct tri_bounds {
   int64_t hit, kept_hit;     /* indices in `prices` of the last lookups, with and without recompute */
 };
 
-/* Returns the least bytes of a frozen parameter. In 4 bits the scales, and tensors that are not quantised, come on top.
- */
+/* Returns the least bytes of a frozen parameter. With 4 bits, scales and tensors that are not quantised need more,
+ * which a lower bound may ignore. */
 static double frozen_bytes(const tri_search_request *request) {
   const bool quantised = request->system->planned && tri_trainable_is_quantised(&request->model->tuning);
   return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
@@ -158,7 +158,7 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
 }
 
 /* Chooses the model to price. If its layers train differently, that is the frozen model with gradients passing through:
- * without products for weight gradients, gradients and updates it costs no more than any layer of the request's. */
+ * without GEMMs for weight gradients, gradients and updates it costs no more than any layer of the request's model. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -322,8 +322,8 @@ static tri_status price_unit(const tri_search_request *request, layer_prices *of
   return status;
 }
 
-/* The first layer of [first, end), if there is one; but the model's second one for its first, whose norm takes more
- * than one behind another layer's sum. */
+/* Prices the first layer of [first, end), if there is one. Instead of layer 0 it prices layer 1 if that is in the
+ * range, because the norm of layer 0 costs more than a norm after the residual sum of another layer. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, unit_price *unit) {
   if (first >= end) return TRI_OK;
@@ -353,8 +353,8 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
-/* Returns a layout with only the ranks of one layer: one stage, and one replica or as many as exchange rows of experts.
- */
+/* Returns a layout with only the ranks of one layer: one stage, no ZeRO, and as few replicas as expert parallelism
+ * needs, one without experts. */
 static tri_layout one_of(const tri_layout *layout) {
   const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
   tri_layout one = *layout;
@@ -400,7 +400,8 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   return TRI_OK;
 }
 
-/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. */
+/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. It is the same for
+ * all layouts that share a layer_sizes; the position with the most tokens is not. */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -515,8 +516,8 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
 }
 
 /* Returns layers times micro-batches in flight when a stage begins its first backward (of weights, if the backward is
- * split). With one chunk that many micro-batches are in flight: pipeline - stage, or pipeline with zero bubble, which
- * delays weight gradients by `stage` micro-batches. With several chunks the first group of micro-batches is in flight
+ * split). With one chunk, pipeline - stage micro-batches are in flight, or with zero bubble, which delays weight
+ * gradients by `stage` micro-batches, `pipeline`. With several chunks the first group of micro-batches is in flight
  * in all chunks but the last, and in the last chunk as many as the warm-up runs ahead. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
@@ -632,7 +633,8 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Returns the bytes of the buffers for messages between stages; for another system, of its libraries and buckets. */
+/* Returns the bytes of the buffers for messages between stages. For another system than this program: the bytes of its
+ * libraries' contexts and its buckets. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;

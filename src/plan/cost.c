@@ -18,8 +18,9 @@ static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
 }
 
-/* Returns the energy of a step. A device draws its full power while it computes and its idle power while it waits for
- * other ranks and messages; the power of the rest of the node is constant. */
+/* Returns the energy of a step in kWh, with spare nodes and cooling (`pue`). A device draws its full power while it
+ * computes and its idle power while it waits for other ranks and messages; the power of the rest of the node is
+ * constant. */
 static double step_kwh(const tri_simulation_request *request, const tri_prediction *p) {
   const tri_tariff *cost = &request->cluster->cost;
   double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;

@@ -1,6 +1,5 @@
 /* Money and energy of a predicted run, and the cost of failures in time, money and energy. Parts that the cluster's
- * file
- * (`cost`, `failures`) does not describe are left out. */
+ * file (`cost`, `failures`) does not describe are left out. */
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 

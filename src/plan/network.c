@@ -58,8 +58,9 @@ static double quickest_s(const tri_cluster *cluster, carriage of) {
   return best;
 }
 
-/* A path through all members of a group. A ring crosses the links of a level once for each unit of that level; a unit
- * carries the rings of several groups. A tree has log2(units) levels on each level of links. */
+/* A path through all members of a group. The links of a level join `parts` units of the level below into `left` larger
+ * ones: a ring has parts - left hops on them, a tree log2(parts / left) levels. A unit carries the rings of several
+ * groups. */
 typedef struct walk {
   double speed;    /* bytes per second of the slowest link */
   double ring_s;   /* latencies of all hops of a ring but one */
@@ -160,8 +161,8 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
-/* Looks a collective up in the tables, which were measured on adjacent ranks; within a node all ranks count as
- * adjacent. */
+/* Returns whether the tables have the collective, and sets *seconds. They were measured on adjacent ranks; in a cluster
+ * of one node all ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

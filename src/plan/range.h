@@ -32,8 +32,8 @@ tri_status tri_ranges_check(const tri_cluster *cluster);
  * allows, and `hypothetical` clusters. */
 tri_status tri_ranges_remark(const tri_cluster *cluster);
 
-/* Returns whether a fit may give a constant of tri_efficiency this value: plausible for accelerators, possible for
- * CPUs. */
+/* Returns whether a fit may give a constant of tri_efficiency this value: a plausible one for accelerators, a possible
+ * one for CPUs, and a positive one if the constant has no range. */
 bool tri_range_allows(const tri_cluster *cluster, const char *constant, double value);
 
 #endif

@@ -29,7 +29,8 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read: the optimizer's and averages only if the checkpoint has them. */
+/* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and averages if the checkpoint also
+ * has them. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
                     const tri_checkpoint_slice *slice, bool optimizer) {
   if (slice->tensor < shards->num_weights) return true;
@@ -82,7 +83,7 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
   };
 }
 
-/* An imported checkpoint has no optimizer states: they are those of a new run. */
+/* Returns whether the checkpoint has optimizer states. An imported one does not: the states of a new run are used. */
 static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
@@ -122,8 +123,9 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
   return tri_first_rank_status(world, status);
 }
 
-/* Returns whether the run keeps an average that the checkpoint does not have. It then begins with the weights; an
- * optimizer with states of the same kind is never combined with an average. */
+/* Returns whether the run keeps an average that the checkpoint does not have. The average then begins as
+ * a copy of the weights (tri_engine_begin_states). An optimizer with states that also begin as copies of the weights is
+ * never combined with an average. */
 static bool begins_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
 }
@@ -191,8 +193,8 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
   }
 }
 
-/* Resets the lowest validation loss and the count of evaluations since then if losses are another measure from here on.
- */
+/* Resets the lowest validation loss and the count of evaluations since then if losses are another measure from here on:
+ * otherwise no later loss, or every one, might be lower. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_IDENTITY_KEY_BYTES];

@@ -15,7 +15,7 @@ typedef struct tri_loading {
   tri_resume_kind kind;
   tri_progress *progress; /* set to the checkpoint's; may be NULL if only weights are read, and is not set then */
   bool plain_too;         /* a Hugging Face folder without checksums is accepted */
-  tri_checkpoint_map held, saved; /* slices that this rank holds, and that it saves, so that each element is in the
+  tri_checkpoint_map held, saved; /* slices that this rank holds; slices that it saves: each element is in the saved
                                      slices of exactly one rank */
   bool has_states;                /* output: all optimizer states, averages included, were read from the checkpoint */
 } tri_loading;

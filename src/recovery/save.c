@@ -232,13 +232,13 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
-/* Checks that the output still belongs to this run before anything in it is published or removed: another process may
- * have taken a run that was suspended for long for dead. */
+/* Checks that the output still belongs to this run before anything in it is published or removed: if the run was
+ * suspended for a long time, another process may have considered it dead and taken over the output. */
 static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }
 
-/* Marks matter only for the next start and for the removal of old checkpoints, so a failure ends no run. */
+/* Marks matter only for the next start and for the removal of old checkpoints, so a failure does not end the run. */
 static void mark_proven(tri_saver *saver) {
   tri_status status = check_lock(saver);
   if (status == TRI_OK && world_of(saver)->rank == 0) {
@@ -365,7 +365,7 @@ static tri_status all_done(tri_saver *saver, bool *out) {
   return TRI_OK;
 }
 
-/* Begins the stage after the one that all ranks have ended. */
+/* COLLECTIVE. Waits for the thread, which ends the stage in progress, and begins the next stage. */
 static tri_status advance(tri_saver *saver) {
   tri_status status = end_thread(saver);
   bool publishing = saver->stage == STAGE_PUBLISHING;

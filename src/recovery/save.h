@@ -55,7 +55,7 @@ tri_status tri_saver_finish(tri_saver *saver);
 tri_status tri_saver_finish_best(tri_saver *saver);
 
 /* LOCAL, between steps, on every rank. Notes that the run has resumed from the checkpoint of that step. If it is in
- * OUTPUT/checkpoints, tri_saver_prove marks it until the first save. */
+ * OUTPUT/checkpoints, tri_saver_prove marks it as long as no save has ended. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);
 /* LOCAL, between steps, on every rank. Notes that a step, or an evaluation, from the state that was saved last was
  * finite: marks the checkpoint as proven (checkpoint.h), at once or when its save ends. */

@@ -59,8 +59,8 @@ static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_me
 
 /* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* Returns the rank that stores a copy of `rank`'s file: a rank at a distance of as many ranks as its node has, if that
- * is on another node, else the next one that is. */
+/* Returns the rank that stores a copy of `rank`'s file: `rank` + n (modulo `size`), where n is the number of ranks of
+ * its node, or the first rank after that one that is on another node. Returns -1 if there is one node. */
 static int64_t neighbour_of(int64_t rank, int64_t size) {
   int node = tri_comm_node_of((int)rank);
   int64_t local = 0;
@@ -239,7 +239,7 @@ static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *prog
   return TRI_OK;
 }
 
-/* A rank whose file this rank stores a copy of, and that copy. */
+/* A copy, stored by this rank, of another rank's file. */
 typedef struct kept {
   int64_t rank;
   mapped file;
@@ -346,8 +346,8 @@ tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
 
 /* ---- finding a snapshot ------------------------------------------------------------------------------------------ */
 
-/* Finds the rank that sends each rank its part of a step: itself if its node has the part; -1: no rank has it. `has`:
- * [size * size]. */
+/* Finds the rank that sends each rank its part of a step: itself if its node has the part; -1: no node has it. `has`:
+ * [size, size]; has[q * size + r] is set if the node of rank q has the part of rank r. */
 static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) {
   for (int64_t r = 0; r < size; r++) {
     giver[r] = has[r * size + r] ? r : -1;
@@ -415,7 +415,7 @@ static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progres
   return status;
 }
 
-/* The sender checks the parts that it sends to other ranks, before any is sent. */
+/* Checks the parts that this rank sends to other ranks, before any rank sends. */
 static tri_status check_given(const tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   for (int64_t r = 0; r < world->size; r++) {
@@ -439,8 +439,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Creates a file on this node for this rank's part if another rank has it; the part is then loaded from that file as
- * usual. */
+/* Creates a file on this node for this rank's part, if `wanted` (another node has the part). The part is then received
+ * into that file, and loaded from it as usual. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
@@ -485,7 +485,7 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* Removes all of them, including the folders of nodes that the job no longer has. */
+/* Removes the snapshots of all runs of the output, including the folders of nodes that the job no longer has. */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }

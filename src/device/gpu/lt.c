@@ -83,7 +83,8 @@ void tri_gpu_lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_V
   snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
-/* Opens the library without a GPU. The library's context is created only if its version cannot be read otherwise. */
+/* Opens the library without a GPU and reads its version, "" if it cannot be read. The library's context is created only
+ * if the version cannot be read without one. */
 tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path) {
   tri_gpu_gemm_state state = {.lt = lt};
   version[0] = '\0';

@@ -1,4 +1,4 @@
-/* The common part of cuBLASLt and hipBLASLt, which is all but their numbers: the same calls with the same arguments.
+/* The common part of cuBLASLt and hipBLASLt: the same calls with the same arguments. Only numbers of enums differ.
  * Prototypes are declared here; tests/gpu/prototypes_cublaslt.c compares them with the vendor's header if that is
  * installed.
  *
@@ -14,8 +14,8 @@
 /* Types of elements have the same numbers in both. */
 enum { TRI_LT_R_32F = 0, TRI_LT_R_64F = 1, TRI_LT_R_16BF = 14 };
 
-/* Statuses, types and attributes are enums of the libraries, as wide as an int; descriptors and handles are pointers; a
- * parameter whose name ends in _of takes one of the attributes in tri_gpu_lt. */
+/* Statuses, types and attributes are enums of the libraries, as wide as an int; descriptors and handles are pointers;
+ * `attribute` is one of the attributes in tri_gpu_lt. */
 typedef struct tri_gpu_lt_calls {
   int (*create)(void **handle);
   int (*destroy)(void *handle);
@@ -27,7 +27,7 @@ typedef struct tri_gpu_lt_calls {
   int (*preference_create)(void **out);
   int (*preference_destroy)(void *preference);
   int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
-  /* d = a b + c, with layouts of all; results[most] are structs of result_bytes each. */
+  /* For d = a b + c; a, b, c and d are layouts. results[most]: structs of result_bytes each. */
   int (*heuristic)(void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int most,
                    void *results, int *count);
   int (*matmul)(void *handle, void *description, const void *alpha, const void *a, void *a_layout, const void *b,
@@ -45,7 +45,7 @@ typedef struct tri_gpu_lt {
   const tri_gpu_gemm_library *is;
   const tri_gpu_library *file;
   int least[2], most_major; /* range of versions with these numbers: lowest major and minor, highest major */
-  bool asks_handle;         /* the version needs a handle; the other library reports it without one */
+  bool asks_handle;         /* the version can be read only with a handle; the other library reports it without one */
   tri_status (*read_version)(const tri_gpu_lt_calls *calls, const void *handle, int out[3]);
   int (*compute_type)(const tri_gpu_gemm *product);
   /* Attributes of a description, and their values. */

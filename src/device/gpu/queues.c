@@ -13,7 +13,7 @@ enum { EVENTS = 64, MOST_BLOCKS = 4096 };
 typedef struct gpu_queue {
   tri_gpu *gpu;
   tri_gpu_stream *stream;
-  pthread_mutex_t lock; /* for the members below: other threads may wait for this queue */
+  pthread_mutex_t lock; /* held while a mark is recorded; waits, also in other threads, do not take it */
   uint64_t marks;
   bool marked; /* nothing has been queued since the last mark */
   tri_gpu_event *events[EVENTS];
@@ -86,7 +86,7 @@ tri_status tri_gpu_queue_mark(tri_queue *queue, tri_device_event *out) {
   return status;
 }
 
-/* Returns the event of a mark; NULL for a mark on an empty queue, which is already passed. */
+/* Returns the event of a mark. NULL if its number is 0, which no mark has (they count from 1): it counts as passed. */
 static const tri_gpu_event *event_of(const tri_device_event *event) {
   const gpu_queue *own = event->queue->state;
   return event->number == 0 ? NULL : own->events[event->number % EVENTS];

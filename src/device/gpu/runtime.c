@@ -66,8 +66,8 @@ tri_status tri_gpu_use(tri_gpu_context *context) {
   return error == 0 ? TRI_OK : tri_gpu_call_failed(context, context->vendor->use_name, error);
 }
 
-/* Makes the GPU this thread's, for cleanup: a failure has been reported already, or does not matter any more. Returns
- * false if an error is stored: a call to such a GPU might never return. */
+/* Makes the GPU current in this thread, for cleanup. Reports no errors: one has been reported already, or does not
+ * matter any more. Returns false if an error is stored: a call to such a GPU might never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }
@@ -391,7 +391,7 @@ static tri_status wait_for(const tri_gpu_event *event) {
 
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* A stored error is an error of the work, too. */
+  /* With a vendor whose errors are stored, wait_for returns the stored error, and the message below names the work. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;
@@ -556,7 +556,7 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
   return open_gpu(&tri_gpu_amd, ordinal, options, out);
 }
 
-/* All members but the names, `count` and `open`, which have no context yet. */
+/* The members that CUDA and HIP share. `count` and `open` have no context, which would name the vendor, yet. */
 #define BOTH_HAVE                                                                                                      \
   .close = runtime_close, .facts = runtime_facts, .enter = tri_gpu_use, .memory_free = runtime_memory_free,            \
   .memory_create = runtime_memory_create, .memory_destroy = runtime_memory_destroy,                                    \
