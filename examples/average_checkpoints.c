@@ -25,7 +25,7 @@ static char *read_config(const char *folder) {
 }
 
 /* Adds the tensor of that name of each, in the order of the first. */
-static trireme_status take_mean(trireme_checkpoint **from, int count, int64_t index, tensor *out) {
+static trireme_status compute_mean(trireme_checkpoint **from, int count, int64_t index, tensor *out) {
   const char *name = trireme_checkpoint_name(from[0], index);
   double *one, *sum;
   int64_t i;
@@ -60,7 +60,7 @@ static trireme_status average(trireme_checkpoint **from, int count, const char *
   trireme_status status = means == NULL || config == NULL ? TRIREME_OUT_OF_MEMORY : TRIREME_OK;
   if (status == TRIREME_OK) status = trireme_checkpoint_writer_create(to, config, &writer);
   for (i = 0; status == TRIREME_OK && i < tensors; i++) {
-    status = take_mean(from, count, i, &means[i]);
+    status = compute_mean(from, count, i, &means[i]);
     if (status != TRIREME_OK) break;
     status = trireme_checkpoint_writer_add(writer, trireme_checkpoint_name(from[0], i), TRIREME_FP32, means[i].dims,
                                            means[i].lengths, means[i].values);

@@ -90,7 +90,7 @@ static tri_status report_interruption(const tri_ending *e) {
       e->asked > 1 ? " twice, so at once," : "", (long long)e->steps);
 }
 
-static tri_status tell_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
+static tri_status report_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
 
 /* Fails with the launcher's report, if the ranks have reported little or nothing. */
 static tri_status report_launcher(const tri_ending *e) {
@@ -108,9 +108,9 @@ static tri_status report_launcher(const tri_ending *e) {
                     WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
   }
   if (killed) return report_death(e, rank_of(e, &death), death.node, death.signal);
-  if (e->interrupted.said) return tell_words(&e->interrupted);
+  if (e->interrupted.said) return report_words(&e->interrupted);
   if (e->silent) return report_silence(e);
-  if (e->secondary.said) return tell_words(&e->secondary);
+  if (e->secondary.said) return report_words(&e->secondary);
   if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   return tri_fail(TRI_COMM,
                   "the job of %lld ranks ended with status %d, and no rank has said why; the same command resumes from "
@@ -121,7 +121,7 @@ static tri_status report_launcher(const tri_ending *e) {
 
 tri_status tri_cause_tell(const tri_ending *e) {
   if (e->hang[0] != '\0') return tri_fail(TRI_COMM, "%s", e->hang);
-  if (e->own.said) return tell_words(&e->own);
+  if (e->own.said) return report_words(&e->own);
   if (e->crash_signal != 0) return report_death(e, e->crashed, node_of(e, e->crashed), e->crash_signal);
   bool good = WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0;
   if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return report_launcher(e);

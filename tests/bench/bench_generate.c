@@ -187,7 +187,7 @@ static tri_status run(const settings *s) {
   TRI_TRY(tri_device_create(s->device, s->threads, &device));
   TRI_TRY(tri_runner_create(&model, s->precision, &sizes, device, &runner));
   TRI_TRY(tri_generator_create(&model, s->precision, runner, &generator));
-  TRI_TRY(put_runner_weights(runner, &model, drawn_weight, NULL));
+  TRI_TRY(write_runner_weights(runner, &model, drawn_weight, NULL));
   TRI_TRY(measure(s, &model, generator));
   tri_generator_destroy(generator);
   tri_runner_destroy(runner);

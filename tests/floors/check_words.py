@@ -52,6 +52,12 @@ NAMES = {
     "tri_mesh_place": "tri_mesh_coordinates", "tri_readiness_agree": "tri_startup_check_agreement", "tri_run_settle": "tri_run_resolve_auto",
     "TRI_LABEL_FILLING": "TRI_LABEL_PADDING", "TRI_PRODUCT_TURNED": "TRI_PRODUCT_TRANSPOSED", "TRI_PATH_FEW": "TRI_PATH_SKINNY",
     "weights_pass": "weights_gathered", "taking_up": "resume", "softens_in_steps": "unfused_softmax",
+    "tri_mesh_seat": "tri_mesh_position", "tri_frozen_stretch": "tri_frozen_range", "tri_logit_stretch": "tri_logit_range",
+    "tri_sampling_wish": "tri_sampling_request", "tri_guesser": "tri_proposer", "dialects": "hf_keys",
+    "tri_model_area": "tri_model_attention_fraction", "tri_step_area": "tri_step_attention_fraction",
+    "tri_gpu_products": "tri_gpu_gemms", "tri_gpu_product": "tri_gpu_gemm", "TRI_PARENT_ECHO": "TRI_PARENT_SECONDARY",
+    # Static functions are named by their action.
+    r"(?<=\s|\*)(?:take|put|look|tell)_[a-z_]+(?=\([a-z_]+ [^()]*\) \{)": "read_, write_, append_, allocate_, find_, log_",
 }
 
 # (file pattern, phrase or name): why it may stay.

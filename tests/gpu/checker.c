@@ -67,8 +67,8 @@ bool next_shape(checker *c, int i, int64_t *rows, int64_t *width) {
 
 /* ---- account ----------------------------------------------------------------------------------------------------- */
 
-static void take_note(const problem *p, const char *format, ...) TRI_PRINTF(2, 3);
-static void take_note(const problem *p, const char *format, ...) {
+static void copy_note(const problem *p, const char *format, ...) TRI_PRINTF(2, 3);
+static void copy_note(const problem *p, const char *format, ...) {
   kernel_result *r = p->checker->result;
   char text[700];
   va_list list;
@@ -180,7 +180,7 @@ static tri_status lay_out(laid *x, const int *shifts, bool tight) {
   return TRI_OK;
 }
 
-static void put_away(laid *x) {
+static void release_laid(laid *x) {
   tri_queue_drain(x->device->queue);
   for (int i = 0; i < x->count && i < x->problem->count; i++)
     tri_device_memory_destroy(x->device, x->pieces[i].memory, all_bytes(&x->pieces[i]));
@@ -200,7 +200,7 @@ static void check_guard(const laid *x, int i, const unsigned char *guard, size_t
     /* The pattern goes on from the beginning of what was laid. */
     const size_t place = before ? at : at + x->pieces[i].lead_bytes + x->pieces[i].bytes;
     if (guard[at] == ((const unsigned char *)&word)[(i < x->problem->count ? place : at) % 2]) continue;
-    take_note(x->problem, "wrote %zu bytes %s %s", before ? bytes - at : at, before ? "before" : "behind the end of",
+    copy_note(x->problem, "wrote %zu bytes %s %s", before ? bytes - at : at, before ? "before" : "behind the end of",
               name_of(x, i));
     return;
   }
@@ -218,7 +218,7 @@ static tri_status fetch_argument(laid *x, int i) {
   return TRI_OK;
 }
 
-static tri_status look_at_space(const laid *x, int i) {
+static tri_status check_space(const laid *x, int i) {
   const piece *own = &x->pieces[i];
   unsigned char guard[GUARD_BYTES];
   if (own->memory == NULL) return TRI_OK;
@@ -243,7 +243,7 @@ static tri_status run(laid *x, const int *shifts, bool tight) {
     TRI_TRY(x->problem->run(x->problem, x->device->queue, memory));
   }
   TRI_TRY(tri_queue_finish(x->device->queue));
-  for (int i = 0; i < x->count; i++) TRI_TRY(i < x->problem->count ? fetch_argument(x, i) : look_at_space(x, i));
+  for (int i = 0; i < x->count; i++) TRI_TRY(i < x->problem->count ? fetch_argument(x, i) : check_space(x, i));
   return TRI_OK;
 }
 
@@ -317,7 +317,7 @@ static void account(const comparison *x, const sums *s, double error) {
     r->worst = error;
   }
   if (error <= a->tolerance && s->worst <= COARSER * a->tolerance) return;
-  take_note(x->problem, "%s is off by %.3g by norm (tolerance %g); element %lld of %lld is %.17g and should be %.17g",
+  copy_note(x->problem, "%s is off by %.3g by norm (tolerance %g); element %lld of %lld is %.17g and should be %.17g",
             a->name, error, a->tolerance, (long long)s->worst_at, (long long)a->count, s->worst_got, s->worst_want);
 }
 
@@ -345,7 +345,7 @@ static void compare_exactly(const comparison *x) {
     const double got = number_get(a->type, x->got, at), want = number_get(a->type, x->want, at);
     if (!x->written[at] || same_element(a, x->got, x->want, at) || (isnan(got) && isnan(want))) continue;
     if (is_flushed(a->type, got, want)) continue;
-    take_note(x->problem, "element %lld of %lld of %s is %.17g and should be %.17g to the bit", (long long)at,
+    copy_note(x->problem, "element %lld of %lld of %s is %.17g and should be %.17g to the bit", (long long)at,
               (long long)a->count, a->name, got, want);
     return;
   }
@@ -362,7 +362,7 @@ static void compare_sums(const comparison *x) {
   account(x, &s, s.worst);
   if (!x->argument->exact || isnan(want_value)) return;
   if (memcmp(got.limbs, want.limbs, sizeof got.limbs) != 0)
-    take_note(x->problem, "%s is another number of %zu bits than it should be (%.17g)", x->argument->name,
+    copy_note(x->problem, "%s is another number of %zu bits than it should be (%.17g)", x->argument->name,
               sizeof got.limbs * 4, want_value);
 }
 
@@ -371,7 +371,7 @@ static void check_untouched(const comparison *x) {
   if (memcmp(x->got, a->before, a->bytes) == 0) return;
   for (int64_t at = 0; at < a->count; at++) {
     if (x->written[at] || same_element(a, x->got, a->before, at)) continue;
-    take_note(x->problem, "wrote element %lld of %lld of %s, which is not its to write (%.9g)", (long long)at,
+    copy_note(x->problem, "wrote element %lld of %lld of %s, which is not its to write (%.9g)", (long long)at,
               (long long)a->count, a->name, number_get(a->type, x->got, at));
     return;
   }
@@ -406,7 +406,7 @@ static void compare_all(const problem *p, const laid *guarded, const laid *tight
   for (int i = 0; i < p->count; i++) {
     compare(p, i, guarded, want);
     if (memcmp(guarded->after[i], tight->after[i], p->arguments[i].bytes) != 0)
-      take_note(p, "a second call on the same inputs gave other bits of %s", p->arguments[i].name);
+      copy_note(p, "a second call on the same inputs gave other bits of %s", p->arguments[i].name);
   }
 }
 
@@ -416,8 +416,8 @@ static void try_all(problem *p, const int *shifts) {
        tight = {.device = c->device, .problem = p};
   tri_status status = run(&want, shifts, false);
   if (status != TRI_OK) {
-    take_note(p, "the reference device failed: %s", tri_status_message());
-    put_away(&want);
+    copy_note(p, "the reference device failed: %s", tri_status_message());
+    release_laid(&want);
     return;
   }
   status = run(&guarded, shifts, false);
@@ -425,11 +425,11 @@ static void try_all(problem *p, const int *shifts) {
   if (status == TRI_OK) {
     compare_all(p, &guarded, &tight, &want);
   } else {
-    take_note(p, "%s", tri_status_message());
+    copy_note(p, "%s", tri_status_message());
   }
-  put_away(&want);
-  put_away(&guarded);
-  put_away(&tight);
+  release_laid(&want);
+  release_laid(&guarded);
+  release_laid(&tight);
   if (status != TRI_OK) renew(c);
 }
 

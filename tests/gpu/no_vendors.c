@@ -17,7 +17,7 @@ static int is_vendors(const char *path) {
   return 0;
 }
 
-static void take_down(const char *path) {
+static void log_path(const char *path) {
   const char *log = getenv("TRI_NO_VENDORS_LOG");
   FILE *file = log == NULL ? NULL : fopen(log, "a");
   if (file == NULL) return;
@@ -30,7 +30,7 @@ __attribute__((visibility("default"))) void *dlopen(const char *path, int flags)
   char nowhere[4096];
   *(void **)(void *)&real = dlsym(RTLD_NEXT, "dlopen");
   if (path == NULL || !is_vendors(path)) return real(path, flags);
-  take_down(path);
+  log_path(path);
   const char *slash = strrchr(path, '/');
   snprintf(nowhere, sizeof nowhere, "/proc/none/%s", slash == NULL ? path : slash + 1);
   return real(nowhere, flags);

@@ -59,41 +59,41 @@ static void put(tri_gpu_rtc_program program, const void *bytes, size_t count) {
   program->bytes += count;
 }
 
-static void put_byte(tri_gpu_rtc_program program, unsigned byte) {
+static void write_byte(tri_gpu_rtc_program program, unsigned byte) {
   const unsigned char one = (unsigned char)byte;
   put(program, &one, 1);
 }
 
 /* MessagePack: texts below 32 bytes, numbers of 32 bits. */
-static void put_text(tri_gpu_rtc_program program, const char *text) {
-  put_byte(program, 0xa0 | (unsigned)strlen(text));
+static void write_text(tri_gpu_rtc_program program, const char *text) {
+  write_byte(program, 0xa0 | (unsigned)strlen(text));
   put(program, text, strlen(text));
 }
 
-static void put_entry(tri_gpu_rtc_program program, const char *key, uint32_t number) {
-  put_text(program, key);
-  put_byte(program, 0xce);
-  for (int shift = 24; shift >= 0; shift -= 8) put_byte(program, number >> shift & 255);
+static void write_entry(tri_gpu_rtc_program program, const char *key, uint32_t number) {
+  write_text(program, key);
+  write_byte(program, 0xce);
+  for (int shift = 24; shift >= 0; shift -= 8) write_byte(program, number >> shift & 255);
 }
 
-static void put_kernel(tri_gpu_rtc_program program, const char *name, uint32_t threads) {
-  put_byte(program, 0x85);
-  put_text(program, ".name");
-  put_text(program, name);
-  put_entry(program, ".vgpr_count", 1);
-  put_entry(program, ".wavefront_size", (uint32_t)stand_in_number("hiprtc_warp", 64));
-  put_entry(program, ".max_flat_workgroup_size", threads);
-  put_entry(program, ".private_segment_fixed_size", 0);
+static void write_kernel(tri_gpu_rtc_program program, const char *name, uint32_t threads) {
+  write_byte(program, 0x85);
+  write_text(program, ".name");
+  write_text(program, name);
+  write_entry(program, ".vgpr_count", 1);
+  write_entry(program, ".wavefront_size", (uint32_t)stand_in_number("hiprtc_warp", 64));
+  write_entry(program, ".max_flat_workgroup_size", threads);
+  write_entry(program, ".private_segment_fixed_size", 0);
 }
 
 /* Of all modules, since which kernels are this one's does not matter to anybody. */
-static void put_note(tri_gpu_rtc_program program) {
-  put_byte(program, 0x81);
-  put_text(program, "amdhsa.kernels");
-  put_byte(program, 0xdc);
-  put_byte(program, TRI_GPU_NUM_KERNELS >> 8);
-  put_byte(program, TRI_GPU_NUM_KERNELS & 255);
-#define PUT(name, threads) put_kernel(program, #name, threads);
+static void write_note(tri_gpu_rtc_program program) {
+  write_byte(program, 0x81);
+  write_text(program, "amdhsa.kernels");
+  write_byte(program, 0xdc);
+  write_byte(program, TRI_GPU_NUM_KERNELS >> 8);
+  write_byte(program, TRI_GPU_NUM_KERNELS & 255);
+#define PUT(name, threads) write_kernel(program, #name, threads);
   TRI_GPU_KERNELS(PUT)
 }
 
@@ -108,7 +108,7 @@ static void make_code(tri_gpu_rtc_program program) {
   file.e_phentsize = sizeof part;
   file.e_phnum = 1;
   program->bytes = part.p_offset + sizeof note + 8;
-  put_note(program);
+  write_note(program);
   note.n_descsz = (uint32_t)(program->bytes - part.p_offset - sizeof note - 8);
   part.p_filesz = program->bytes - part.p_offset;
   file.e_entry = program->bytes;

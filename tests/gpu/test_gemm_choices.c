@@ -359,7 +359,7 @@ static int redirect(FILE **file) {
   return kept;
 }
 
-static void put_back(int kept, FILE *file, char *text, size_t text_bytes) {
+static void restore_output(int kept, FILE *file, char *text, size_t text_bytes) {
   fflush(stderr);
   assert_true(dup2(kept, STDERR_FILENO) >= 0);
   close(kept);
@@ -377,7 +377,7 @@ static void expect_tiled(const char *stand_in, const char *message) {
   open_device(&f, stand_in);
   char *asked = ask(&f);
   CHECK_OK(tri_device_gemms_choose(f.device, asked, false, &chosen));
-  put_back(kept, file, said, sizeof said);
+  restore_output(kept, file, said, sizeof said);
   expect_text(chosen, " : tiled 0 ");
   if (message == NULL) assert_string_equal(said, "");
   if (message != NULL) {
@@ -423,7 +423,7 @@ static void expect_other_way(fixture *f, const char *message) {
   check(f, &some, 0);
   check(f, &some, 0);
   check(f, &other, 0);
-  put_back(kept, file, said, sizeof said);
+  restore_output(kept, file, said, sizeof said);
   expect_text(said, "warning: " LIBRARY " ");
   expect_text(said, message);
   expect_text(said,

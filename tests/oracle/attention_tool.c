@@ -96,7 +96,7 @@ static void lay_out(problem *p) {
   for (int a = 0; a < ARRAYS; a++) p->types[a] = a == LOG_SUM_EXP ? tri_dtype_wide(c->type) : c->type;
 }
 
-static void take_words(problem *p, int argc, char **argv) {
+static void read_words(problem *p, int argc, char **argv) {
   tri_attention *c = &p->call;
   const int64_t window = strtol(argv[8], NULL, 10);
   c->type = type_of(argv[2]);
@@ -158,7 +158,7 @@ int main(int argc, char **argv) {
   if (argc <= FIRST_LENGTH) return 2;
   tri_status status = tri_device_create(argv[1], 2, &p.device);
   if (status == TRI_OK) {
-    take_words(&p, argc, argv);
+    read_words(&p, argc, argv);
     status = run_on(&p);
     tri_device_destroy(p.device);
   }

@@ -198,7 +198,7 @@ static tri_status open_writing(const char *model, const char *kind, int threads,
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_parameter_table_create(&out->model, NULL, &table));
   TRI_TRY(read_array(weights, (size_t)table->num_elements * sizeof *values, &values));
-  TRI_TRY(put_runner_weights(out->runner, &out->model, weight_of, values));
+  TRI_TRY(write_runner_weights(out->runner, &out->model, weight_of, values));
   tri_parameter_table_destroy(table);
   tri_free(values);
   return TRI_OK;
@@ -210,7 +210,7 @@ static void close_writing(writing *w) {
   tri_device_destroy(w->device);
 }
 
-static void put_logits(const writing *w, const void *logits, int64_t row, double *out) {
+static void write_logits(const writing *w, const void *logits, int64_t row, double *out) {
   if (logits == NULL) return;
   const int64_t vocabulary = w->model.vocab_size;
   for (int64_t i = 0; i < vocabulary; i++)
@@ -247,7 +247,7 @@ static tri_status logits_command(char **a) {
       TRI_TRY(tri_runner_run(w.runner));
       TRI_TRY(tri_runner_logits(w.runner, 0, 1, &logits));
     }
-    put_logits(&w, logits, 0, out + made++ * w.model.vocab_size);
+    write_logits(&w, logits, 0, out + made++ * w.model.vocab_size);
   }
   TRI_TRY(tri_file_replace(a[7], out, (size_t)(made * w.model.vocab_size) * sizeof *out));
   tri_free(out);
@@ -277,7 +277,7 @@ static tri_status write_rows(const writing *w, int64_t rows, int64_t count, cons
   if (made > 0) TRI_TRY(tri_runner_run(w->runner));
   if (made > 0) TRI_TRY(tri_runner_logits(w->runner, 0, made, &logits));
   for (int64_t i = 0; i < made; i++)
-    put_logits(w, logits, i, out + (whose[i] * count + read[whose[i]] - 1) * w->model.vocab_size);
+    write_logits(w, logits, i, out + (whose[i] * count + read[whose[i]] - 1) * w->model.vocab_size);
   tri_free(whose);
   return TRI_OK;
 }

@@ -101,7 +101,7 @@ static tri_status print_ends(tri_encoder *encoder, records *r) {
   return status;
 }
 
-static void put_text(const char *text, size_t bytes) {
+static void write_text(const char *text, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) printf("%02x", (unsigned)(uint8_t)text[i]);
 }
 
@@ -115,11 +115,11 @@ static tri_status print_texts(const tri_tokenizer *tokenizer, records *r) {
       int32_t id = 0;
       memcpy(&id, data + i, 4);
       TRI_TRY(tri_decoder_next(decoder, id, &text, &length));
-      put_text(text, length);
+      write_text(text, length);
       putchar(' ');
     }
     tri_decoder_end(decoder, &text, &length);
-    put_text(text, length);
+    write_text(text, length);
     putchar('\n');
     tri_decoder_destroy(decoder);
   }

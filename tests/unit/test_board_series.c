@@ -205,7 +205,7 @@ static void put(const fixture *f, const char *mode, const char *text) {
   fclose(to);
 }
 
-static void put_steps(const fixture *f, const char *mode, int first, int last, double loss) {
+static void write_steps(const fixture *f, const char *mode, int first, int last, double loss) {
   FILE *to = fopen(f->path, mode);
   assert_non_null(to);
   for (int i = first; i <= last; i++) {
@@ -231,7 +231,7 @@ static void check_steps(const tri_series *s, int64_t count, double loss_of_last)
 
 static void follows_what_is_added(void **state) {
   fixture *f = *state;
-  put_steps(f, "w", 1, 3, 0);
+  write_steps(f, "w", 1, 3, 0);
   read_all(f);
   check_steps(&f->series, 3, 3);
   int64_t version = f->series.version;
@@ -252,14 +252,14 @@ static void follows_what_is_added(void **state) {
 /* What a resumed run does: it cuts the file down to its checkpoint, and writes the steps behind it once more. */
 static void follows_a_file_that_was_cut(void **state) {
   fixture *f = *state;
-  put_steps(f, "w", 1, 9, 0);
+  write_steps(f, "w", 1, 9, 0);
   read_all(f);
-  put_steps(f, "w", 1, 4, 0);
+  write_steps(f, "w", 1, 4, 0);
   read_all(f);
   check_steps(&f->series, 4, 4);
   assert_int_equal(f->series.rewinds, 1);
-  put_steps(f, "w", 1, 4, 0);
-  put_steps(f, "a", 5, 30, 0.5); /* longer than ever before it is looked at again */
+  write_steps(f, "w", 1, 4, 0);
+  write_steps(f, "a", 5, 30, 0.5); /* longer than ever before it is looked at again */
   read_all(f);
   check_steps(&f->series, 30, 30.5);
   assert_int_equal(f->series.columns[TRI_BOARD_LOSS][3] == 4.0F, 1);
@@ -267,14 +267,14 @@ static void follows_a_file_that_was_cut(void **state) {
 
 static void follows_a_file_that_was_replaced(void **state) {
   fixture *f = *state;
-  put_steps(f, "w", 1, 9, 0);
+  write_steps(f, "w", 1, 9, 0);
   read_all(f);
   assert_int_equal(unlink(f->path), 0);
   bool more = true;
   CHECK_FAILS(tri_series_read(&f->series, 1, &more), TRI_BAD_FILE, "metrics.jsonl");
   assert_false(more);
   check_steps(&f->series, 9, 9); /* what was there stays */
-  put_steps(f, "w", 1, 12, 100);
+  write_steps(f, "w", 1, 12, 100);
   read_all(f);
   check_steps(&f->series, 12, 112);
 }
@@ -282,8 +282,8 @@ static void follows_a_file_that_was_replaced(void **state) {
 /* Steps that come again without the file being cut: the newer hold. */
 static void takes_the_newer_of_two(void **state) {
   fixture *f = *state;
-  put_steps(f, "w", 1, 9, 0);
-  put_steps(f, "a", 5, 7, 100);
+  write_steps(f, "w", 1, 9, 0);
+  write_steps(f, "a", 5, 7, 100);
   read_all(f);
   check_steps(&f->series, 7, 107);
   assert_true(f->series.columns[TRI_BOARD_LOSS][3] == 4.0F && f->series.columns[TRI_BOARD_LOSS][4] == 105.0F);
@@ -304,21 +304,21 @@ static void sums_what_is_a_time(void **state) {
 static void holds_as_much_as_it_may(void **state) {
   fixture *f = *state;
   f->series.most = 7;
-  put_steps(f, "w", 1, 20, 0);
+  write_steps(f, "w", 1, 20, 0);
   read_all(f);
   check_steps(&f->series, 7, 7);
   assert_true(tri_series_is_full(&f->series) && f->series.offset < f->series.bytes);
   int64_t version = f->series.version;
-  put_steps(f, "a", 21, 30, 0);
+  write_steps(f, "a", 21, 30, 0);
   read_all(f);
   check_steps(&f->series, 7, 7);
   assert_int_equal(f->series.version, version);
   assert_int_equal(f->series.num_odd, 0);
-  put_steps(f, "w", 1, 5, 100);
+  write_steps(f, "w", 1, 5, 100);
   read_all(f);
   check_steps(&f->series, 5, 105);
   assert_false(tri_series_is_full(&f->series));
-  put_steps(f, "a", 6, 30, 100);
+  write_steps(f, "a", 6, 30, 100);
   read_all(f);
   check_steps(&f->series, 7, 107);
 }
@@ -329,13 +329,13 @@ static void passes_over_odd_lines(void **state) {
   assert_non_null(noise);
   memset(noise, 'x', 3 << 20); /* longer than what is read at once */
   put(f, "w", "\n{\"step\": 0}\nnonsense\n");
-  put_steps(f, "a", 1, 2, 0);
+  write_steps(f, "a", 1, 2, 0);
   put(f, "a", noise);
   free(noise);
   read_all(f);
   check_steps(&f->series, 2, 2);
   put(f, "a", "\n");
-  put_steps(f, "a", 3, 4, 0);
+  write_steps(f, "a", 3, 4, 0);
   put(f, "a", "{\"step\": 5, \"loss\": null, \"tokens\": 40, \"step_s\": 0.5}\n");
   read_all(f);
   assert_int_equal(f->series.count, 5);
@@ -378,14 +378,14 @@ static void does_not_depend_on_when_it_is_read(void **state) {
 /* A column takes no memory before it has a value. */
 static void begins_columns_late(void **state) {
   fixture *f = *state;
-  put_steps(f, "w", 1, 3000, 0);
+  write_steps(f, "w", 1, 3000, 0);
   read_all(f);
   assert_null(f->series.columns[TRI_BOARD_ROUTER_LOSS]);
   assert_true(isnan(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, 7)));
   put(f, "a",
       "{\"step\": 3001, \"router_loss\": 2, \"sources\": [{\"share\": 0.25}, {\"share\": 0.75}], \"share\": {\"a\": "
       "1}}\n");
-  put_steps(f, "a", 3002, 9000, 0);
+  write_steps(f, "a", 3002, 9000, 0);
   read_all(f);
   assert_true(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, 3000) == 2);
   assert_true(tri_series_value(&f->series, TRI_BOARD_SOURCE_2, 3000) == 0.75);
@@ -396,7 +396,7 @@ static void begins_columns_late(void **state) {
   assert_string_equal(f->series.share, "{\"a\": 1}");
 }
 
-static void put_named(const fixture *f, int step, const char *name, double value) {
+static void write_named(const fixture *f, int step, const char *name, double value) {
   FILE *to = fopen(f->path, "a");
   assert_non_null(to);
   fprintf(to, "{\"step\": %d, \"loss\": 1, \"b/first\": %d, \"%s\": %g}\n", step, step, name, value);
@@ -407,13 +407,13 @@ static void put_named(const fixture *f, int step, const char *name, double value
 static void holds_named_numbers(void **state) {
   fixture *f = *state;
   const tri_series *s = &f->series;
-  put_steps(f, "w", 1, 2000, 0);
+  write_steps(f, "w", 1, 2000, 0);
   read_all(f);
   assert_int_equal(s->num_named, 0);
-  put_named(f, 2001, "a/second", 0.25);
-  put_named(f, 2002, "validation/a/second", -3);
-  put_named(f, 2003, "a/second", 1e60); /* more than a float holds */
-  put_steps(f, "a", 2004, 5000, 0);
+  write_named(f, 2001, "a/second", 0.25);
+  write_named(f, 2002, "validation/a/second", -3);
+  write_named(f, 2003, "a/second", 1e60); /* more than a float holds */
+  write_steps(f, "a", 2004, 5000, 0);
   read_all(f);
   assert_int_equal(s->num_named, 3);
   assert_string_equal(s->named[0].name, "b/first");
@@ -431,7 +431,7 @@ static void holds_named_numbers(void **state) {
   for (int i = 1; i <= 2 * TRI_BOARD_NAMED; i++) {
     char name[20];
     snprintf(name, sizeof name, "n/%d", i);
-    put_named(f, i, name, i);
+    write_named(f, i, name, i);
   }
   read_all(f);
   assert_int_equal(s->count, 2 * TRI_BOARD_NAMED);
@@ -520,11 +520,11 @@ static void columns_at_the_ends(void **state) {
   tri_bucket_request all = {TRI_BOARD_AXIS_STEP, NAN, NAN, 2, 1}, outside = {TRI_BOARD_AXIS_STEP, 1e6, 2e6, 2, 1};
   tri_series_buckets(&f->series, &all, places, buckets);
   assert_int_equal(places[0].count + places[1].count, 0); /* of no steps */
-  put_steps(f, "w", 1, 1, 0);
+  write_steps(f, "w", 1, 1, 0);
   read_all(f);
   tri_series_buckets(&f->series, &all, places, buckets);
   assert_int_equal(places[0].count, 1);
-  put_steps(f, "a", 2, 5, 0);
+  write_steps(f, "a", 2, 5, 0);
   read_all(f);
   tri_series_buckets(&f->series, &all, places, buckets);
   assert_true(places[0].count == 2 && places[1].count == 3 && places[0].first == 1 && places[1].last == 5);

@@ -87,7 +87,7 @@ static void *result(gpu_bench *b, const void *out, size_t bytes) {
 
 static size_t table_bytes(const problem *p) { return (size_t)(p->table_rows * p->width) * tri_dtype_bytes(wide_of(p)); }
 
-static void *put_and_free(gpu_bench *b, void *host, int64_t count, tri_dtype type) {
+static void *set_and_free(gpu_bench *b, void *host, int64_t count, tri_dtype type) {
   void *put = gpu_put(b, host, (size_t)count * tri_dtype_bytes(type), tri_dtype_bytes(type));
   free(host);
   return put;
@@ -95,14 +95,14 @@ static void *put_and_free(gpu_bench *b, void *host, int64_t count, tri_dtype typ
 
 static void *run_forward(gpu_bench *b, const problem *p) {
   const int64_t table = p->table_rows * p->width, out_count = p->rows * p->width;
-  void *ids = put_and_free(b, ids_of(p), p->rows, TRI_INT32), *positions = NULL, *position_table = NULL;
+  void *ids = set_and_free(b, ids_of(p), p->rows, TRI_INT32), *positions = NULL, *position_table = NULL;
   const tri_dtype table_type = p->narrow ? p->type : wide_of(p);
-  void *token_table = put_and_free(b, gpu_values(table_type, table, 1, 1), table, table_type);
+  void *token_table = set_and_free(b, gpu_values(table_type, table, 1, 1), table, table_type);
   if (p->with_positions) {
-    positions = put_and_free(b, positions_of(p, false), p->rows, TRI_INT32);
-    position_table = put_and_free(b, gpu_values(wide_of(p), table, 1, 2), table, wide_of(p));
+    positions = set_and_free(b, positions_of(p, false), p->rows, TRI_INT32);
+    position_table = set_and_free(b, gpu_values(wide_of(p), table, 1, 2), table, wide_of(p));
   }
-  void *out = put_and_free(b, gpu_values(p->type, out_count, NAN, 3), out_count, p->type);
+  void *out = set_and_free(b, gpu_values(p->type, out_count, NAN, 3), out_count, p->type);
   KERNEL(embedding_forward, p->type, rows_of(b, p), p->width, ids, p->first_id, p->table_rows, table_type, token_table,
          positions, position_table, out);
   return result(b, out, (size_t)out_count * tri_dtype_bytes(p->type));
@@ -110,18 +110,18 @@ static void *run_forward(gpu_bench *b, const problem *p) {
 
 static void *run_backward(gpu_bench *b, const problem *p) {
   const int64_t table = p->table_rows * p->width;
-  void *ids = put_and_free(b, ids_of(p), p->rows, TRI_INT32);
-  void *gradient = put_and_free(b, gradient_of(p), p->rows * p->width, p->type);
-  void *out = put_and_free(b, gpu_values(wide_of(p), table, 1, 4), table, wide_of(p));
+  void *ids = set_and_free(b, ids_of(p), p->rows, TRI_INT32);
+  void *gradient = set_and_free(b, gradient_of(p), p->rows * p->width, p->type);
+  void *out = set_and_free(b, gpu_values(wide_of(p), table, 1, 4), table, wide_of(p));
   KERNEL(embedding_backward, p->type, rows_of(b, p), p->width, ids, p->first_id, p->table_rows, gradient, out);
   return result(b, out, table_bytes(p));
 }
 
 static void *run_positions(gpu_bench *b, const problem *p) {
   const int64_t table = p->table_rows * p->width;
-  void *positions = put_and_free(b, positions_of(p, true), p->rows, TRI_INT32);
-  void *gradient = put_and_free(b, gradient_of(p), p->rows * p->width, p->type);
-  void *out = put_and_free(b, gpu_values(wide_of(p), table, p->accumulate ? 1 : NAN, 5), table, wide_of(p));
+  void *positions = set_and_free(b, positions_of(p, true), p->rows, TRI_INT32);
+  void *gradient = set_and_free(b, gradient_of(p), p->rows * p->width, p->type);
+  void *out = set_and_free(b, gpu_values(wide_of(p), table, p->accumulate ? 1 : NAN, 5), table, wide_of(p));
   KERNEL(position_backward, p->type, rows_of(b, p), p->width, positions, p->table_rows, gradient, out, p->accumulate);
   return result(b, out, table_bytes(p));
 }

@@ -50,26 +50,26 @@ static void *put(gpu_bench *b, const void *from, int64_t count, tri_dtype type) 
   return gpu_put(b, from, (size_t)count * tri_dtype_bytes(type), tri_dtype_bytes(type));
 }
 
-static void *put_and_free(gpu_bench *b, void *from, int64_t count, tri_dtype type) {
+static void *set_and_free(gpu_bench *b, void *from, int64_t count, tri_dtype type) {
   void *out = put(b, from, count, type);
   free(from);
   return out;
 }
 
-static void *put_labels(gpu_bench *b, const problem *p) {
+static void *set_labels(gpu_bench *b, const problem *p) {
   int32_t *labels = gpu_bytes((size_t)p->rows * sizeof *labels);
   for (int64_t r = 0; r < p->rows; r++) labels[r] = label_of(p, r);
-  return put_and_free(b, labels, p->rows, TRI_INT32);
+  return set_and_free(b, labels, p->rows, TRI_INT32);
 }
 
-static void *put_weights(gpu_bench *b, const problem *p) {
+static void *set_weights(gpu_bench *b, const problem *p) {
   float *weights = gpu_bytes((size_t)p->rows * sizeof *weights);
   for (int64_t r = 0; r < p->rows; r++) weights[r] = (float)(r % 3) * 0.5f + 0.25f;
-  return put_and_free(b, weights, p->rows, TRI_FP32);
+  return set_and_free(b, weights, p->rows, TRI_FP32);
 }
 
-static void *put_poison(gpu_bench *b, int64_t count, tri_dtype type) {
-  return put_and_free(b, gpu_values(type, count, NAN, 2), count, type);
+static void *set_poison(gpu_bench *b, int64_t count, tri_dtype type) {
+  return set_and_free(b, gpu_values(type, count, NAN, 2), count, type);
 }
 
 #define KERNEL(name, ...) CHECK_OK(b->device->kernels->name(b->device->queue, __VA_ARGS__))
@@ -93,8 +93,8 @@ static statistics run_statistics(gpu_bench *b, const problem *p, const statistic
   void *columns[COLUMNS];
   statistics out;
   b->misaligned = p->misaligned;
-  void *logits = put_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p)), *labels = put_labels(b, p);
-  for (int c = 0; c < COLUMNS; c++) columns[c] = put_poison(b, p->rows, wide_of(p));
+  void *logits = set_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p)), *labels = set_labels(b, p);
+  for (int c = 0; c < COLUMNS; c++) columns[c] = set_poison(b, p->rows, wide_of(p));
   KERNEL(softmax_statistics, p->type, p->rows, p->vocabulary, p->ld, logits, labels, p->first_id, columns[MAXIMUM],
          columns[SUM], columns[LABEL_LOGIT]);
   void *maximum = columns[MAXIMUM], *sum = columns[SUM], *label_logit = columns[LABEL_LOGIT];
@@ -103,8 +103,8 @@ static statistics run_statistics(gpu_bench *b, const problem *p, const statistic
     sum = put(b, given->columns[SUM], p->rows, wide_of(p));
     label_logit = put(b, given->columns[LABEL_LOGIT], p->rows, wide_of(p));
   }
-  KERNEL(softmax_loss, p->type, p->rows, labels, put_weights(b, p), maximum, sum, label_logit, columns[LOSS]);
-  void *larger = put_and_free(b, gpu_values(wide_of(p), p->rows, 5, 3), p->rows, wide_of(p));
+  KERNEL(softmax_loss, p->type, p->rows, labels, set_weights(b, p), maximum, sum, label_logit, columns[LOSS]);
+  void *larger = set_and_free(b, gpu_values(wide_of(p), p->rows, 5, 3), p->rows, wide_of(p));
   if (p->rows > 0) CHECK_OK(tri_queue_move(b->device->queue, columns[RESCALED], sum, (size_t)p->rows * wide_bytes(p)));
   KERNEL(softmax_rescale, p->type, p->rows, maximum, larger, columns[RESCALED]);
   for (int c = 0; c < COLUMNS; c++) {
@@ -121,13 +121,13 @@ static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statist
   const int64_t ld = p->in_place ? p->ld * (int64_t)(wide_bytes(p) / narrow) : p->ld + 3;
   const tri_step_values values = {.loss_scale = 1.0 / 37, .lr = NAN};
   b->misaligned = p->misaligned;
-  void *logits = put_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p)), *labels = put_labels(b, p);
+  void *logits = set_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p)), *labels = set_labels(b, p);
   void *maximum = put(b, given->columns[MAXIMUM], p->rows, wide_of(p));
   void *sum = put(b, given->columns[SUM], p->rows, wide_of(p));
-  void *gradient = p->in_place ? logits : put_poison(b, p->rows * ld, p->type);
+  void *gradient = p->in_place ? logits : set_poison(b, p->rows * ld, p->type);
   b->misaligned = 0;
   const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
-  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, p->form, logits, labels, put_weights(b, p), NULL,
+  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, p->form, logits, labels, set_weights(b, p), NULL,
          p->first_id, step, maximum, sum, ld, gradient);
   unsigned char *out = gpu_bytes((size_t)(p->rows * ld) * narrow);
   gpu_get(b, gradient, out);
@@ -199,7 +199,7 @@ static void check_gradient(gpu_benches *all, const problem *p, int devices) {
 static unsigned char *run_logits(gpu_bench *b, const problem *p) {
   unsigned char *out = gpu_bytes((size_t)(p->rows * p->ld) * wide_bytes(p));
   b->misaligned = p->misaligned;
-  void *logits = put_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p));
+  void *logits = set_and_free(b, logits_of(p), p->rows * p->ld, wide_of(p));
   KERNEL(softmax_logits, p->type, p->rows, p->vocabulary, p->ld, p->form, logits);
   gpu_get(b, logits, out);
   gpu_clear(b);

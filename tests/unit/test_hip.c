@@ -26,15 +26,15 @@ static void put(bytes *b, const void *from, size_t count) {
   b->count += count;
 }
 
-static void put_byte(bytes *b, int byte) { put(b, &(unsigned char){(unsigned char)byte}, 1); }
+static void write_byte(bytes *b, int byte) { put(b, &(unsigned char){(unsigned char)byte}, 1); }
 
-static void put_text(bytes *b, const char *text) {
-  put_byte(b, 0xa0 | (int)strlen(text));
+static void write_text(bytes *b, const char *text) {
+  write_byte(b, 0xa0 | (int)strlen(text));
   put(b, text, strlen(text));
 }
 
 /* One of each kind of value that the note may have, none of which is asked for: they are skipped whole. */
-static void put_others(bytes *b) {
+static void write_others(bytes *b) {
   static const unsigned char others[] = {
       0x93, 0xc0, 0xc2, 0xc3,                                                 /* [nil, false, true] */
       0xca, 1,    2,    3,    4,   0xcb, 1,    2, 3,   4,    5,    6, 7, 8,   /* fp32, fp64 */
@@ -43,43 +43,43 @@ static void put_others(bytes *b) {
       0xd9, 3,    'a',  'b',  'c', 0xda, 0,    1, 'd',                        /* texts with lengths */
       0xdb, 0,    0,    0,    1,   'e',  0xdc, 0, 1,   7,    0xdd, 0, 0, 0, 0 /* arrays */
   };
-  put_text(b, ".others");
-  put_byte(b, 0xdc);
-  put_byte(b, 0);
-  put_byte(b, 14);
+  write_text(b, ".others");
+  write_byte(b, 0xdc);
+  write_byte(b, 0);
+  write_byte(b, 14);
   put(b, others, sizeof others);
-  put_byte(b, 0x81); /* {k: {}} */
-  put_text(b, "k");
-  put_byte(b, 0x80);
+  write_byte(b, 0x81); /* {k: {}} */
+  write_text(b, "k");
+  write_byte(b, 0x80);
 }
 
-static void put_kernel(bytes *b) {
-  put_byte(b, 0xde);
-  put_byte(b, 0);
-  put_byte(b, 8);
-  put_others(b);
-  put_text(b, ".name");
-  put_text(b, "norm");
-  put_text(b, ".vgpr_count");
-  put_byte(b, 96);
-  put_text(b, ".sgpr_count");
+static void write_kernel(bytes *b) {
+  write_byte(b, 0xde);
+  write_byte(b, 0);
+  write_byte(b, 8);
+  write_others(b);
+  write_text(b, ".name");
+  write_text(b, "norm");
+  write_text(b, ".vgpr_count");
+  write_byte(b, 96);
+  write_text(b, ".sgpr_count");
   put(b, (unsigned char[]){0xcc, 200}, 2);
-  put_text(b, ".wavefront_size");
-  put_byte(b, 64);
-  put_text(b, ".max_flat_workgroup_size");
+  write_text(b, ".wavefront_size");
+  write_byte(b, 64);
+  write_text(b, ".max_flat_workgroup_size");
   put(b, (unsigned char[]){0xcd, 1, 0}, 3);
-  put_text(b, ".group_segment_fixed_size");
+  write_text(b, ".group_segment_fixed_size");
   put(b, (unsigned char[]){0xce, 0, 1, 0, 0}, 5);
-  put_text(b, ".kernarg_segment_size");
+  write_text(b, ".kernarg_segment_size");
   put(b, (unsigned char[]){0xcf, 0, 0, 0, 0, 0, 0, 1, 8}, 9);
 }
 
 static void make_note(bytes *b) {
-  put_byte(b, 0x82);
-  put_others(b);
-  put_text(b, "amdhsa.kernels");
-  put_byte(b, 0x91);
-  put_kernel(b);
+  write_byte(b, 0x82);
+  write_others(b);
+  write_text(b, "amdhsa.kernels");
+  write_byte(b, 0x91);
+  write_kernel(b);
 }
 
 /* Behind a note of another's, in the second part of a file. */

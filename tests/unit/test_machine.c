@@ -40,7 +40,7 @@ static void put(const char *root, const char *path, const char *text) {
   assert_ok(tri_file_replace(full, text, strlen(text)));
 }
 
-static void put_basics(const char *root) {
+static void write_basics(const char *root) {
   put(root, "/proc/cpuinfo",
       "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9554\n"
       "flags\t\t: fpu fma avx avx2 avx512f avx512dq avx512bw avx512vl avx512_bf16\n\n"
@@ -50,7 +50,7 @@ static void put_basics(const char *root) {
 
 static void test_server_under_cgroup_v2(void **state) {
   const char *root = *state;
-  put_basics(root);
+  write_basics(root);
   put(root, "/sys/devices/system/cpu/online", "0-127\n");
   put(root, "/sys/devices/system/node/has_memory", "0-3\n");
   put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
@@ -79,7 +79,7 @@ static void test_server_under_cgroup_v2(void **state) {
 /* A container: /proc/self/cgroup names the host's path, the files are those of the container's root. */
 static void test_container_under_cgroup_v1(void **state) {
   const char *root = *state;
-  put_basics(root);
+  write_basics(root);
   put(root, "/sys/devices/system/cpu/online", "0-1\n");
   put(root, "/proc/self/status", "Cpus_allowed_list:\t0-1\n");
   put(root, "/proc/self/cgroup", "5:cpuacct,cpu:/docker/abc\n4:memory:/docker/abc\n0::/\n");
@@ -95,7 +95,7 @@ static void test_container_under_cgroup_v1(void **state) {
 
 static void test_no_limits(void **state) {
   const char *root = *state;
-  put_basics(root);
+  write_basics(root);
   put(root, "/proc/self/cgroup", "4:memory:/\n1:cpu:/\n");
   put(root, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   put(root, "/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -122,7 +122,7 @@ static void test_vector_units(void **state) {
       {"nothing we know\n", "none beyond the baseline"},
   };
   const char *root = *state;
-  put_basics(root);
+  write_basics(root);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     put(root, "/proc/cpuinfo", cases[i].cpuinfo);
     tri_machine m;
@@ -148,7 +148,7 @@ static void test_this_machine(void **state) {
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-static void put_launcher(const char *root, const char *path, const char *says) {
+static void write_launcher(const char *root, const char *path, const char *says) {
   char script[1024], full[512];
   snprintf(script, sizeof script, "#!/bin/sh\ncat <<'END'\n%s\nEND\n", says);
   put(root, path, script);
@@ -172,7 +172,7 @@ static void test_launchers_say_who_they_are(void **state) {
   char search[512];
   snprintf(search, sizeof search, "/proc/none:%s/empty::%s/bin", root, root);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    put_launcher(root, "/bin/mpiexec", cases[i].says);
+    write_launcher(root, "/bin/mpiexec", cases[i].says);
     tri_launcher launcher;
     assert_ok(tri_launcher_find(search, NULL, &launcher));
     assert_string_equal(launcher.implementation, cases[i].implementation);
@@ -184,8 +184,8 @@ static void test_launchers_say_who_they_are(void **state) {
 static void test_the_first_in_the_path_wins(void **state) {
   const char *root = *state;
   char search[512];
-  put_launcher(root, "/a/mpirun", "mpirun (Open MPI) 1.0");
-  put_launcher(root, "/b/mpiexec", "mpiexec (OpenRTE) 2.0");
+  write_launcher(root, "/a/mpirun", "mpirun (Open MPI) 1.0");
+  write_launcher(root, "/b/mpiexec", "mpiexec (OpenRTE) 2.0");
   put(root, "/a/mpiexec", "not executable");
   snprintf(search, sizeof search, "%s/a:%s/b", root, root);
   tri_launcher launcher;
@@ -201,15 +201,15 @@ static void test_the_right_language_wins(void **state) {
   const char *root = *state;
   char search[512];
   tri_launcher launcher;
-  put_launcher(root, "/both/mpiexec", "mpiexec (OpenRTE) 4.1.4");
-  put_launcher(root, "/both/mpiexec.mpich", "HYDRA build details:\n    Version: 4.0.2\n");
+  write_launcher(root, "/both/mpiexec", "mpiexec (OpenRTE) 4.1.4");
+  write_launcher(root, "/both/mpiexec.mpich", "HYDRA build details:\n    Version: 4.0.2\n");
   snprintf(search, sizeof search, "%s/both", root);
   assert_ok(tri_launcher_find(search, "MPICH 4.0.2", &launcher));
   assert_string_equal(launcher.implementation, "MPICH");
   assert_true(tri_launcher_speaks(&launcher, "Cray MPICH 8.1") && !tri_launcher_speaks(&launcher, "Open MPI 4.1.4"));
   assert_ok(tri_launcher_find(search, "Open MPI 4.1.4", &launcher));
   assert_string_equal(launcher.implementation, "Open MPI");
-  put_launcher(root, "/one/mpiexec", "mpiexec (OpenRTE) 4.1.4");
+  write_launcher(root, "/one/mpiexec", "mpiexec (OpenRTE) 4.1.4");
   snprintf(search, sizeof search, "%s/one", root);
   assert_ok(tri_launcher_find(search, "MPICH 4.0.2", &launcher)); /* there is no other */
   assert_false(tri_launcher_speaks(&launcher, "MPICH 4.0.2"));

@@ -57,7 +57,7 @@ static world make_world(const char *kind, int threads, tri_dtype type, const tri
   CHECK_OK(tri_device_create(kind, threads, &w.device));
   CHECK_OK(tri_runner_create(model, type, sizes, w.device, &w.runner));
   CHECK_OK(tri_generator_create(model, type, w.runner, &w.generator));
-  CHECK_OK(put_runner_weights(w.runner, model, drawn_weight, NULL));
+  CHECK_OK(write_runner_weights(w.runner, model, drawn_weight, NULL));
   return w;
 }
 
@@ -81,7 +81,7 @@ typedef struct text {
   tri_finish finish;
 } text;
 
-static tri_status take_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+static tri_status add_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
   text *t = context;
   (void)sequence;
   t->made[t->count] = sampled->id;
@@ -91,7 +91,7 @@ static tri_status take_token(void *context, tri_sequence *sequence, const tri_sa
   return TRI_OK;
 }
 
-static tri_status take_end(void *context, tri_sequence *sequence) {
+static tri_status note_end(void *context, tri_sequence *sequence) {
   text *t = context;
   t->finish = tri_sequence_finish(sequence);
   tri_generator_release(t->in->generator, sequence);
@@ -114,7 +114,7 @@ static tri_sequence_options options_of(text *t) {
                                 .requested = {.log_prob = true},
                                 .scored = t->scored,
                                 .scores = t->scores,
-                                .observer = {.context = t, .token = take_token, .done = take_end}};
+                                .observer = {.context = t, .token = add_token, .done = note_end}};
 }
 
 /* Prompts of a few kinds, some the same, some with the same beginning. */

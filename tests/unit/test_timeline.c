@@ -295,7 +295,7 @@ static bool is_inside(const tri_event *inner, const tri_event *outer) {
   return inner->kind > outer->kind;
 }
 
-static void look_at(const tri_event_list *list, double time_s, tri_timeline_shares *shares) {
+static void add_shares(const tri_event_list *list, double time_s, tri_timeline_shares *shares) {
   const tri_event *inner = NULL;
   bool background[TRI_EVENT_AXES] = {false};
   int axes = 0;
@@ -377,7 +377,7 @@ static void every_unit_of_time(void **state) {
     double seconds = 0;
     for (int cell = 0; cell < GRID; cell++) {
       if (!in_a_step(timeline, first_step, end_step, cell + 0.5)) continue;
-      for (int r = 0; r < timeline->num_ranks; r++) look_at(&timeline->ranks[r], cell + 0.5, &seen);
+      for (int r = 0; r < timeline->num_ranks; r++) add_shares(&timeline->ranks[r], cell + 0.5, &seen);
       seconds += timeline->num_ranks;
     }
     compare(&shares, &seen, seconds);

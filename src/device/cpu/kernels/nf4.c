@@ -35,7 +35,7 @@ INLINE float largest_of(tri_dtype type, const void *values, int64_t first, int64
   return largest;
 }
 
-INLINE void put_largest(tri_dtype type, int64_t count, const void *values, int64_t block, float *largest) {
+INLINE void store_largest(tri_dtype type, int64_t count, const void *values, int64_t block, float *largest) {
   largest[block] = largest_of(type, values, block * BLOCK, block * BLOCK + length_of(block, count));
 }
 
@@ -75,7 +75,7 @@ static tri_status quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, 
   if (count == 0) return TRI_OK;
   for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) middles[c] = tri_nf4_middle(c);
 #pragma omp parallel for schedule(static, TOGETHER) num_threads(THREADS) if (count > TRI_ALONE)
-  for (int64_t b = 0; b < at.blocks; b++) BY_TYPE(put_largest, count, values, b, kept);
+  for (int64_t b = 0; b < at.blocks; b++) BY_TYPE(store_largest, count, values, b, kept);
   subtract_mean(at.blocks, kept, (float *)(void *)(begin + at.offset));
   TRI_TRY(queue->device->kernels->quantise_blocks(queue, TRI_FP32, at.blocks, true, kept, (uint8_t *)begin + at.largest,
                                                   (float *)(void *)(begin + at.scales)));

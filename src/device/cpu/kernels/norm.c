@@ -215,7 +215,7 @@ INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, in
   }
 }
 
-INLINE void put_strip(float *out, int64_t column, int64_t columns, const vf total[STRIP], bool accumulate) {
+INLINE void store_strip(float *out, int64_t column, int64_t columns, const vf total[STRIP], bool accumulate) {
   for (int v = 0; v < STRIP; v++) {
     int64_t count = columns - v * LANES < LANES ? columns - v * LANES : LANES;
     if (count <= 0) break;
@@ -234,8 +234,8 @@ INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x,
   } else {
     sum_strip(type, job, column, columns, x, mean, total_b, total_w);
   }
-  if (job->gradient_weight != NULL) put_strip(job->gradient_weight, column, columns, total_w, job->accumulate);
-  if (job->gradient_bias != NULL) put_strip(job->gradient_bias, column, columns, total_b, job->accumulate);
+  if (job->gradient_weight != NULL) store_strip(job->gradient_weight, column, columns, total_w, job->accumulate);
+  if (job->gradient_bias != NULL) store_strip(job->gradient_bias, column, columns, total_b, job->accumulate);
 }
 
 static tri_status sum_columns(const tri_queue *queue, const columns_job *job) {

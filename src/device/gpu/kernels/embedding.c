@@ -191,7 +191,7 @@ DEVICE void load_old(const sum_columns *c, uint32_t id, wide out[VECTOR]) {
   for (int j = 0; j < VECTOR; j += WIDE_VECTOR) load_table(from + j, c->columns - j, c->whole_table, out + j);
 }
 
-DEVICE void put_sum(const sum_columns *c, int where, uint32_t id, const wide sum[VECTOR], const wide old[VECTOR]) {
+DEVICE void store_sum(const sum_columns *c, int where, uint32_t id, const wide sum[VECTOR], const wide old[VECTOR]) {
   wide all[VECTOR];
   if (where == TO_TABLE) {
     wide *to = c->table + (int64_t)id * c->width;
@@ -220,7 +220,7 @@ DEVICE void sum_window_columns(const sum_window *w, int here, const sum_columns 
       if (i + j >= here) break;
       for (int k = 0; k < VECTOR; k++) sum[k] += in[j][k];
       if (w->where[i + j] == GOES_ON) continue;
-      put_sum(c, w->where[i + j], w->ids[i + j], sum, old[j]);
+      store_sum(c, w->where[i + j], w->ids[i + j], sum, old[j]);
       for (int k = 0; k < VECTOR; k++) sum[k] = 0;
     }
   }

@@ -94,7 +94,7 @@ typedef struct nf4_shared {
 } nf4_shared;
 
 /* Stores values at to[at] and after, limited to elements [low, high). */
-DEVICE void put_elements(element *to, int64_t at, int64_t low, int64_t high, const wide values[TAKEN]) {
+DEVICE void store_elements(element *to, int64_t at, int64_t low, int64_t high, const wide values[TAKEN]) {
   if (at >= low && at + TAKEN <= high && is_aligned(to + at)) {
     for (int j = 0; j < TAKEN; j += VECTOR) store_vector(to + at + j, values + j);
   } else {
@@ -124,7 +124,7 @@ KERNEL(dequantise_nf4) {
     const int64_t low = span.local > a.first ? span.local : a.first;
     const int64_t high = span.local + span.count < a.end ? span.local + span.count : a.end;
     const int64_t at = span.local - span.from + i % PIECES * TAKEN;
-    put_elements((element *)a.values, at - a.first, low - a.first, high - a.first, x);
+    store_elements((element *)a.values, at - a.first, low - a.first, high - a.first, x);
   }
 }
 

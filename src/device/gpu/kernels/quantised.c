@@ -20,7 +20,7 @@ DEVICE void get_numbers(const wide *from, int aligned, int64_t left, float out[T
   for (int j = 0; j < TAKEN; j++) out[j] = (float)values[j];
 }
 
-DEVICE void put_numbers(wide *to, int aligned, int64_t left, const float numbers[TAKEN]) {
+DEVICE void store_numbers(wide *to, int aligned, int64_t left, const float numbers[TAKEN]) {
   wide values[TAKEN];
   for (int j = 0; j < TAKEN; j++) values[j] = (wide)numbers[j];
   if (aligned && left >= TAKEN) {
@@ -123,7 +123,7 @@ KERNEL(dequantise_blocks) {
       float x[TAKEN];
       get_codes(a.codes + at, a.count - at, codes);
       for (int j = 0; j < TAKEN; j++) x[j] = numbers->at[codes[j]] * scale;
-      put_numbers(out + at, aligned, a.count - at, x);
+      store_numbers(out + at, aligned, a.count - at, x);
     }
   }
 }

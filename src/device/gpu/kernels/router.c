@@ -42,8 +42,8 @@ KERNEL(router_forward) {
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 /* Writes the gradients of the scores of the chosen experts to `gradient`: no expert is chosen twice. */
-DEVICE void put_chosen(const router_backward_arguments *a, const statistics *s, const wide *logits, int64_t row,
-                       wide *gradient) {
+DEVICE void store_chosen(const router_backward_arguments *a, const statistics *s, const wide *logits, int64_t row,
+                         wide *gradient) {
   const router_kind *kind = &a->kind;
   const int32_t *experts = a->experts + row * kind->chosen;
   const wide *dw = (const wide *)a->gradient_weights + row * kind->chosen;
@@ -99,7 +99,7 @@ KERNEL(router_backward) {
     const statistics s = statistics_of(logits, a.kind.experts);
     for (int i = lane(); i < a.kind.experts; i += WARP) gradient[i] = 0;
     warp_barrier();
-    put_chosen(&a, &s, logits, row, gradient);
+    store_chosen(&a, &s, logits, row, gradient);
     warp_barrier();
     if (a.balance != 0) {
       const int64_t sequence = quotient(a.first_row + row, a.sequence_rows);

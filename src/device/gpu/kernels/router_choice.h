@@ -67,7 +67,7 @@ DEVICE candidate candidate_of(const wide *values, int index) {
 }
 
 /* Returns the best of the open values[count], and closes it. A lane reads only elements that it has written itself. */
-DEVICE candidate take_best(const wide *values, int count, uint32_t *open) {
+DEVICE candidate choose_best(const wide *values, int count, uint32_t *open) {
   candidate best = candidate_of(values, -1);
   for (int i = lane(), bit = 0; i < count; i += WARP, bit++) {
     const candidate own = candidate_of(values, i);
@@ -140,7 +140,7 @@ DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group
 DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
   uint32_t open = ~0u;
   for (int g = lane(); g < kind->groups; g += WARP) m->groups[g] = group_score(kind, m->choice, g);
-  for (int i = 0; i < kind->kept_groups; i++) take_best(m->groups, kind->groups, &open);
+  for (int i = 0; i < kind->kept_groups; i++) choose_best(m->groups, kind->groups, &open);
   for (int g = lane(), bit = 0; g < kind->groups; g += WARP, bit++) {
     if ((open >> bit & 1u) != 0) {
       m->last_of_group[g] = GROUP_DROPPED;
@@ -184,7 +184,7 @@ DEVICE void route_row(const router_kind *kind, const router_memory *m, const wid
     m->choice[i] = score_of(kind, &s, logits[i]) + (bias == 0 ? 0 : bias[i]);
   uint32_t open = open_experts(kind, m);
   for (int j = 0; j < kind->chosen; j++) {
-    const int best = take_best(m->choice, kind->experts, &open).index;
+    const int best = choose_best(m->choice, kind->experts, &open).index;
     const wide score = score_of(kind, &s, logits[best]);
     sum += score;
     if (j % WARP != lane()) continue;
