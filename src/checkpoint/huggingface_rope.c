@@ -1,3 +1,5 @@
+/* Reads and writes the keys of config.json about rotary embeddings: `rope_theta`, the rotated fraction of a head, and
+ * the scaling in `rope_scaling` or `rope_parameters`. */
 #include "checkpoint/huggingface_parts.h"
 #include "config/config.h"
 

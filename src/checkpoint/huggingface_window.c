@@ -1,3 +1,5 @@
+/* Reads and writes the keys of config.json about sliding windows: its length, and the layers that have one
+ * (`layer_types`, `max_window_layers`). */
 #include "base/memory.h"
 #include "checkpoint/huggingface_parts.h"
 #include "model/window.h"

@@ -1,3 +1,4 @@
+/* Names of tensors in PEFT's adapter files: "base_model.model." and the name of the module in transformers. */
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
 #include "model/module_names.h"

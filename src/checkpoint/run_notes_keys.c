@@ -1,3 +1,4 @@
+/* The configuration keys that the notes of a checkpoint repeat. */
 #include "checkpoint/run_notes.h"
 
 #include <string.h>

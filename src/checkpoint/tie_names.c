@@ -1,3 +1,4 @@
+/* Names of the two tensors that a tied model shares: the output projection and the embedding. */
 #include "checkpoint/ties.h"
 
 #include <stdio.h>

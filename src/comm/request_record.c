@@ -1,3 +1,4 @@
+/* Describes a request for the flight recorder. */
 #include "comm/internal.h"
 
 tri_record tri_request_record(const tri_request *request) {

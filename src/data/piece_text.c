@@ -1,3 +1,4 @@
+/* Finds the text of a piece of input: the piece itself or, in JSON lines, the string of a key of its object. */
 #include "data/text_input.h"
 
 #include "base/file.h"

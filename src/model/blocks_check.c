@@ -1,3 +1,4 @@
+/* Checks the numbers that all transformer blocks share: rotary embeddings, heads and windows. */
 #include "model/blocks_rows.h"
 #include "model/window.h"
 

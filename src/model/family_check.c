@@ -1,3 +1,4 @@
+/* Checks that a model sets only keys of its family, and that its numbers fit together. */
 #include "config/config.h"
 #include "model/family.h"
 #include "model/model_config.h"

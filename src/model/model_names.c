@@ -1,3 +1,4 @@
+/* Names of families, and the divisor nearest to a number. */
 #include "model/model.h"
 
 #define NAME_CASE(VALUE, name)                                                                                         \

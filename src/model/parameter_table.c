@@ -1,3 +1,5 @@
+/* Creates parameter tables: lists the tensors of a model's blocks, applies `freeze` and `adapter`, and lays the
+ * entries out. */
 #include "model/family.h"
 #include "model/parameters.h"
 #include "model/trainable.h"

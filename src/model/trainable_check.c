@@ -1,3 +1,5 @@
+/* Checks the `freeze` and `adapter` keys of a model against its parameters: each word and pattern must name something,
+ * and something must be trained. */
 #include "model/trainable.h"
 
 #include "base/python_pattern.h"

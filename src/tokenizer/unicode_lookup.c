@@ -1,3 +1,4 @@
+/* Looks up code points in the table of Unicode categories. */
 #include "tokenizer/unicode_classes.h"
 
 #include <ctype.h>
