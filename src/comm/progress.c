@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <time.h>
 
-enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, about 3 us, before it does anything but test the request */
+enum { TURNS_OF_CHECK = 64 }; /* turns of a waiting loop, about 3 us, in which it only tests the request */
 
 /* Time of waiting before a rank calls sched_yield. A rank with its own core gains nothing by yielding it, and if
  * another process takes the core, gets it back only after milliseconds. If ranks share cores, the rank that is waited
