@@ -38,6 +38,7 @@ struct tri_generation {
   tri_encoder *encoder;
   tri_sampling sampling;
   int64_t tokens;              /* most tokens to write, from the request or the folder; 0: not given */
+  int64_t max_length;          /* if `tokens` is 0: the folder's most tokens of prompt and text; 0: not given */
   int32_t ends[TRI_MOST_ENDS]; /* [num_ends], tokens that end a text */
   int num_ends;
   tri_device *device;

@@ -7,12 +7,27 @@
 #include "base/memory.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* TRANSFORMERS_TOP_K: GenerationConfig's default, which save_pretrained does not write. Its other defaults leave out no
  * tokens. */
 enum { LARGEST_BYTES = 1 << 20, TRANSFORMERS_TOP_K = 50 };
+
+static tri_status read_whole(const char *path, const json_t *root, const char *key, int64_t *out) {
+  static const json_int_t most = 1 << 24;
+  const json_t *value = json_object_get(root, key);
+  const double real = json_number_value(value);
+  *out = -1;
+  if (value == NULL || json_is_null(value)) return TRI_OK;
+  if (!json_is_number(value) || !(real >= 0 && real <= (double)most) || real != floor(real)) {
+    return tri_fail(TRI_BAD_FILE, "%s: `%s` must be a whole number from 0 to %ld; correct it, or move the file away",
+                    path, key, (long)most);
+  }
+  *out = (int64_t)real;
+  return TRI_OK;
+}
 
 static tri_status read_number(const char *path, const json_t *root, const char *key, double low, double high,
                               double *out) {
@@ -29,15 +44,13 @@ static tri_status read_number(const char *path, const json_t *root, const char *
 }
 
 static tri_status read_settings(const char *path, const json_t *root, tri_generation_settings *out) {
-  double top_k = -1, tokens = -1;
   TRI_TRY(read_number(path, root, "temperature", 0, 1e6, &out->temperature));
-  TRI_TRY(read_number(path, root, "top_k", 0, 1 << 24, &top_k));
+  TRI_TRY(read_whole(path, root, "top_k", &out->top_k));
   TRI_TRY(read_number(path, root, "top_p", 1e-9, 1, &out->top_p));
   TRI_TRY(read_number(path, root, "min_p", 0, 1, &out->min_p));
   TRI_TRY(read_number(path, root, "repetition_penalty", 1e-2, 1e2, &out->repetition_penalty));
-  TRI_TRY(read_number(path, root, "max_new_tokens", 0, 1 << 24, &tokens));
-  out->top_k = (int64_t)top_k;
-  out->max_new_tokens = (int64_t)tokens;
+  TRI_TRY(read_whole(path, root, "max_new_tokens", &out->max_new_tokens));
+  TRI_TRY(read_whole(path, root, "max_length", &out->max_length));
   out->draws = json_is_true(json_object_get(root, "do_sample"));
   out->usual_top_k = out->draws && out->top_k < 0;
   if (out->usual_top_k) out->top_k = TRANSFORMERS_TOP_K;
@@ -53,6 +66,7 @@ static const struct {
                   {"begin_suppress_tokens", 0},
                   {"constraints", 0},
                   {"dola_layers", 0},
+                  {"encoder_no_repeat_ngram_size", 0},
                   {"encoder_repetition_penalty", 1},
                   {"epsilon_cutoff", 0},
                   {"eta_cutoff", 0},
@@ -61,21 +75,24 @@ static const struct {
                   {"forced_bos_token_id", -1},
                   {"forced_eos_token_id", -1},
                   {"guidance_scale", 1},
+                  {"max_time", 0},
                   {"min_length", 0},
                   {"min_new_tokens", 0},
                   {"no_repeat_ngram_size", 0},
                   {"num_beam_groups", 1},
                   {"num_beams", 1},
+                  {"num_return_sequences", 1},
                   {"penalty_alpha", 0},
                   {"sequence_bias", 0},
                   {"stop_strings", 0},
                   {"suppress_tokens", 0},
+                  {"token_healing", 0},
                   {"top_h", 1},
                   {"typical_p", 1},
                   {"watermarking_config", 0}};
 
 static void say_not_obeyed(const char *path, const json_t *root) {
-  char said[400] = "";
+  char said[1024] = ""; /* all keys together: below 700 */
   for (size_t i = 0; i < sizeof not_obeyed / sizeof *not_obeyed; i++) {
     const json_t *value = json_object_get(root, not_obeyed[i].key);
     const bool empty = (json_is_array(value) && json_array_size(value) == 0) ||
@@ -93,8 +110,13 @@ static void say_not_obeyed(const char *path, const json_t *root) {
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  *out = (tri_generation_settings){
-      .temperature = -1, .top_p = -1, .min_p = -1, .repetition_penalty = -1, .top_k = -1, .max_new_tokens = -1};
+  *out = (tri_generation_settings){.temperature = -1,
+                                   .top_p = -1,
+                                   .min_p = -1,
+                                   .repetition_penalty = -1,
+                                   .top_k = -1,
+                                   .max_new_tokens = -1,
+                                   .max_length = -1};
   TRI_TRY(tri_path_join(path, folder, "generation_config.json"));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));

@@ -23,11 +23,21 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
   return TRI_OK;
 }
 
-/* Returns the number of tokens to sample. Default: 100, or the positions left if they are fewer (and not 0). */
-static int64_t tokens_wanted(const tri_texts *t, const tri_written *text, int64_t most) {
-  const int64_t room = most - text->tokens.count;
-  if (t->asked.tokens > 0) return t->asked.tokens;
-  return room < 100 && room > 0 ? room : 100;
+/* Returns in *out the number of tokens to sample. Default: what the folder's max_length leaves, else 100; or the
+ * positions left if they are fewer (and not 0). */
+static tri_status count_tokens(const tri_texts *t, const tri_written *text, int64_t most, int64_t *out) {
+  const int64_t room = most - text->tokens.count, length = t->generation->max_length;
+  *out = t->asked.tokens;
+  if (t->asked.tokens > 0) return TRI_OK;
+  *out = length > 0 ? length - text->tokens.count : 100;
+  if (*out <= 0) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "a prompt of %ld tokens leaves nothing of max_length, %ld in the folder's generation_config.json; "
+                    "give --tokens",
+                    (long)text->tokens.count, (long)length);
+  }
+  if (room < *out && room > 0) *out = room;
+  return TRI_OK;
 }
 
 /* Checks that prompts generated together have the same length, if rotary positions depend on the length of the prompt.
@@ -68,11 +78,13 @@ tri_status tri_texts_sizes(tri_texts *t, tri_runner_sizes *out) {
   int64_t positions = 1, prompt = 1;
   if (context > model)
     tri_log("--context %ld is beyond the model's %ld positions, which are used", (long)context, (long)model);
+  if (t->asked.tokens <= 0 && t->generation->max_length > 0)
+    tri_log("as the folder's generation_config.json has it: max_length %ld", (long)t->generation->max_length);
   TRI_TRY(check_dynamic(t));
   t->batch = t->asked.batch < t->count ? t->asked.batch : t->count;
   for (int64_t i = 0; i < t->count; i++) {
     tri_written *text = &t->list[i];
-    text->wanted = tokens_wanted(t, text, most);
+    TRI_TRY(count_tokens(t, text, most, &text->wanted));
     const int64_t length = text->prompt_tokens + text->wanted;
     if (length > positions) positions = length < most ? length : most;
     if (text->prompt_tokens > prompt) prompt = text->prompt_tokens < most ? text->prompt_tokens : most;

@@ -10,30 +10,37 @@
  *
  * As in AutoTokenizer.from_pretrained of transformers 5.24 (models/auto/tokenization_auto.py). */
 
-/* The class of a model_type; NULL: TokenizersBackend, which uses the file. */
+/* The class of each model_type, whose names are separated by spaces; NULL: TokenizersBackend, which uses the file.
+ * Other types, such as llama, have the class that the files name. */
 static const struct {
-  const char *model_type, *class;
+  const char *class;
   bool insists; /* used even if the files name another class */
+  const char *model_types;
 } of_types[] = {
-    {"gemma", "GemmaTokenizer", false},
-    {"gemma2", "GemmaTokenizer", false},
-    {"gemma3_text", "GemmaTokenizer", false},
-    {"gpt2", "GPT2Tokenizer", false},
-    {"gpt_neox", "GPTNeoXTokenizer", false},
-    {"granite", NULL, false},
-    {"ministral", NULL, false},
-    {"mistral", NULL, false},
-    {"mixtral", NULL, false},
-    {"olmo2", NULL, false},
-    {"olmoe", "GPTNeoXTokenizer", false},
-    {"opt", "GPT2Tokenizer", false},
-    {"phi", "GPT2Tokenizer", false},
-    {"phi3", NULL, true},
-    {"qwen2", "Qwen2Tokenizer", true},
-    {"qwen3", "Qwen2Tokenizer", false},
-    {"qwen3_moe", "Qwen2Tokenizer", false},
-    {"stablelm", NULL, false},
-    {"starcoder2", "GPT2Tokenizer", false},
+    {"GPT2Tokenizer", false,
+     "blip-2 codegen dbrx emu3 gpt-sw3 gpt2 gpt_neo gptj instructblip instructblipvideo jais2 opt phi "
+     "starcoder2"},
+    {"GPTNeoXTokenizer", false, "falcon_mamba gpt_neox mamba mamba2 mpt olmo olmoe rwkv xlstm"},
+    {"GemmaTokenizer", false,
+     "diffusion_gemma gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text recurrent_gemma shieldgemma2 "
+     "t5gemma zaya"},
+    {"LlamaTokenizer", false, "idefics idefics2"},
+    {"Qwen2Tokenizer", false,
+     "audioflamingo3 colqwen2 cosmos3_omni dots3_note fun_asr_nano hunyuan_vl internvl lighton_ocr "
+     "moss_transcribe_diarize ovis2 qianfan_ocr qwen2_5_omni qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl qwen3 "
+     "qwen3_asr qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl qwen3_vl_moe vibevoice"},
+    {NULL, false,
+     "EvollaModel arctic aria beam bigbird_pegasus camembertv2-base canary chatlm cohere_asr ernie4_5 "
+     "ernie4_5_moe flex_olmo fuyu glm glm4 glm4_moe glm4_moe_lite glm4v glm4v_moe glm_image glmasr got_ocr2 "
+     "gpt_bigcode gradium_phonon_tts granite granitemoe granitemoehybrid granitemoeshared h2ovl_chat "
+     "hyperclovax hyperclovax_vlm internlm2 internlm3 iquestcoder jamba kimi_k25 kimi_linear kosmos-2 llava "
+     "llava_next mimo_v2_flash minicpm3 minicpm_ocr minicpmv minicpmv4_6 minicpmv4_7 minimax_m2 ministral "
+     "ministral3 mistral mistral3 mistral_large4 mixtral modernbert modernbert-decoder molmo molmo2 "
+     "nemo_speechlm nemotron nvfp4 nystromformer olmo2 olmo3 olmo_hybrid omniasr opencua openvla paddleocr_vl "
+     "pegasus_x persimmon phi3 phi3_v phimoe pix2struct pixtral pocket_tts smolvlm stablelm step3_vl umt5 "
+     "vipllava voxtral voxtral_realtime xlm-roberta-xl"},
+    {"GPT2Tokenizer", true, "hyperclovax_vision_v2"},
+    {"Qwen2Tokenizer", true, "qwen2"},
 };
 enum { TYPES = sizeof of_types / sizeof of_types[0] };
 
@@ -68,20 +75,31 @@ static int find_class(const char *name) {
   return -1;
 }
 
+static bool has_word(const char *words, const char *word) {
+  const size_t length = strlen(word);
+  for (const char *at = words; (at = strstr(at, word)) != NULL; at += length) {
+    if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
+  }
+  return false;
+}
+
+/* Returns the class that the files name, unless it is LlamaTokenizer beside a tokenizer of bytes. */
+static const char *find_named(const char *named, const json_t *root) {
+  const int found = find_class(named);
+  if (found < 0) return NULL;
+  const bool is_llama = strcmp(makes[found].class, "LlamaTokenizer") == 0;
+  return is_llama && tri_tokenizer_is_byte_level(root) ? NULL : makes[found].class;
+}
+
 const char *tri_tokenizer_class_of(const json_t *config, const json_t *model, const json_t *root) {
   const char *type = json_string_value(json_object_get(model, "model_type"));
   const char *named = json_string_value(json_object_get(config, "tokenizer_class"));
   if (named == NULL) named = json_string_value(json_object_get(model, "tokenizer_class"));
-  const int found = find_class(named);
   int at = 0;
-  while (at < TYPES && (type == NULL || strcmp(of_types[at].model_type, type) != 0)) at++;
-  if (at == TYPES) {
-    const bool is_llama = found >= 0 && strcmp(makes[found].class, "LlamaTokenizer") == 0;
-    return found < 0 || (is_llama && tri_tokenizer_is_byte_level(root)) ? NULL : makes[found].class;
-  }
-  const char *usual = of_types[at].class;
-  if (named == NULL || usual == NULL || of_types[at].insists) return usual;
-  return found < 0 ? NULL : makes[found].class;
+  while (at < TYPES && (type == NULL || type[0] == '\0' || !has_word(of_types[at].model_types, type))) at++;
+  const char *usual = at == TYPES ? NULL : of_types[at].class;
+  const bool decided = at < TYPES && (named == NULL || usual == NULL || of_types[at].insists);
+  return decided ? usual : find_named(named, root);
 }
 
 /* ---- its stages -------------------------------------------------------------------------------------------------- */

@@ -40,7 +40,10 @@ CASES = {
 
 
 def folder_of(path, case):
-    family, model_type, config, _ = CASES[case]
+    return write_folder(path, *CASES[case][:3])
+
+
+def write_folder(path, family, model_type, config):
     document = tokenizer_families.bytes_of("gpt2", pre_tokenizer=DIGITS) if family == "digits of bytes" else tokenizer_families.FAMILIES[family]()
     path.mkdir()
     (path / "tokenizer.json").write_text(json.dumps(document))
