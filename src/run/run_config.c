@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/shell_word.h"
 #include "base/whole_number.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/ties.h"
@@ -753,7 +754,9 @@ static tri_status check_is_run(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "space") == NULL || tri_yaml_find(root, "data") != NULL) {
     return TRI_OK;
   }
-  return tri_fail(TRI_BAD_CONFIG, "%s is a study, not a run file: trireme tune %s", root->source, root->source);
+  char word[TRI_SHELL_WORD_BYTES];
+  return tri_fail(TRI_BAD_CONFIG, "%s is a study, not a run file: trireme tune %s", root->source,
+                  tri_shell_word(root->source, word));
 }
 
 /* Loads a run file from `text`, or from the file `name` if text is NULL. */

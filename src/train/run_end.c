@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/shell_word.h"
 #include "chat/format.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
@@ -145,14 +146,6 @@ tri_status tri_training_write_summary(tri_training *t) {
   return status;
 }
 
-/* Quotes a word for a shell. */
-static const char *quoted(const char *word, char out[TRI_PATH_BYTES + 2]) {
-  if (strcspn(word, " \t\n\"'$&|;<>()*?[]#~`\\!{}") == strlen(word)) return word;
-  if (strchr(word, '\'') != NULL || strlen(word) >= TRI_PATH_BYTES) return "FOLDER";
-  snprintf(out, TRI_PATH_BYTES + 2, "'%s'", word);
-  return out;
-}
-
 static void log_losses(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   char seconds[32], validation[80] = "", best[80] = "";
@@ -230,12 +223,12 @@ static bool is_chat_run(const tri_training *t) {
 static void suggest_next(const tri_training *t) {
   const tri_run_config *config = t->config;
   const char *judged = config->data.validation[0] != '\0' ? config->data.validation : config->data.train[0].path;
-  char output[TRI_PATH_BYTES + 2], data[TRI_PATH_BYTES + 2];
-  const char *run = quoted(config->output, output);
+  char output[TRI_SHELL_WORD_BYTES], data[TRI_SHELL_WORD_BYTES];
+  const char *run = tri_shell_word(config->output, output);
   if (t->data.tokenizer[0] != '\0' && !has_risen(t)) {
     tri_log("  trireme generate %s %s", run, is_chat_run(t) ? "--chat" : "--prompt 'The'");
   }
-  if (!t->loop->of_preferences) tri_log("  trireme eval %s %s", run, quoted(judged, data));
+  if (!t->loop->of_preferences) tri_log("  trireme eval %s %s", run, tri_shell_word(judged, data));
   if (tri_training_stops_early(t)) {
     tri_log("  more steps: the same command with --set evaluation.stop_after=%ld, or 0 to make all of the %ld steps",
             2 * (long)config->evaluation.stop_after, (long)config->optimizer.steps);

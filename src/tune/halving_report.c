@@ -94,10 +94,7 @@ void tri_halving_text(const tri_study *study, const tri_member *rows, int64_t co
     fprintf(to, "no trial has come to its end yet\n");
     return;
   }
-  fprintf(to, "\nto use it: trireme train %s ", study->run);
-  tri_point_settings(study, &winner->point, to);
-  fprintf(to, "\n");
-  tri_trial_schedule_print_ends(study, &winner->point, to);
+  tri_trial_schedule_print_use(study, &winner->point, to);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */

@@ -95,19 +95,3 @@ void tri_loss_plot(const tri_study *study, int64_t k, const tri_loss_mark *marks
   draw_series(&c, study, k, marks, count);
   tri_chart_end(&c);
 }
-
-void tri_point_settings(const tri_study *study, const tri_point *point, FILE *to) {
-  bool first = true;
-  for (int64_t k = 0; k < study->space.num_knobs; k++) {
-    const tri_knob *knob = &study->space.knobs[k];
-    tri_trial_plan plan;
-    if (strncmp(knob->name, "optimizer.", 10) == 0) {
-      fprintf(to, "%s--set %s=%s", first ? "" : " ", knob->name, knob->words[point->at[k]]);
-    } else if (strcmp(knob->name, "accumulation") == 0 && tri_point_plan(study, point, &plan) == TRI_OK) {
-      fprintf(to, "%s--set optimizer.global_batch=%ld", first ? "" : " ", (long)plan.global_batch);
-    } else {
-      continue;
-    }
-    first = false;
-  }
-}

@@ -17,7 +17,4 @@ typedef struct tri_loss_mark {
  * if the parameter is the only one that varies. */
 void tri_loss_plot(const tri_study *study, int64_t knob, const tri_loss_mark *marks, int64_t count, FILE *to);
 
-/* Prints the settings of a point as options of `trireme train`: "--set optimizer.lr=0.002". */
-void tri_point_settings(const tri_study *study, const tri_point *point, FILE *to);
-
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/shell_word.h"
 #include "tune/halving.h"
 #include "tune/study_objective.h"
 
@@ -77,7 +78,7 @@ static void print_end(const char *name, double value, bool is_high, FILE *to) {
           is_high ? "higher" : "lower");
 }
 
-void tri_trial_schedule_print_ends(const tri_study *study, const tri_point *point, FILE *to) {
+static void print_ends(const tri_study *study, const tri_point *point, FILE *to) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     const double value = knob->numbers[point->at[k]];
@@ -102,4 +103,25 @@ void tri_trial_schedule_print_range_ends(const tri_study *study, const double *v
       print_end(knob->name, values[k], false, to);
     }
   }
+}
+
+static void print_settings(const tri_study *study, const tri_point *point, FILE *to) {
+  char word[TRI_SHELL_WORD_BYTES];
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
+    tri_trial_plan plan;
+    if (strncmp(knob->name, "optimizer.", 10) == 0) {
+      fprintf(to, " --set %s=%s", knob->name, tri_shell_word(knob->words[point->at[k]], word));
+    } else if (strcmp(knob->name, "accumulation") == 0 && tri_point_plan(study, point, &plan) == TRI_OK) {
+      fprintf(to, " --set optimizer.global_batch=%ld", (long)plan.global_batch);
+    }
+  }
+}
+
+void tri_trial_schedule_print_use(const tri_study *study, const tri_point *point, FILE *to) {
+  char word[TRI_SHELL_WORD_BYTES];
+  fprintf(to, "\nto use it: trireme train %s", tri_shell_word(study->run, word));
+  print_settings(study, point, to);
+  fprintf(to, "\n");
+  print_ends(study, point, to);
 }

@@ -19,9 +19,10 @@ tri_status tri_trial_schedule_take(tri_study *study, const tri_run_config *run);
 /* Logs the steps and the warm-up of trials if they are not those of the run. */
 void tri_trial_schedule_announce(const tri_study *study);
 
-/* Prints a line for each of the optimizer's parameters whose value in `point` is the highest or lowest of the space. */
-void tri_trial_schedule_print_ends(const tri_study *study, const tri_point *point, FILE *to);
-/* The same for values of a range (`method: pbt`): [num_knobs]. */
+/* Prints the command that trains the study's run with the values of `point`, and a line for each of the optimizer's
+ * parameters whose value is the highest or lowest of the space. */
+void tri_trial_schedule_print_use(const tri_study *study, const tri_point *point, FILE *to);
+/* Prints the lines about values at an end of a range (`method: pbt`): [num_knobs]. */
 void tri_trial_schedule_print_range_ends(const tri_study *study, const double *values, FILE *to);
 
 #endif

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 from drawn import WHICH
@@ -124,3 +125,63 @@ def test_the_line_that_prepare_prints(tmp_path, kind):
         rest = rest.replace("global_batch: 4", "global_batch: 2").replace("micro_batch: 4", "micro_batch: 2")
     (tmp_path / "run.yaml").write_text(f"{'' if objective else model}{objective}{data}\n{rest}output: run\n")
     assert re.search(r"held out|validation", trireme("train", "run.yaml", "--set", "data.sequence=64", "--set", "evaluation.every=1", cwd=tmp_path).stderr)
+
+
+# ---- commands, options and keys that messages propose -----------------------------------------------------------------
+
+# Options of other programs: hf, docker, srun, apptainer, rocm-smi, Open MPI's mpirun.
+OTHERS = {"--revision", "--local-dir", "--bind-to", "--mpi", "--shm-size", "--gpus", "--nv", "--showpids", "--group-add", "--help", "--version", "--wandb"}
+# What begins like a key of a file and is a file or a tensor.
+NO_KEYS = re.compile(r"^model\.(layers|norm|embed_\w+|decoder|final_layernorm|safetensors|vocab|merges)\b|^(failures|samples|optimizer|checkpoint)\.(txt|jsonl|safetensors|last_save_in_hf)")
+
+
+def known_names():
+    commands = re.findall(r"^  ([a-z]+) ", trireme("--help").stdout, re.M)
+    options = {command: set(re.findall(r"--[a-z][a-z-]*", trireme(command, "--help").stdout)) | {"--help"} for command in commands}
+    tables = (["train", "--keys"], ["tune", "--keys"], ["plan", "--keys", "clusters"], ["plan", "--keys", "systems"])
+    return options, {row.split()[0] for words in tables for row in trireme(*words).stdout.splitlines() if row.split()}
+
+
+def test_messages_name_what_there_is():
+    """Every `trireme COMMAND --option`, every option and every key that a text of the program names exists."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import messages
+    options, keys = known_names()
+    every, groups, faults, seen = set().union(*options.values()) | OTHERS, {key.split(".")[0] for key in keys if "." in key}, [], 0
+    for path in sorted((ROOT / "src").rglob("*.[ch]")):
+        for line, text in messages.texts_of(path.read_text()):
+            for command, rest in re.findall(r"(?:`|: |^ *)trireme ([a-z]+)((?:(?!`|; |, |\. |\\n|: ).)*)", text):
+                seen += command in options
+                if command not in options and "`trireme " + command in text:
+                    faults.append(f"{path}:{line}: no command {command}")
+                faults += [f"{path}:{line}: {command} has no {word}" for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", rest) if word not in options.get(command, every)]
+            faults += [f"{path}:{line}: no option {word}" for word in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])", text) if word not in every]
+            faults += [f"{path}:{line}: no key {word}" for word in re.findall(r"(?<![\w./-])([a-z_0-9]+(?:\.[a-z_0-9]+)+)(?![\w(/%])", text)
+                       if word.split(".")[0] in groups and word not in keys and not NO_KEYS.search(word)]
+    assert seen > 60 and not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("folder", ["plain", "my runs & (2)"])
+def test_what_new_and_tune_propose(tmp_path, folder):
+    """`new` ends with a command that trains, and so does a study; both as they are printed, whatever the folder is called."""
+    place = tmp_path / folder
+    place.mkdir()
+    (place / "words.txt").write_text("the rowers pull. " * 400)
+    trireme("prepare", "--tokenizer", "bytes", "--out", place / "words", place / "words.txt")
+
+    def run_line(said, *more):
+        line, = re.findall(r"(?:and then|to use it): (trireme train .*)$", said, re.M)
+        done = subprocess.run([TRIREME, *shlex.split(line)[1:], *more], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+        return line
+
+    said = trireme("new", f"{folder}/first", "--model", "gpt2-demo", "--data", place / "words/train", cwd=tmp_path).stderr
+    run_line(said, "--set", "optimizer.steps=1", "--set", "data.sequence=16", "--set", "optimizer.global_batch=1", "--set", "layout.micro_batch=1",
+             "--set", "model.num_layers=1")
+    model = "model: {family: gpt2, num_layers: 1, hidden_size: 16, num_heads: 2, vocab_size: 257, max_sequence: 64}\n"
+    (place / "run.yaml").write_text(f"{model}data: {{train: '{place}/words/train', validation: '{place}/words/validation', sequence: 16}}\n"
+                                    "optimizer: {global_batch: 2, steps: 2, lr: 1.0e-3}\nlayout: {micro_batch: 2}\noutput: out\n")
+    (place / "study.yaml").write_text(f"name: rates\nrun: {json.dumps(folder + '/run.yaml')}\nobjective: validation_loss\n"
+                                      "trial: {steps: 4}\nspace: [{name: optimizer.lr, values: 1.0e-3 2.0e-3}]\n")
+    said = trireme("tune", f"{folder}/study.yaml", "-n", 1, "--store", place / "study.db", cwd=tmp_path).stdout
+    assert "--set optimizer.lr=" in run_line(said)

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/memory.h"
+#include "base/shell_word.h"
 #include "base/system.h"
 #include "checkpoint/model_source.h"
 #include "cli/cli.h"
@@ -152,13 +153,14 @@ static double rate_of(const plan *p) {
 }
 
 static void write_head(const plan *p, FILE *to) {
-  char memory[32], need[32];
+  char memory[32], need[32], path[TRI_SHELL_WORD_BYTES];
   fprintf(to,
           "# Made by `trireme new` for this machine: %ld cores, %s of memory. One rank takes %s.\n"
           "#\n"
           "#   trireme train %s%s",
           (long)tri_machine_usable_cores(&p->machine), tri_format_bytes((double)p->available, memory, sizeof memory),
-          tri_format_bytes((double)p->bytes, need, sizeof need), p->path, p->ranks > 1 ? "" : "\n");
+          tri_format_bytes((double)p->bytes, need, sizeof need), tri_shell_word(p->path, path),
+          p->ranks > 1 ? "" : "\n");
   if (p->ranks > 1) fprintf(to, " -n %ld                # a rank for each group of cores\n", (long)p->ranks);
   fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
 }
@@ -273,8 +275,8 @@ static tri_status new_run(int count, char **arguments) {
   if (status == TRI_OK) status = print_file(p, &text);
   if (status == TRI_OK) status = tri_file_replace(p->path, text, strlen(text));
   if (status == TRI_OK) {
-    const char *quote = strpbrk(p->path, " ()&;|<>*?[]~!{}") != NULL ? "'" : "";
-    tri_log("%s is written; look it over, and then: trireme train %s%s%s", p->path, quote, p->path, quote);
+    char path[TRI_SHELL_WORD_BYTES];
+    tri_log("%s is written; look it over, and then: trireme train %s", p->path, tri_shell_word(p->path, path));
   }
   if (status == TRI_OK && p->ranks > 1) tri_log("  with -n %ld: a rank for each group of cores", (long)p->ranks);
   tri_free(text);

@@ -1,6 +1,7 @@
 /* `trireme tune` and `trireme tune report`: runs the trials of a study, and reports what they show. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/shell_word.h"
 #include "base/stop.h"
 #include "cli/cli.h"
 #include "options/json.h"
@@ -150,10 +151,7 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
   TRI_TRY_GOTO(print_findings(given, &found), done);
   if (given->json || found.layout == NULL) goto done;
   if (tri_objective_is_of_loss(study->objective)) {
-    printf("\nto use it: trireme train %s ", study->run);
-    tri_point_settings(study, &trials[e->best].point, stdout);
-    printf("\n");
-    tri_trial_schedule_print_ends(study, &trials[e->best].point, stdout);
+    tri_trial_schedule_print_use(study, &trials[e->best].point, stdout);
     if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) goto done; /* trials use the run file's layout */
   }
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
@@ -208,9 +206,11 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
     if (length >= sizeof path) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given->study);
     snprintf(path, sizeof path, "%s", given->study);
   } else {
+    char word[TRI_SHELL_WORD_BYTES];
     TRI_TRY(store_path(given, path));
     if (!tri_path_exists(path)) {
-      return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path, given->study);
+      return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path,
+                      tri_shell_word(given->study, word));
     }
   }
   TRI_TRY(tri_store_study(path, study));
