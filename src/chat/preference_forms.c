@@ -278,7 +278,8 @@ static tri_status read_asked(tri_chat_arena *arena, json_t *root, const tri_pref
   const tri_chat_form *question = NULL;
   json_t *text = NULL;
   TRI_TRY(tri_chat_form_asking(root, &question));
-  if (json_equal(json_object_get(root, "chosen"), json_object_get(root, "rejected"))) return same_answers();
+  if (out->num_answers > 1 && json_equal(json_object_get(root, "chosen"), json_object_get(root, "rejected")))
+    return same_answers();
   TRI_TRY(question->ask(arena, root, &text));
   asked prompt = {text, question->keys[0]};
   if (json_is_string(text)) {
@@ -298,13 +299,12 @@ static tri_status read_asked(tri_chat_arena *arena, json_t *root, const tri_pref
   const tri_chat_conversation *c = &out->conversations[0];
   if (out->prompt_messages > 0 && !c->is_answer[out->prompt_messages - 1]) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "`%s` ends with no question, and `chosen` and `rejected` are answers to its last one; remove the "
-                  "answers behind it, or give --skip-bad",
-                  prompt.key);
+                  "`%s` ends with an answer, and %s the last question; remove the messages after that question, or "
+                  "give --skip-bad",
+                  prompt.key, out->num_answers > 1 ? "`chosen` and `rejected` answer" : "`completion` answers");
 }
 
-static tri_status read_labelled(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
-                                tri_preference *out) {
+static tri_status read_label(const json_t *root, tri_preference *out) {
   const json_t *label = json_object_get(root, "label");
   if (!json_is_boolean(label)) {
     return tri_fail(TRI_BAD_FILE,
@@ -312,7 +312,19 @@ static tri_status read_labelled(tri_chat_arena *arena, json_t *root, const tri_p
                     tri_json_kind(label));
   }
   out->desirable = json_is_true(label);
+  return TRI_OK;
+}
+
+static tri_status read_labelled(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
+                                tri_preference *out) {
+  TRI_TRY(read_label(root, out));
   return read_prompt(arena, root, form, out);
+}
+
+static tri_status read_labelled_asked(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
+                                      tri_preference *out) {
+  TRI_TRY(read_label(root, out));
+  return read_asked(arena, root, form, out);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -322,6 +334,7 @@ static const tri_preference_form forms[] = {
     {"chosen-rejected", {"chosen", "rejected"}, "prompt", {"chosen", "rejected"}, read_common},
     {"question-chosen-rejected", {"chosen", "rejected"}, "prompt", {"chosen", "rejected"}, read_asked},
     {"prompt-completion-label", {"prompt", "completion", "label"}, NULL, {"completion"}, read_labelled},
+    {"question-completion-label", {"completion", "label"}, "prompt", {"completion"}, read_labelled_asked},
 };
 enum { NUM_FORMS = sizeof forms / sizeof forms[0] };
 
@@ -336,10 +349,14 @@ static tri_status find_question(const json_t *root, const tri_chat_form **out) {
   return tri_chat_form_asking(root, out);
 }
 
+static bool asks(const tri_preference_form *form) {
+  return form->read == read_asked || form->read == read_labelled_asked;
+}
+
 static bool has_keys(const json_t *root, const tri_preference_form *form, const tri_chat_form *question) {
   bool all = form->absent == NULL || is_null(json_object_get(root, form->absent));
   if (form->read == read_common) all = all && question == NULL;
-  if (form->read == read_asked) all = all && question != NULL;
+  if (asks(form)) all = all && question != NULL;
   for (int i = 0; form->keys[i] != NULL; i++) all = all && !is_null(json_object_get(root, form->keys[i]));
   return all;
 }
@@ -349,14 +366,15 @@ static tri_status no_form(const json_t *root) {
   return tri_fail(
       TRI_BAD_FILE,
       "the record has %s; preferences have `prompt` (or `instruction`, `question`, `conversations`, `messages`), "
-      "`chosen` and `rejected`, or `chosen` and `rejected` that begin alike, or `prompt`, `completion` and `label`",
+      "and `chosen` and `rejected` or `completion` and `label`; or `chosen` and `rejected` that begin alike",
       tri_chat_list_keys(root, keys, sizeof keys));
 }
 
 tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out) {
   const tri_preference_form *found = NULL;
   const tri_chat_form *question = NULL;
-  if (!is_null(json_object_get(root, "chosen"))) TRI_TRY(find_question(root, &question));
+  if (!is_null(json_object_get(root, "chosen")) || !is_null(json_object_get(root, "completion")))
+    TRI_TRY(find_question(root, &question));
   for (int i = 0; i < NUM_FORMS; i++) {
     if (!has_keys(root, &forms[i], question)) continue;
     if (found != NULL) {
@@ -375,8 +393,7 @@ tri_status tri_preference_form_of(const json_t *root, const tri_preference_form 
 
 bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key) {
   const tri_chat_form *question = NULL;
-  if (form->read == read_asked && tri_chat_form_asking(root, &question) == TRI_OK && tri_chat_form_asks(question, key))
-    return true;
+  if (asks(form) && tri_chat_form_asking(root, &question) == TRI_OK && tri_chat_form_asks(question, key)) return true;
   for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
     if (strcmp(beside[i], key) == 0) return true;
   }

@@ -249,7 +249,7 @@ def test_an_odd_number_of_documents_is_no_pairs(tmp_path):
 OK = dict(prompt="What? ", chosen="yes", rejected="no")
 PAIR = dict(prompt=say("What?"), chosen=answer("yes"), rejected=answer("no"))
 LABEL = dict(prompt="What? ", completion="yes", label=True)
-FORMS = "preferences have `prompt` (or `instruction`, `question`, `conversations`, `messages`), `chosen` and `rejected`, or `chosen` and `rejected` that begin alike, or `prompt`, `completion` and `label`"
+FORMS = "preferences have `prompt` (or `instruction`, `question`, `conversations`, `messages`), and `chosen` and `rejected` or `completion` and `label`; or `chosen` and `rejected` that begin alike"
 BAD = {
     "equal texts": (OK | dict(rejected="yes"), "`chosen` and `rejected` are the same answer, which is not a preference; remove the record, or give --skip-bad"),
     "equal messages": (PAIR | dict(rejected=answer("yes")), "`chosen` and `rejected` are the same answer"),
@@ -277,7 +277,9 @@ BAD = {
     "a flag": (PAIR | dict(chosen=[dict(role="assistant", content="yes", loss=False)] + say("and?", "yes")),
                "message 1 of `chosen` is marked as not learnt (`train`: false or such a flag), and answers of preferences are compared whole"),
     "two questions": (dict(question="a", instruction="b", chosen="c", rejected="d"), "`instruction` and `question` both hold a question; remove one of them, or give `prompt`"),
-    "no question": (dict(messages=say("a", "b"), chosen="c", rejected="d"), "`messages` ends with no question, and `chosen` and `rejected` are answers to its last one"),
+    "no question": (dict(messages=say("a", "b"), chosen="c", rejected="d"), "`messages` ends with an answer, and `chosen` and `rejected` answer the last question"),
+    "no question of a label": (dict(messages=say("a", "b"), completion="c", label=True), "`messages` ends with an answer, and `completion` answers the last question"),
+    "a question with a label that is a word": (dict(question="a", completion="b", label="yes"), "`label` is a string; it must be true"),
     "no messages of a question": (dict(conversations="a", chosen="c", rejected="d"), "`conversations` is a string; it must be a list of messages"),
     "the same answers to a question": (dict(question="a", chosen="c", rejected="c"), "`chosen` and `rejected` are the same answer"),
     "no answer to a question": (dict(question="a", chosen="", rejected="c"), "`chosen` is empty: there is no answer to learn from"),
@@ -304,6 +306,13 @@ QUESTIONS = {  # LLaMA-Factory's pairs, axolotl's, and ShareGPT's: each is the p
     "messages": (dict(messages=say("What?"), chosen=answer("yes")[0], rejected="no", id=1), PAIR, "`id`"),
     "a message": (dict(prompt=say("What?"), chosen=answer("yes")[0], rejected=answer("no")[0]), PAIR, None),
 }
+LABEL = dict(prompt=say("What?"), completion=answer("yes"), label=True)
+LABELLED = {  # the same questions with one answer and a label
+    "alpaca": (dict(instruction="What?", input="This", completion="yes"), LABEL | dict(prompt=say("What?\n\nThis")), None),
+    "system and question": (dict(system="S", question="What?", completion="yes"), LABEL | dict(system="S"), None),
+    "conversations": (dict(conversations=[{"from": "human", "value": "What?"}], completion={"from": "gpt", "value": "yes"}), LABEL, None),
+    "messages": (dict(messages=say("What?"), completion=answer("yes"), id=1), LABEL, "`id`"),
+}
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -313,6 +322,17 @@ def test_a_question_under_another_key_is_the_prompt(name, tmp_path):
     assert ("not read" in said) == (unread is not None) and (unread is None or f"; not read: {unread}\n" in said)
     found = read(tmp_path)
     prepare(tmp_path, "--validation", 0, write(tmp_path / "b.jsonl", [wanted]))
+    assert found == read(tmp_path)
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_a_question_of_a_labelled_answer(name, tmp_path):
+    given, wanted, unread = LABELLED[name]
+    other = dict(prompt=say("Who?"), completion=answer("me"), label=False)
+    said = prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [given | dict(label=True), dict(question="Who?", completion="me", label=False)]))
+    assert ("not read" in said) == (unread is not None) and (unread is None or f"; not read: {unread}\n" in said)
+    found = read(tmp_path)
+    prepare(tmp_path, "--validation", 0, write(tmp_path / "b.jsonl", [wanted, other]))
     assert found == read(tmp_path)
 
 
