@@ -102,7 +102,8 @@ static void clear(const char *path, const writer *self) {
   if (directory == NULL) return;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     const char *suffix = entry->d_name + kept;
-    if (strncmp(entry->d_name, last, kept) != 0 || tri_path_join(left, folder, entry->d_name) != TRI_OK) continue;
+    if (strncmp(entry->d_name, last, kept) != 0) continue;
+    if (snprintf(left, sizeof left, "%.*s%s", (int)(last - path), path, entry->d_name) >= (int)sizeof left) continue;
     const bool ended =
         parse_suffix(suffix, &other) ? has_ended(&other, self, left) : is_left_by_earlier_version(suffix, left);
     if (ended) (void)unlink(left); /* a file that cannot be removed does no harm */

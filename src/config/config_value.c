@@ -13,6 +13,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+char *tri_config_format_double(double value, char buffer[32]) {
+  if (value == floor(value) && fabs(value) < 1e7) {
+    snprintf(buffer, 32, "%.1f", value); /* 10000.0, not 1.0e+04 */
+    return buffer;
+  }
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(buffer, 32, "%.*g", digits, value);
+    if (strtod(buffer, NULL) == value) break;
+  }
+  /* YAML 1.1 readers read 1e-05 as a word and 1.0e-05 as a number. */
+  if (!isfinite(value) || strchr(buffer, '.') != NULL) return buffer;
+  char exponent[32] = "";
+  char *e = strchr(buffer, 'e');
+  if (e != NULL) {
+    snprintf(exponent, sizeof exponent, "%s", e);
+    *e = '\0';
+  }
+  size_t held = strlen(buffer);
+  snprintf(buffer + held, 32 - held, ".0%.8s", exponent);
+  return buffer;
+}
+
 enum { MAX_WORDS = 32 };
 
 /* ---- descriptions of legal values -------------------------------------------------------------------------------- */

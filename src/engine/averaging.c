@@ -3,6 +3,11 @@
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 
+void tri_engine_parameters_changed(tri_engine *engine) {
+  tri_executor_forget_copies(engine->executor);
+  engine->prepared = false;
+}
+
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
 tri_averaging tri_engine_averaging(const tri_engine *engine) { return engine->averaging; }

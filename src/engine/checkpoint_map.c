@@ -674,7 +674,7 @@ static tri_status download(tri_engine *engine, const tri_checkpoint_slice *slice
 }
 
 tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *shards, char *to_host) {
-  tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  tri_queue *queue = engine->executor->device->queue;
   tri_queue_at(queue, "state", -1, "copying it");
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
@@ -685,7 +685,7 @@ tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_
 }
 
 tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *shards, const char *from_host) {
-  tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  tri_queue *queue = engine->executor->device->queue;
   tri_queue_at(queue, "state", -1, "taking it up");
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);

@@ -134,11 +134,6 @@ tri_router_loads tri_engine_router_loads(const tri_engine *engine) { return tri_
 
 tri_status tri_engine_finish(tri_engine *engine) { return tri_queue_finish(engine->device->queue); }
 
-void tri_engine_parameters_changed(tri_engine *engine) {
-  tri_executor_forget_copies(engine->executor);
-  engine->prepared = false;
-}
-
 void tri_engine_waits(const tri_engine *engine, double *results, double *staging) {
   double steps = engine->steps > 0 ? (double)engine->steps : 1;
   *results = (double)engine->result_waits / steps;

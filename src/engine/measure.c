@@ -1,9 +1,6 @@
 #include "engine/measure.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
-#include "base/philox.h"
-#include "base/random.h"
 #include "base/system.h"
 #include "comm/agreement.h"
 #include "device/kernels.h"
@@ -11,56 +8,6 @@
 #include "engine/peak.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Each call is repeated at least `LEAST` times, and for the time that the caller gives. The lower quartile is the
- * result, because other users of the machine make some calls slower, and none faster. */
-enum { LEAST = 4, MOST = 400, MOST_SETS = 16, ALIGNMENT = 4096 };
-
-static int compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
-static tri_status do_it(tri_measure *m, tri_measured_call *call, const void *what) {
-  m->turn++;
-  TRI_TRY(call(m, what));
-  return tri_queue_finish(m->device->queue);
-}
-
-/* The ranks agree on the number of repetitions, so that they take part in the same calls. */
-tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out) {
-  double times[MOST], once = 0;
-  TRI_TRY(do_it(m, call, what)); /* warm-up: compiles, touches memory */
-  TRI_TRY(tri_barrier(m->world));
-  double begin_s = tri_clock_s();
-  TRI_TRY(do_it(m, call, what));
-  once = tri_clock_s() - begin_s;
-  TRI_TRY(tri_all_maximum(m->world, TRI_FP64, 1, &once));
-  double often = once > 0 ? m->each_s / once : MOST;
-  int64_t count = often < LEAST ? LEAST : often > MOST ? MOST : (int64_t)often;
-  for (int64_t i = 0; i < count; i++) {
-    begin_s = tri_clock_s();
-    TRI_TRY(do_it(m, call, what));
-    times[i] = tri_clock_s() - begin_s;
-  }
-  qsort(times, (size_t)count, sizeof *times, compare);
-  *out = times[count / 4];
-  return tri_all_maximum(m->world, TRI_FP64, 1, out);
-}
-
-char *tri_measure_take(char **next, size_t bytes) {
-  char *at = *next;
-  *next += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return at;
-}
-
-int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes) {
-  if (!tri_measure_fits(m, from)) return 0;
-  size_t sets = (m->pool_bytes - (size_t)(from - m->pool)) / bytes;
-  return sets < MOST_SETS ? (int64_t)sets : MOST_SETS;
-}
 
 tri_status tri_measure_peak(tri_measure *m, double *flops) {
   double own = 0, each;
@@ -161,7 +108,7 @@ tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, 
   p.a_bytes = (size_t)(of->rows * of->inner) * element;
   p.b_bytes = p.matmul.b_packed ? packed : (size_t)(of->inner * of->columns) * tri_dtype_bytes(p.matmul.b_type);
   p.c_bytes = (size_t)(of->rows * of->columns) * wide;
-  p.set_bytes = (p.a_bytes + p.b_bytes + p.c_bytes) + (size_t)3 * ALIGNMENT;
+  p.set_bytes = (p.a_bytes + p.b_bytes + p.c_bytes) + (size_t)3 * TRI_MEASURE_ALIGNMENT;
   char *next = m->pool;
   p.workspace = tri_measure_take(&next, scratch);
   p.plain = tri_measure_take(&next, p.matmul.b_packed ? plain : 0);
@@ -247,27 +194,6 @@ tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *
 
 /* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Fills the pool with random values: on zeros a chip needs less power, and some run faster than on any real data. */
-tri_status tri_measure_fill(const tri_measure *m) {
-  enum { VALUES = 1 << 18 };
-  const tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 0);
-  const tri_dtype wide = tri_dtype_wide(m->type);
-  const size_t wide_bytes = VALUES * tri_dtype_bytes(wide), bytes = VALUES * tri_dtype_bytes(m->type);
-  char *staged = m->pool + bytes;
-  tri_queue *queue = m->device->queue;
-  void *host = NULL;
-  TRI_TRY(tri_alloc("random values", VALUES, tri_dtype_bytes(wide), &host));
-  for (int64_t i = 0; i < VALUES; i++) tri_wide_set(wide, host, i, tri_random_normal(key, (uint64_t)i));
-  tri_status status = tri_queue_upload_now(queue, staged, host, wide_bytes);
-  tri_free(host);
-  TRI_TRY(status);
-  TRI_TRY(m->device->kernels->convert(queue, VALUES, wide, staged, m->type, m->pool));
-  for (size_t at = bytes; at < m->pool_bytes; at *= 2) {
-    TRI_TRY(tri_queue_move(queue, m->pool + at, m->pool, at < m->pool_bytes - at ? at : m->pool_bytes - at));
-  }
-  return tri_queue_finish(queue);
-}
-
 /* Returns a fifth of a rank's memory, between bounds. */
 static size_t pool_bytes(const tri_device *device, int64_t ranks) {
   const bool host = device->info.host_memory;
@@ -275,7 +201,7 @@ static size_t pool_bytes(const tri_device *device, int64_t ranks) {
   double all = host ? (double)tri_system_memory_of_node() / (double)ranks : (double)device->info.memory_bytes;
   double share = all / 5;
   share = share < least ? least : share > most ? most : share;
-  return (size_t)(share / ALIGNMENT) * ALIGNMENT;
+  return (size_t)(share / TRI_MEASURE_ALIGNMENT) * TRI_MEASURE_ALIGNMENT;
 }
 
 tri_status tri_measure_create(const tri_measure_request *request, tri_measure **out) {

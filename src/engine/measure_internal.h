@@ -5,6 +5,8 @@
 #include "engine/exchange.h"
 #include "engine/measure.h"
 
+enum { TRI_MEASURE_ALIGNMENT = 4096 }; /* bytes between the begins of operands, at least */
+
 struct tri_measure {
   tri_device *device;
   tri_dtype type;

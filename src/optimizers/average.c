@@ -44,8 +44,7 @@ double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t 
   return tri_average_is_kept(settings) ? 3 * (double)element / (double)settings->average.every : 0;
 }
 
-tri_status tri_average_check(const tri_optimizer_settings *settings) {
-  const tri_optimizer *other = tri_optimizer_that_averages(settings);
+tri_status tri_average_check(const tri_optimizer_settings *settings, const tri_optimizer *other) {
   if (!tri_average_is_kept(settings) || other == NULL) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`average.every` %ld: %s averages its points by itself; leave `average` out",
                   (long)settings->average.every, other->name);

@@ -129,7 +129,7 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings) 
     }
     if (optimizer->check != NULL) TRI_TRY(optimizer->check(settings));
   }
-  return tri_average_check(settings);
+  return tri_average_check(settings, tri_optimizer_that_averages(settings));
 }
 
 static bool asks_of_the_model(const tri_optimizer_settings *settings) {

@@ -250,6 +250,7 @@ double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken)
 /* Returns the bytes that averaging reads and writes per element, averaged over updates. */
 double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t element);
 
-tri_status tri_average_check(const tri_optimizer_settings *settings);
+/* Refuses a running average beside `other`, an optimizer that averages its points by itself; NULL: none does. */
+tri_status tri_average_check(const tri_optimizer_settings *settings, const tri_optimizer *other);
 
 #endif

@@ -54,21 +54,6 @@ static const tri_config_key tile_keys[] = {
 static const tri_config_table tile_table = {
     .noun = "tile", .keys = tile_keys, .num_keys = sizeof tile_keys / sizeof *tile_keys};
 
-#define EFFICIENCY(NAME) KEY(tri_efficiency, NAME, TRI_CONFIG_DOUBLE)
-static const tri_config_key efficiency_keys[] = {
-    {EFFICIENCY(matmul), SHARE, .example = "0.7", .help = "share of the peak that a large matrix product reaches"},
-    {EFFICIENCY(matmul_half), NOT_NEGATIVE, .fallback = "0.0",
-     .help = "without `tiles`: dimension of a product at which half of that is left"},
-    {EFFICIENCY(attention), SHARE, .example = "0.4", .help = "share of the peak that attention reaches"},
-    {EFFICIENCY(memory), SHARE, .example = "0.8", .help = "share of the memory's bandwidth"},
-    {EFFICIENCY(link), SHARE, .example = "0.7", .help = "share of the links' bandwidth"},
-    {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
-     .help = "seconds of the host for each kernel that it starts, beside the device's work"},
-    {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0", .help = "mean seconds that a rank is late at a collective"},
-};
-static const tri_config_table efficiency_table = {
-    .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
-
 #define COST(NAME) KEY(tri_tariff, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key cost_keys[] = {
     {COST(price), .help = "of a device for an hour; 0: not known, and money is not reported"},
@@ -204,7 +189,7 @@ static const tri_config_key cluster_keys[] = {
     {.name = "efficiency",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, efficiency),
-     .table = &efficiency_table,
+     .table = &tri_efficiency_table,
      .help = "fractions of these peaks that programs reach; fitted by `validate`"},
     {.name = "cost",
      .type = TRI_CONFIG_SECTION,
@@ -315,10 +300,6 @@ const tri_device_description *tri_cluster_description(const tri_cluster *cluster
   }
   return NULL;
 }
-
-double *tri_cluster_constants(tri_cluster *cluster) { return &cluster->efficiency.matmul; }
-
-const char *tri_cluster_constant_name(int i) { return efficiency_keys[i].name; }
 
 double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices) {
   const double nodes = ceil((double)devices / (double)cluster->node_devices);

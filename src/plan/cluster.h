@@ -114,6 +114,7 @@ typedef struct tri_cluster {
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;
+extern const tri_config_table tri_efficiency_table; /* of `efficiency` (efficiency.c) */
 
 /* Returns the mean factor by which a computation on that many devices is slower because some nodes are slow and all
  * wait for the slowest. At least 1. */

@@ -16,11 +16,6 @@
 
 enum { FOR_HALVING = 1 << 23 };
 
-int64_t tri_halving_last_step(const tri_study *study, int64_t round) {
-  const int64_t part = INT64_C(1) << (TRI_HALVING_ROUNDS - round);
-  return (study->trial.steps + part - 1) / part;
-}
-
 /* Returns the maximum number of trials that continue after a round; failed trials do not. */
 static int64_t better_half(int64_t members) { return (members + 1) / 2; }
 

@@ -4,10 +4,13 @@
 
 #include "tune/rounds.h"
 
-/* Number of rounds. tri_halving_last_step returns the step that ends a round: at an eighth, a quarter, a half and the
- * end of all steps. */
 enum { TRI_HALVING_ROUNDS = 4 };
-int64_t tri_halving_last_step(const tri_study *study, int64_t round);
+
+/* Returns the step that ends a round: at an eighth, a quarter, a half and the end of all steps. */
+static inline int64_t tri_halving_last_step(const tri_study *study, int64_t round) {
+  const int64_t part = INT64_C(1) << (TRI_HALVING_ROUNDS - round);
+  return (study->trial.steps + part - 1) / part;
+}
 
 void tri_halving_text(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);
 json_t *tri_halving_json(const tri_study *study, const tri_member *rows, int64_t count);

@@ -571,8 +571,6 @@ static tri_status read_run_file(tri_study *study) {
   return status;
 }
 
-bool tri_study_is_real(const tri_study *study) { return study->run[0] != '\0'; }
-
 /* Checks that every point has devices and a batch, from the study or from a parameter. */
 static tri_status check_given(const tri_study *study) {
   if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;

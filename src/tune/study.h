@@ -80,7 +80,7 @@ void tri_study_release(tri_study *study);
 const tri_config_table *tri_study_table(void);
 
 /* Returns whether trials are real runs; otherwise they are simulated. */
-bool tri_study_is_real(const tri_study *study);
+static inline bool tri_study_is_real(const tri_study *study) { return study->run[0] != '\0'; }
 
 /* Returns whether the cluster must be measured first: `cluster: calibrate` of a real study. */
 bool tri_study_calibrates(const tri_study *study);

@@ -10,7 +10,6 @@
 #include "report/html.h"
 #include "schedule/layout_config.h"
 #include "tune/explain.h"
-#include "tune/loss_plot.h"
 #include "tune/rounds.h"
 #include "tune/store.h"
 #include "tune/study_objective.h"

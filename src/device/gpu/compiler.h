@@ -58,21 +58,6 @@ const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
 /* Checks that `chip` is the name of a chip that an available compiler generates code for. If not, the TRI_UNSUPPORTED
  * message lists the supported chips and the nearest name, or says where the compiler was looked for. */
 tri_status tri_gpu_chip_check(const char *chip);
-/* Returns whether `chip` is in a list as returned by tri_gpu_compiler.chips. */
-bool tri_gpu_chip_is_listed(const char *chips, const char *chip);
-
 /* ---- for compilers ----------------------------------------------------------------------------------------------- */
-
-enum { TRI_GPU_MOST_TEXTS = 128 };
-
-/* The source to compile, and all other sources of this program as its headers, and a <stdint.h>: the C library's is not
- * available at run time. */
-typedef struct tri_gpu_texts {
-  const char *own;
-  int count;
-  const char *names[TRI_GPU_MOST_TEXTS], *texts[TRI_GPU_MOST_TEXTS];
-} tri_gpu_texts;
-
-tri_status tri_gpu_texts_gather(const char *name, const char *stdint_text, tri_gpu_texts *out);
 
 #endif

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
 /* A module to compile. */
 typedef struct job {
   const tri_gpu_compiler *compiler;

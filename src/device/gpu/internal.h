@@ -31,7 +31,16 @@ void tri_gpu_modules_destroy(tri_gpu_modules *modules);
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
 /* Returns 64, 32 or 16, the type's setting for compiling a module; 0 for a type that activations do not have. */
-int tri_gpu_type_bits(tri_dtype type);
+static inline int tri_gpu_type_bits(tri_dtype type) {
+  switch (type) {
+    case TRI_FP64: return 64;
+    case TRI_FP32: return 32;
+    case TRI_BF16: return 16;
+    case TRI_INT32: break;
+  }
+  return 0;
+}
+
 const char *tri_gpu_kernel_name(tri_gpu_kernel kernel);
 const char *tri_gpu_module_text(tri_gpu_module_name module); /* "elements", the base name of its files */
 

@@ -12,18 +12,6 @@ struct tri_gpu_modules {
   tri_gpu_function *functions[TRI_GPU_NUM_KERNELS][TRI_GPU_NUM_TYPES];
 };
 
-/* ---- names ------------------------------------------------------------------------------------------------------- */
-
-int tri_gpu_type_bits(tri_dtype type) {
-  switch (type) {
-    case TRI_FP64: return 64;
-    case TRI_FP32: return 32;
-    case TRI_BF16: return 16;
-    case TRI_INT32: break;
-  }
-  return 0;
-}
-
 static int type_index(tri_dtype type) {
   switch (type) {
     case TRI_FP64: return 0;

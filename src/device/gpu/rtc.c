@@ -7,6 +7,37 @@
 #include <string.h>
 #include <unistd.h>
 
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
+
+tri_status tri_gpu_texts_gather(const char *name, const char *stdint_text, tri_gpu_texts *out) {
+  *out = (tri_gpu_texts){.count = 1, .names = {"stdint.h"}, .texts = {stdint_text}};
+  for (const tri_gpu_source *source = tri_gpu_sources; source->name != NULL; source++) {
+    if (strcmp(source->name, name) == 0) {
+      out->own = source->text;
+      continue;
+    }
+    if (out->count == TRI_GPU_MOST_TEXTS) {
+      return tri_fail_internal("there are more than %d texts of kernels", TRI_GPU_MOST_TEXTS);
+    }
+    out->names[out->count] = source->name;
+    out->texts[out->count++] = source->text;
+  }
+  if (out->own == NULL) return tri_fail_internal("this program has no text `%s`", name);
+  return TRI_OK;
+}
+
+/* ---- chips ------------------------------------------------------------------------------------------------------- */
+
+bool tri_gpu_chip_is_listed(const char *chips, const char *chip) {
+  const size_t length = strlen(chip);
+  while (*chips != '\0') {
+    const size_t listed = strcspn(chips, " ");
+    if (listed == length && memcmp(chips, chip, length) == 0) return true;
+    chips += listed + (chips[listed] == ' ');
+  }
+  return false;
+}
+
 enum { LOG_IN_MESSAGE = 1500 };
 
 const char *tri_gpu_rtc_beside(const tri_gpu_rtc *rtc, const char *name, char path[TRI_PATH_BYTES]) {

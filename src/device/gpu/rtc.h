@@ -83,4 +83,19 @@ const char *tri_gpu_rtc_beside(const tri_gpu_rtc *rtc, const char *name, char pa
   "\n"                                                                                                                 \
   "#endif\n"
 
+enum { TRI_GPU_MOST_TEXTS = 128 };
+
+/* The source to compile, and all other sources of this program as its headers, and a <stdint.h>: the C library's is not
+ * available at run time. */
+typedef struct tri_gpu_texts {
+  const char *own;
+  int count;
+  const char *names[TRI_GPU_MOST_TEXTS], *texts[TRI_GPU_MOST_TEXTS];
+} tri_gpu_texts;
+
+tri_status tri_gpu_texts_gather(const char *name, const char *stdint_text, tri_gpu_texts *out);
+
+/* Returns whether `chip` is in a list as returned by tri_gpu_compiler.chips. */
+bool tri_gpu_chip_is_listed(const char *chips, const char *chip);
+
 #endif

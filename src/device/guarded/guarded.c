@@ -1,6 +1,5 @@
 #include "device/guarded/guarded.h"
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/random.h"
@@ -9,16 +8,8 @@
 #include "device/reference/reference.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-char *tri_guarded_ordinal(uint64_t number, char buffer[32]) {
-  static const char *const ends[] = {"th", "st", "nd", "rd"};
-  bool teen = number / 10 % 10 == 1;
-  snprintf(buffer, 32, "%llu%s", (unsigned long long)number, ends[teen || number % 10 > 3 ? 0 : number % 10]);
-  return buffer;
-}
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
@@ -97,16 +88,6 @@ tri_status tri_guarded_state_create(const char *kind, const char *others, const 
   *out = state;
   return TRI_OK;
 }
-
-void tri_guarded_lock(tri_guarded_state *state) {
-  if (pthread_mutex_lock(&state->lock) != EDEADLK) return;
-  tri_log_in_handler(
-      "a handler of signals has jumped out of a crash inside a kernel of the device, which cannot be used "
-      "after that, nor released: the process ends");
-  abort();
-}
-
-void tri_guarded_unlock(tri_guarded_state *state) { pthread_mutex_unlock(&state->lock); }
 
 void tri_guarded_state_destroy(tri_guarded_state *state) {
   tri_guarded_unwatch(state);

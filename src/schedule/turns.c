@@ -1,0 +1,28 @@
+/* What the pipeline schedules share: the list of turns that each makes, and the check of keys that one schedule alone
+ * has. */
+#include "base/memory.h"
+#include "schedule/schedule.h"
+
+tri_status tri_turns_append(tri_turns *turns, tri_turn turn) {
+  if (turns->count == turns->capacity) {
+    int64_t capacity = turns->capacity == 0 ? 64 : turns->capacity * 2;
+    TRI_TRY(tri_realloc("a pipeline schedule", (size_t)capacity, sizeof *turns->turns, &turns->turns));
+    turns->capacity = capacity;
+  }
+  turns->turns[turns->count++] = turn;
+  return TRI_OK;
+}
+
+tri_status tri_schedule_check_plain(const tri_schedule_shape *shape) {
+  if (shape->group > 0) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.micro_batch_group is %ld, which only the interleaved schedule uses; leave it out "
+                    "or set layout.schedule=interleaved",
+                    (long)shape->group);
+  }
+  if (shape->virtual_stages == 1) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.virtual_stages is %ld, which only the interleaved schedule uses; set "
+                  "layout.schedule=interleaved or layout.virtual_stages=1",
+                  (long)shape->virtual_stages);
+}
