@@ -114,8 +114,8 @@ static carriage tree(const walk *way, double passes, double bytes) {
 }
 
 /* Returns the time of hierarchical rings, the sum over the levels: each level does a reduce-scatter inside its units,
- * and every device continues with its part on the next level, so that all devices use the outer ports. INFINITY if a
- * unit has not a multiple of the level below. */
+ * and every device continues with its part on the next level, so that all devices use the outer ports. INFINITY if
+ * the number of members in a unit is not a multiple of that in a unit of the level below. */
 static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage sum = {0};

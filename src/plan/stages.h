@@ -42,8 +42,8 @@ typedef struct tri_stages {
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
 void tri_stages_destroy(tri_stages *stages);
 
-/* Return the price of an instruction's calls: of the forwards; of the backwards of inputs, of weights, or of both,
- * including the recomputed forwards in each case. */
+/* Return the price of an instruction's calls: their forwards, or their backwards (gradients of inputs, of weights, or
+ * of both). A price of backwards includes the recomputed forwards. */
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights);
 
