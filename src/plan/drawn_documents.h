@@ -1,4 +1,4 @@
-/* Randomly drawn sequences of documents, for when only the distribution of documents' lengths is known. The documents
+/* Randomly drawn sequences of documents, used if only the distribution of documents' lengths is known. The documents
  * of a sequence are a function of (seed, number of the sequence), so nothing is stored.
  *
  * A window begins at a random token of the text, so each document is its first one with a probability proportional to
