@@ -93,8 +93,9 @@ void tri_measured_complete(tri_measured *measured);
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
-/* Sets *seconds to those of product->products products. A form that was not measured is assumed to be as fast as the
- * most similar one. This and the following functions return false if no table has the work. */
+/* Sets *seconds to those of product->products products. If its form was not measured, the first measured form (in the
+ * order of tri_product_form) is used instead. This and the following functions return false if no table has the work.
+ */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
 /* Returns the additional seconds of a weight's gradient that accumulates; 0 if it is in no table. */
 double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
