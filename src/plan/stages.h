@@ -10,9 +10,8 @@
 /* Prefix sums of prices over a chunk's list, each [num_calls + 1]: entry c is the sum over the calls before c. */
 typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
-  tri_price
-      *recompute; /* recomputed forwards of a layer, counted at its last call; they run before that call's backward */
-  tri_price *together; /* added if both backwards are done at once (tri_call_price) */
+  tri_price *recompute; /* recomputed forwards, counted at the layer's last call; they run before its backward */
+  tri_price *together;  /* added if both backwards are done at once (tri_call_price) */
   int64_t num_calls;
   tri_attention_price uneven; /* seconds of a micro-batch that are proportional to its attention fraction */
 } tri_chunk_prices;

@@ -9,8 +9,7 @@
  *             output that is complete, finite and this run's. Else the same as `never`.
  *
  * Checkpoints and snapshots of a run with an adapter contain only the adapter, so its base model is loaded first in
- * every case. load_state.c reads
- * and verifies a checkpoint. */
+ * every case. load_state.c reads and verifies a checkpoint. */
 #include "recovery/resume.h"
 
 #include "base/log.h"

@@ -1,8 +1,8 @@
 /* The choice of the engine for GEMMs of rows in groups (matmul_plan.c describes the two engines).
  *
- * - The primitive, planned for one thread: for bf16 if the CPU's bf16 instructions are used, and for fp32 if b is
- * packed. Each thread has a primitive of its own, since its memory objects contain the addresses of its operands.
- * - sgemm, on copies in fp32 if types are bf16: for all other GEMMs.
+ * bf16 with the CPU's bf16 instructions, and fp32 with a packed b, use the primitive, planned for one thread. Each
+ * thread has a primitive of its own, since its memory objects contain the addresses of its operands. All other GEMMs
+ * use sgemm, on copies in fp32 if types are bf16.
  *
  * The guarantee: a row's bits depend only on the row and on b. Neither engine guarantees that by itself. Rows of one
  * GEMM may be summed in different orders if the last rows use a different kernel (sgemm with AVX2: 6 rows at a time).

@@ -379,7 +379,7 @@ static tri_status runtime_stream_wait(tri_gpu_stream *stream, const tri_gpu_even
   return TRI_OK;
 }
 
-/* Waits for an event, and stores any error. */
+/* Waits for an event, and stores an error (keep). */
 static tri_status wait_for(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   TRI_TRY(tri_gpu_use(context));
