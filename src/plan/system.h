@@ -45,9 +45,9 @@ typedef struct tri_system {
   bool whole_tied_gradients;                        /* gradients of tied embeddings are never sharded */
   bool copies_positions; /* the last stage of a tied model also has the embedding of positions */
   bool keeps_messages;   /* a stage keeps the rows that it received for each micro-batch in flight, 1/tensor of them */
-  bool keeps_logits;  /* the last stage keeps the last micro-batch's logits in 16 bits and in fp32, and their softmax */
-  bool gathers_again; /* rows that sequence parallelism gathers are gathered again in the backward, not kept */
-  double context_bytes;      /* bytes of the driver and libraries, outside of the allocator */
+  bool keeps_logits;     /* the last stage keeps of the last micro-batch: 16-bit logits, fp32 logits, fp32 softmax */
+  bool gathers_again;    /* rows that sequence parallelism gathers are gathered again in the backward, not kept */
+  double context_bytes;  /* bytes of the driver and libraries, outside of the allocator */
   double communicator_bytes; /* bytes of each communicator of a rank, outside of the allocator */
   double fragments;          /* unused memory of the allocator, as a share of its tensors at their peak */
   double bucket_bytes;       /* bytes of reductions and gathers in progress during a step */
