@@ -5,9 +5,9 @@
  *
  *   { "__metadata__": {"format": "pt"}, "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, N]} }
  *
- * where offsets count from the end of the header. Files may come from untrusted sources, and
- * the header determines which bytes are read; so tri_safetensors_parse checks everything: offsets against the size of
- * the file, and that the tensors cover the file's data exactly once. */
+ * Offsets count from the end of the header. Files may come from untrusted sources, and the header determines which
+ * bytes are read, so tri_safetensors_parse checks everything: the offsets against the size of the file, and that the
+ * tensors cover the file's data exactly once. */
 #ifndef TRI_CHECKPOINT_SAFETENSORS_H
 #define TRI_CHECKPOINT_SAFETENSORS_H
 

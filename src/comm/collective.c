@@ -4,7 +4,7 @@
  * r's part r is copied to all ranks; an all-reduce is both. Inside a node this is one pass through the shared staging
  * buffers (staging.c).
  *
- * Where a group spans nodes, part r is summed on each node by one rank, its owner there: on rank r's own node that is
+ * If a group spans nodes, part r is summed on each node by one rank, its owner there: on rank r's own node that is
  * rank r, and on the others the rank with the same place among its node's ranks, modulo their number (group.c). So the
  * nodes need not hold equally many ranks. Then:
  *

@@ -61,7 +61,7 @@ tri_status tri_node_pass_check_notes(const tri_request *request) {
   return TRI_OK;
 }
 
-/* ---- what a rank owns -------------------------------------------------------------------------------------------- */
+/* ---- parts that a rank owns -------------------------------------------------------------------------------------- */
 
 bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local, int64_t room, tri_owned_span *out) {
   const tri_group_impl *group = request->group;

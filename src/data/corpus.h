@@ -81,7 +81,7 @@ bool tri_corpus_has_mask(const tri_corpus *corpus);
 const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count);
 /* Sets labels[count], which are tokens [first, first + count), to -1 if their mask is 0, so that they do not count. */
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);
-/* Returns the number of tokens whose mask is 1; of all tokens if there is no mask. */
+/* Returns the number of tokens whose mask is 1; the number of all tokens if there is no mask. */
 int64_t tri_corpus_num_learnt(const tri_corpus *corpus);
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */

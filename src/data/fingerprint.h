@@ -26,12 +26,13 @@ tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char
  */
 bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before);
 
-/* Computes the fingerprint of a corpus: the whole index, and all token bytes up to TRI_FINGERPRINT_WHOLE_BYTES; of a
- * larger file the first and the last TRI_FINGERPRINT_END_BYTES and TRI_FINGERPRINT_PIECES pieces of
- * TRI_FINGERPRINT_PIECE_BYTES between them, at equal distances. So it reads some 1.2 MB of a terabyte, and misses an
- * edit that changes neither the index nor a byte of these pieces: rarely detects an edit of a few tokens in a large
- * corpus, and always one that is longer than the distance of two pieces (a 257th of the file). bin and idx are the
- * contents of PREFIX.bin and PREFIX.idx. */
+/* Computes the fingerprint of a corpus from the whole index and from bytes of the tokens. All bytes are read if they
+ * are at most TRI_FINGERPRINT_WHOLE_BYTES. In a larger file these are read: the first and the last
+ * TRI_FINGERPRINT_END_BYTES, and TRI_FINGERPRINT_PIECES pieces of TRI_FINGERPRINT_PIECE_BYTES between them, at equal
+ * distances; some 1.2 MB of a terabyte. An edit that changes neither the index nor a byte of these pieces is not
+ * detected. So an edit of a few tokens in a large corpus is rarely detected, and an edit that is longer than the
+ * distance between two pieces (a 257th of the file) always. bin and idx are the contents of PREFIX.bin and PREFIX.idx.
+ */
 enum {
   TRI_FINGERPRINT_WHOLE_BYTES = 16 << 20,
   TRI_FINGERPRINT_END_BYTES = 64 << 10,

@@ -14,7 +14,7 @@ typedef struct tri_generation_request {
   const char *checkpoint;
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
-  int64_t tokens; /* to write at most; 0: no number, also not the folder's */
+  int64_t tokens; /* largest number of tokens to write; 0: no limit, even if the folder has one */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;

@@ -13,8 +13,8 @@ typedef struct tri_generation_settings {
   int64_t top_k;
   int64_t max_new_tokens; /* most tokens to write */
   int64_t max_length;     /* most tokens of prompt and text together; unused beside max_new_tokens */
-  bool draws;             /* do_sample: the other numbers apply; repetition_penalty applies in any case */
-  bool usual_top_k;       /* `draws` without top_k in the file: top_k is transformers' default */
+  bool draws;       /* do_sample: temperature, top_p, min_p and top_k apply; the other numbers apply in any case */
+  bool usual_top_k; /* `draws` without top_k in the file: top_k is transformers' default */
 } tri_generation_settings;
 
 /* Reads the file. All numbers are negative if the folder does not have one. A number outside of its range is

@@ -7,8 +7,8 @@
  * (pages.h) until it is released, and a later sequence that begins with the same tokens reuses them. If pages run out,
  * the newest sequence is preempted: it releases its pages and reads its tokens again later.
  *
- * The tokens of a sequence depend only on its own tokens and options: not on other sequences, steps, pages or threads
- * (runner.h names the devices where that holds to the bit).
+ * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
+ * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
  *
  * A sequence may be longer than the positions of the model. A prompt then keeps its last tokens, as many as there are
  * positions. A sequence that reaches the last position *slides*: its last half is read again, at positions from 0 on.

@@ -62,7 +62,8 @@ tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, i
 /* Ends a sequence and calls its observer. */
 tri_status tri_generator_end(tri_generator *generator, tri_sequence *sequence, tri_finish finish);
 
-/* Asks the proposer for guesses for all sequences that only sample. Called before a step is scheduled. */
+/* Asks the proposer for guesses for each sequence that has one token left to read and samples after it. Called before a
+ * step is scheduled. */
 tri_status tri_generator_guess(tri_generator *generator);
 /* Frees the proposer's state of a sequence. */
 void tri_generator_forget_guesses(tri_generator *generator, tri_sequence *sequence);

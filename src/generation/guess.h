@@ -1,6 +1,7 @@
 /* Guesses of the next tokens of a sequence (speculative decoding). A guess is read together with the token before it,
- * and kept if the token sampled at its position, with that position's own random number, is the same. So guesses never
- * change a text; good ones only make it faster.
+ * and kept if the token sampled at its position, with that position's own random number, is the same. So guesses do not
+ * change a text where logits do not depend on the other rows of a run (runner.h); correct ones make it faster. With
+ * other devices a text may differ, because rounding may differ with the number of rows.
  *
  * There are two proposers: prompt lookup (lookup.h) and a draft model (draft.h). */
 #ifndef TRI_GENERATION_GUESS_H
@@ -33,14 +34,14 @@ typedef struct tri_proposer {
 /* Decides whether guessing is faster: measures some steps with guesses, some without, then uses the faster way for a
  * while, and repeats. */
 typedef struct tri_guess_policy {
-  double tokens[2], seconds[2]; /* without, with guesses; at each turn older values are halved */
+  double tokens[2], seconds[2]; /* without, with guesses; halved when the turn that measures them begins */
   int64_t turn;                 /* 0: with, 1: without, 2: the faster way */
   int64_t steps;                /* steps of this turn so far */
 } tri_guess_policy;
 
 /* Returns whether the next step has guesses. */
 bool tri_guess_policy_guesses(const tri_guess_policy *policy);
-/* Records a step that only sampled: it produced `tokens` tokens in `seconds`. */
+/* Records a step that read no prompt: it produced `tokens` tokens in `seconds`. */
 void tri_guess_policy_note(tri_guess_policy *policy, int64_t tokens, double seconds);
 
 #endif

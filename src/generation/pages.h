@@ -1,10 +1,10 @@
-/* Pool of pages of keys and values, with reference counts and a prefix cache: a text that begins like an earlier one
- * reads only the rest. Pages are numbers; no device memory is touched here.
+/* Pool of pages of keys and values, with reference counts and a prefix cache: of a text that begins like an earlier
+ * one, only the tokens after the common pages are read. Pages are numbers; no device memory is touched here.
  *
- * A page is *in use* if its reference count is above 0. A page is *cached* (kept) if tri_pages_find can return it: by
- * its tokens and by the prefix before it. A cached page that is not in use remains cached until it is allocated again.
- * Unused pages are allocated in this order: first the ones that are not cached, then the cached one that was released
- * longest ago. */
+ * A page is *in use* if its reference count is above 0. A page is *cached* (kept) if tri_pages_find can return it; it
+ * is looked up by its tokens and by the prefix before it. A cached page that is not in use remains cached until it is
+ * allocated again. Unused pages are allocated in this order: first the ones that are not cached, then the cached one
+ * that was released longest ago. */
 #ifndef TRI_GENERATION_PAGES_H
 #define TRI_GENERATION_PAGES_H
 

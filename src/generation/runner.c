@@ -24,7 +24,7 @@ struct tri_runner {
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
-  tri_device_event uploaded; /* the batch is copied to the device */
+  tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
   bool prepared;
   void *logits; /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
   void *queries,

@@ -1,9 +1,9 @@
 /* Runs a model forward on rows of any sequences, with a paged cache of keys and values: the engine of text generation
  * (generator.h). A row is one token of a sequence. The caller knows which pages belong to which sequence.
  *
- * The logits of a row are a function of the weights and of the tokens of its sequence up to it: not of the other rows
- * of the run, of the runs in which earlier tokens were read, or of the pages. That holds to the bit on devices whose
- * GEMMs and attention promise it (tri_matmul.generating, attention_pages: `cpu` and `reference`). */
+ * The logits of a row depend only on the weights and on the tokens of its sequence up to it. They do not depend on the
+ * other rows of the run, on how earlier tokens were divided among runs, or on the pages. That holds to the bit on
+ * devices whose GEMMs (tri_matmul.generating) and attention (attention_pages) promise it: `cpu` and `reference`. */
 #ifndef TRI_GENERATION_RUNNER_H
 #define TRI_GENERATION_RUNNER_H
 
@@ -21,10 +21,10 @@ typedef struct tri_runner_sizes {
   int64_t rows;       /* largest number of rows in a run */
   int64_t logit_rows; /* largest number of rows with logits in a run */
   int64_t pages;      /* pages of the cache, of TRI_PAGE_ROWS positions each */
-  int64_t prompt;     /* tokens that a sequence begins with; rotary positions may depend on it (tri_rope_table) */
+  int64_t prompt;     /* tokens of a prompt; rotary positions may depend on this number (tri_rope_table) */
 } tri_runner_sizes;
 
-/* Returns sizes for this number of sequences of this number of positions, with the usual rows per run. */
+/* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
 /* Creates a runner. Parameters are zero until they are written into tri_runner_executor's values. Release with

@@ -50,8 +50,9 @@ static void preempt(scheduling *s, tri_schedule_entry *e) {
   e->preempted = true;
 }
 
-/* Returns the entry to preempt for entry `number`, or NULL: the one that arrived last among those that hold pages and
- * have no rows, if it arrived later or has nothing to read. The oldest may preempt any entry. */
+/* Returns the entry to preempt for entry `number`, or NULL. Candidates hold pages, have no rows, and arrived later than
+ * `number` or have nothing to read; for the oldest entry with a place, any arrival counts. The newest candidate is
+ * returned. */
 static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
   for (int64_t i = s->count - 1; i >= 0; i--) {
     tri_schedule_entry *e = &s->entries[i];
@@ -61,8 +62,9 @@ static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
   return NULL;
 }
 
-/* Gives the entry at least one row, preempting others if needed. If no other can be preempted and it holds another
- * sequence's page to copy, it is preempted itself, which releases that page. */
+/* Gives the entry one row, unless it has rows or is preempted. Preempts other entries if pages are missing. If no other
+ * entry can be preempted and this one holds another sequence's page to copy, it is preempted itself, which releases
+ * that page. */
 static void read_on(scheduling *s, int64_t number) {
   tri_schedule_entry *e = &s->entries[number];
   if (e->rows > 0 || e->preempted) return;
@@ -77,8 +79,9 @@ static void read_on(scheduling *s, int64_t number) {
   give(s, e, rows);
 }
 
-/* Returns whether a waiting entry may begin: all tokens that it has to read, and one more, must fit, since an admitted
- * entry reads to its end. The only entry may always begin, since it can get all pages. */
+/* Returns whether a waiting entry may begin: there must be a place, and pages for all tokens that it has to read and
+ * one more (at most `most_pages`), so that it need not be preempted soon after. `alone`: no entry has a place; such an
+ * entry may always begin, since it can get all pages. */
 static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alone) {
   const int64_t pages = smaller(pages_for(s, e->held + e->unread + 1) - e->num_pages, s->limits->most_pages);
   return s->places > 0 && (alone || pages <= s->free_pages);
@@ -118,7 +121,7 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
     if (e->preempted || !may_begin(&s, e, s.oldest < 0)) break;
     e->has_place = true;
     s.places--;
-    if (s.oldest < 0) { /* the only one: preempts others if needed */
+    if (s.oldest < 0) { /* no other entry has a place: preempts entries that hold pages, if needed */
       s.oldest = i;
       read_on(&s, i);
     }

@@ -1,20 +1,25 @@
-/* Decides how many tokens of which sequence the next step reads. A pure function of the state of the sequences: it
+/* Decides how many tokens of each sequence the next step reads. A pure function of the state of the sequences: it
  * allocates nothing and touches no device.
  *
- * Rows are given out in the order of arrival. First, sequences with one token left to read (those that sample) get
- * their row; then sequences that read a prompt get the rows that are left; then waiting sequences begin, if there are
- * pages for all tokens that they have to read and one more. If there is no page for a row, the sequence that arrived
- * last is preempted: it releases its pages and reads all tokens again later. Guessed tokens get the rows and pages that
- * are left after all that. The oldest sequence that has a place is never preempted, and gets a row in each step. So
- * each sequence ends, if it fits by itself (tri_schedule_pages). */
+ * Rows are given out in this order, and within each group in the order of arrival:
+ *
+ *  - one row for the oldest sequence that has a place;
+ *  - one row for each other sequence that has a place and one token left to read (it then samples);
+ *  - the remaining rows for sequences that have a place and read a prompt;
+ *  - then waiting sequences begin, if there are pages for all tokens that they have to read and one more;
+ *  - guesses get the rows and pages that are left.
+ *
+ * If there is no page for a row of the first two groups, the newest sequence that holds pages and has no rows yet is
+ * preempted: it releases its pages and reads all its tokens again later. The oldest sequence that has a place is never
+ * preempted for another one. So each sequence ends, if it fits by itself (tri_schedule_pages). */
 #ifndef TRI_GENERATION_SCHEDULER_H
 #define TRI_GENERATION_SCHEDULER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A sequence, in the order of arrival. A sequence *has a place* if it is one of up to `places` that are read in turn.
- */
+/* A sequence, in the order of arrival. A sequence *has a place* if it is one of the at most `places` sequences
+ * that have begun and not ended; the others wait, or only hold pages. */
 typedef struct tri_schedule_entry {
   int64_t unread;       /* tokens not read yet; 0: the sequence only holds pages */
   int64_t held;         /* positions in its pages */
@@ -39,7 +44,8 @@ typedef struct tri_schedule_limits {
   int32_t *holders;   /* [pages], reference counts; scratch, decremented as sequences are preempted */
 } tri_schedule_limits;
 
-/* Decides for all entries. If no entry gets a row, one was preempted, and the next call gives rows. */
+/* Decides for all entries. If entries have unread tokens and none gets a row, one was preempted, and the next call
+ * gives rows. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
 /* Returns the largest number of pages that a sequence of this length holds at a time. If no token attends to more than

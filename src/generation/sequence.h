@@ -40,7 +40,7 @@ void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
 void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int64_t window);
 /* Reduces the positions that are read to the first `held`, or to none if the next token attends to a released page. */
 void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
-/* Releases all pages; nothing is read any more. */
+/* Releases all pages, and counts all tokens as not read. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
 /* Moves `offset` forward if the sequence is longer than `positions`, and drops its pages. */
 void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);

@@ -121,8 +121,8 @@ static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   return tri_generator_begin(t->generation->generator, first->tokens.ids, first->tokens.count, &options, &sequence);
 }
 
-/* Starts further prompts. Up to twice the batch are started, because a sample that waits keeps the pages of its prompt.
- */
+/* Starts further prompts until twice the batch of texts are in progress. Not all are started at once, because a waiting
+ * sample keeps the pages of its prompt in use. */
 static tri_status start_texts(tri_texts *t) {
   while (t->started < t->count && t->started - t->ended < 2 * t->batch) {
     tri_written *first = &t->list[t->started];

@@ -33,8 +33,9 @@ typedef struct tri_texts {
 
 /* Encodes the prompts. Release with tri_texts_release, also after a failure. */
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out);
-/* Computes the sizes of the runner for these texts, and loads the weights with room for them. */
+/* Computes the sizes of the runner for these texts. */
 tri_status tri_texts_sizes(tri_texts *texts, tri_runner_sizes *out);
+/* Creates the device, the runner and the generator with these sizes, and loads the weights. */
 tri_status tri_texts_load(tri_texts *texts);
 /* Generates all texts. Calls `done` (may be NULL) for each in the order of the prompts. */
 tri_status tri_texts_write(tri_texts *texts, tri_status (*done)(void *context, tri_written *written), void *context);

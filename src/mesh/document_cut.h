@@ -3,9 +3,9 @@
  *
  * A document goes whole to one rank, or zig-zag to 2, 4, ... or all ranks (FlexSP, arXiv 2412.01523; ByteScale, arXiv
  * 2502.21231). The longest documents are placed first, each on the fewest ranks that keep the work of every rank below
- * the mean plus a tolerance, and on the ranks with the least work so far. Several tolerances are tried. Of the cuts
- * with balanced attention area the one with the least work on its busiest rank is used. Work is counted in query-key
- * pairs; each row of keys that comes from another rank counts as `row_pairs` of them. */
+ * the mean plus a tolerance, and on the ranks with the least work so far. Several tolerances are tried. Cuts whose
+ * attention areas are balanced are preferred; among them, the cut with the least work on its busiest rank is used. Work
+ * is counted in query-key pairs; each row of keys that comes from another rank counts as `row_pairs` of them. */
 #ifndef TRI_MESH_DOCUMENT_CUT_H
 #define TRI_MESH_DOCUMENT_CUT_H
 

@@ -1,10 +1,10 @@
-/* Output projection and cross entropy in one: loss = sum over rows of -log softmax(logits)[label]; the logits are h
- * W^T, with a bias, a scale and a soft cap if the model has them (tri_logits).
+/* Output projection and cross entropy in one: loss = -sum over rows r of log(softmax(logits[r])[label[r]]). The logits
+ * are h W^T, with a bias, a scale and a soft cap if the model has them (tri_logits).
  *
  * The logits of a large vocabulary are the largest tensor of a step, and not needed afterwards. So they are computed
  * for a chunk of rows at a time; if a backward follows, the chunk is overwritten by its own gradient and used for the
- * gradients of h and W at once, while it may still be in a cache. Only the gradient of h is kept for the backward,
- * which is no larger than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
+ * gradients of h and W at once, while it may still be in a cache. Only the gradient of h is kept for the backward;
+ * it has the size of h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
  * Each row counts with its label's weight; rows with a negative label do not count. The gradient is that of the loss
  * times loss_scale = 1 / the weights of the global batch, which is known before the forward, so that micro-batches and

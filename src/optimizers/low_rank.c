@@ -1,10 +1,10 @@
 /* The rows of P are the first `rank` singular vectors, along the shorter side, of a gradient G [longer side, shorter
- * side]. Adam gets R = G P^T, which is small if the rank is low, and makes N of it; the step is N P. P is computed
- * again from the current gradient every `every` updates; the moments are kept. Everything is transposed for a matrix
+ * side]. Adam computes its step N from R = G P^T, which is small if the rank is low; the step is N P. P is recomputed
+ * from the current gradient every `every` updates; the moments are kept. All matrices are transposed for a parameter
  * that is stored with the shorter side first.
  *
- * Fira adds the rest, G - scale R P, with the component that P does not span: each of its rows is scaled as Adam scaled
- * that row of R, and all of it is limited to 1 % growth of its norm since the update before.
+ * Fira adds the rest of the gradient, G - scale R P, which includes the component that P does not span. Each of its
+ * rows is scaled as Adam scaled that row of R, and its norm may grow by at most 1 % from one update to the next.
  *
  * Matrices are whole, as in Muon: ranks that have shards of one gather its gradient and compute the same step. */
 #include "optimizers/low_rank.h"

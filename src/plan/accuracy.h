@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 /* Errors of a step's seconds (predicted / published - 1) over published rows to which nothing was fitted: their mean,
- * and the interval that holds nine in ten of them. Negative: the run was slower than predicted. */
+ * and the interval that holds nine in ten of them. A negative error: the run was slower than predicted. */
 typedef struct tri_accuracy {
   double mean, low, high;
   int64_t rows;

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sequences whose documents are drawn if they are not cut. Otherwise the most tokens to cut, and the fewest
- * micro-batches, which may exceed it. */
+/* SEQUENCES: sequences that are drawn if no sequence is cut. MOST_CUT_TOKENS: maximum number of tokens to cut.
+ * FEWEST_CUT: minimum number of micro-batches to cut, even if they have more tokens than that. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {

@@ -15,8 +15,8 @@ enum { TRI_ATTENTION_FRACTIONS_MOST = 1024 };
 typedef struct tri_attention_fractions {
   int64_t micro_batch, context, inner, row_pairs;
   int64_t count;
-  double areas[TRI_ATTENTION_FRACTIONS_MOST]; /* [count]: the busiest rank of each micro-batch, ascending */
-  double mean;                                /* over all ranks of all micro-batches */
+  double areas[TRI_ATTENTION_FRACTIONS_MOST]; /* [count]: area of the busiest rank of each micro-batch, ascending */
+  double mean;                                /* mean area over all ranks of all micro-batches */
   double busiest;                             /* mean of `areas` */
   double deviation, skew;                     /* standard deviation and skewness of `areas` */
 } tri_attention_fractions;

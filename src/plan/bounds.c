@@ -1,7 +1,7 @@
 /* Lower bounds of the time and the memory of a layout, for the search.
  *
  * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout whose lower bound is
- * above the best step time found so far, or above the device's memory, is never simulated.
+ * above the step time of the worst answer so far, or above the device's memory, is never simulated.
  *
  * The idea: layers of one kind cost the same, so that a few prices are enough for all depths. A unit (the embedding,
  * one layer without experts, one with, the head) is priced once for all layouts whose layers are alike
@@ -515,10 +515,11 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Returns layers times micro-batches in flight when a stage begins its first backward (of weights, if the backward is
- * split). With one chunk, pipeline - stage micro-batches are in flight, or with zero bubble, which delays weight
- * gradients by `stage` micro-batches, `pipeline`. With several chunks the first group of micro-batches is in flight
- * in all chunks but the last, and in the last chunk as many as the warm-up runs ahead. */
+/* Returns the numbers of layers times the micro-batches that are in flight in them when a stage begins its first
+ * backward (of weights, if the backward is split). With one chunk, pipeline - stage micro-batches are in flight; with
+ * zero bubble `pipeline` of them, because weight gradients are delayed by `stage` micro-batches. With several chunks,
+ * the first group of micro-batches is in flight in all chunks but the last. In the last chunk as many are in flight as
+ * the warm-up runs ahead. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -687,7 +688,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
             (layers.experts + layers.kept_experts) * p->expert_layer.packed +
             layers.untrained_experts * p->untrained_experts.packed;
   }
-  /* If layers differ it is unknown whose backward comes first, so the smaller workspace counts. */
+  /* If some layers recompute and others do not, it is unknown which backward comes first, so the smaller workspace
+   * counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   double at_work = layers.dense + layers.kept_dense > 0 ? work_bytes(request, &least->layer) : 0;
   if (layers.experts + layers.kept_experts > 0) at_work = most(at_work, work_bytes(request, &least->expert_layer));
@@ -703,7 +705,8 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
                                         tri_network_extent(&shape, domain), system);
 }
 
-/* Returns the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new parameters. */
+/* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
+ * parameters. 0 if weights are frozen. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;

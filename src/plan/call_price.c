@@ -60,7 +60,8 @@ static bool passes_rows(const tri_op_call *call) {
          cost.exchanges[0].domain == TRI_DOMAIN_TENSOR;
 }
 
-/* Returns the GEMM right after such a call if it is the only reader of the call's output; else NULL. */
+/* Returns the GEMM right after a call that only moves rows, if it is the only reader of the call's output; else NULL.
+ */
 static const tri_op_call *product_of(const tri_op_list *list, const tri_op_call *call) {
   const tri_slot *slot = &list->slots[call->outputs[0]];
   if (slot->last_consumer != call->index + 1 || !passes_rows(call)) return NULL;
@@ -78,9 +79,10 @@ bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, 
   return system->gathers_again && !call->recompute && collects(call) && product_of(list, call) != NULL;
 }
 
-/* Overlaps the collectives of a GEMM after a collective: the gradient of its weight with the collective of its input's
- * gradient and, if the input is gathered again for the weight's gradient, that gather with the gradient of the input
- * (Korthikanti et al. 2022, section 4.2.2). */
+/* Prices the overlap of a call that moves rows between tensor ranks with the GEMM after it, in the backward
+ * (Korthikanti et al. 2022, section 4.2.2). The collective of the call's backward overlaps with the GEMM's gradient of
+ * weights. If the call's rows are gathered again for the gradient of weights, that gather is added, and overlaps with
+ * the GEMM's gradient of inputs. */
 static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const tri_op_call *product = product_of(list, call);
   bool again = tri_price_gathers_again(pricer->system, list, call);
@@ -118,7 +120,7 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   return sum;
 }
 
-/* Takes off the part of the rows' time that overlaps with compute_s of computation, and returns it. */
+/* Subtracts from the price the part of the rows' time that overlaps with compute_s of computation, and returns it. */
 static double lay_beside(const tri_pricer *pricer, double rows, double compute_s, tri_price *price) {
   const double beside = pricer->cluster->beside, over = rows < compute_s / beside ? rows : compute_s / beside;
   price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] -= over;
@@ -130,8 +132,8 @@ static bool goes_beside(const tri_pricer *pricer) {
   return pricer->system->overlap_experts && !pricer->cluster->carries;
 }
 
-/* Overlaps the rows that a call awaits. In the forward this call waits; in the backward the call that made its input.
- */
+/* Overlaps the rows that a call awaits in the forward with the calls between it and the call that sent them. In the
+ * backward the sender waits (price_returned). */
 static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const int64_t sender = list->slots[call->inputs[0]].producer;
   const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* The drawn documents are used only for how micro-batches differ. Their mean is scaled to the known attention fraction.
- */
+/* Only the differences between micro-batches are taken from the drawn documents: their mean is scaled to the known
+ * attention fraction. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest) {
   *busiest = *request;

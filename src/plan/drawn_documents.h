@@ -1,9 +1,9 @@
-/* Randomly drawn sequences of documents, for when only the distribution of documents' lengths is known. The documents
+/* Randomly drawn sequences of documents, used if only the distribution of documents' lengths is known. The documents
  * of a sequence are a function of (seed, number of the sequence), so nothing is stored.
  *
- * Windows begin at a random token of the text, so in a document with a probability proportional to its length;
- * documents follow each other in random order. Packed sequences are drawn with equal probability from those of the
- * packing (data/packing.h). */
+ * A window begins at a random token of the text, so each document is its first one with a probability proportional to
+ * its length. The documents after it are drawn at random. Packed sequences are drawn with equal probability from those
+ * of the packing (data/packing.h). */
 #ifndef TRI_PLAN_DRAWN_DOCUMENTS_H
 #define TRI_PLAN_DRAWN_DOCUMENTS_H
 

@@ -27,7 +27,7 @@ static tri_status tell(tri_event_sim *walk, const tri_stage_process *w, const tr
 }
 
 /* Returns the part of a step that an event counts as, as in a measured summary. Collectives over all ranks count as
- * norm. */
+ * part of the optimizer: they sum the gradient norm. */
 static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   switch (kind) {
     case TRI_EVENT_FORWARD:
@@ -93,7 +93,8 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-/* Forwards alone cost no preparation: a step with the same weights has prepared, or will. */
+/* Adds the seconds of preparing changed weights. Forwards alone need none, since a step with the same weights counts
+ * them. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);

@@ -105,15 +105,16 @@ static inline void tri_stage_process_wait(tri_stage_process *w, double *part, do
   w->now = end;
 }
 
-/* The time of `seconds` of computation while a collective uses part of the device until it is done. */
+/* Returns the seconds that `seconds` of computation take if the collective in progress uses a part of the device until
+ * it ends. */
 static inline double tri_stage_process_slowed(const tri_stage_process *w, double seconds) {
   double under_way = w->stream - w->now;
   if (under_way <= 0) return seconds;
   return seconds < under_way * w->beside ? seconds / w->beside : seconds + under_way * (1 - w->beside);
 }
 
-/* Seconds until the device has computed `price`. The host starts kernels in order, usually ahead of the device; if it
- * is behind, the device waits for it. */
+/* Returns the seconds until the device has computed `price`. The host starts kernels in order, usually ahead of the
+ * device; if it is late, the device waits for it. */
 static inline double tri_stage_process_launch(tri_stage_process *w, tri_price price) {
   double seconds = tri_stage_process_slowed(w, price.compute_s);
   w->host += price.launch_s;

@@ -148,7 +148,7 @@ typedef struct turn_walker {
   bool begun;
   const tri_instruction *end_at;
   moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: begins of the last turns */
-  tri_step_time spent; /* sums one period before the probe's last forward of the first chunk */
+  tri_step_time spent; /* base.spent one period before the probe's last forward of the first chunk */
 } turn_walker;
 
 typedef struct turn_walk {

@@ -21,7 +21,8 @@ double tri_goodput(const tri_interruptions *of, double interval_s);
  * between_s (Palm's theorem, whatever the distribution of the repairs). */
 double tri_availability(double between_s, double repair_s, int64_t spare);
 
-/* Returns the interval with the highest goodput that is not shorter than the time for writing a checkpoint. */
+/* Returns the interval with the highest goodput, but at least so long that a checkpoint is written (behind_s) before
+ * the next one begins. */
 double tri_best_interval(const tri_interruptions *of);
 
 /* Published estimates of the best interval: Young, CACM 17 (1974), sqrt(2 stop_s between_s); and Daly, Future

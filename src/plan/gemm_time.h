@@ -11,13 +11,13 @@ typedef struct tri_gemm {
   bool fp8;      /* its operands are in FP8 */
 } tri_gemm;
 
-/* Seconds of arithmetic, without memory traffic. A product is cut into tiles, and each processor computes one tile at a
- * time. A last wave of few tiles takes as long as a full one, tiles may extend beyond the edges, and each tile fills
- * its pipeline of loads before it multiplies. If there are few tiles, several processors share one along the inner
- * dimension and add their parts through memory. The library is assumed to choose the best tile shape ("Matrix
+/* Returns the seconds of arithmetic, without memory traffic. A product is cut into tiles, and each processor computes
+ * one tile at a time. A last wave of few tiles takes as long as a full one, tiles may extend beyond the edges, and each
+ * tile fills its pipeline of loads before it multiplies. If there are few tiles, several processors share one along the
+ * inner dimension and add their parts through memory. The library is assumed to choose the best tile shape ("Matrix
  * Multiplication Background User's Guide", NVIDIA 2023, on tiles, waves and alignment).
  *
- * A device without tiles (CPUs): share of the peak falls with each dimension d as d / (d + matmul_half). */
+ * For a device without tiles (CPUs) the share of the peak has a factor d / (d + matmul_half) for each dimension d. */
 double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *product);
 
 #endif

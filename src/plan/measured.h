@@ -83,9 +83,9 @@ typedef struct tri_measured {
 
 extern const tri_config_table tri_measured_table;
 
-/* Checks what the ranges of keys do not: rows without a precision, and rows that occur twice. */
+/* Fails for rows without a precision, and for rows that occur twice; the ranges of keys do not check these. */
 tri_status tri_measured_check(const tri_measured *measured);
-/* Sets the points. Must be called before the functions below. */
+/* Computes the points of all rows. Must be called before the functions below. */
 void tri_measured_complete(tri_measured *measured);
 
 /* Writes the GEMMs of a pass with this cost to `out` and returns their number, 0 for attention. A loss computes the
@@ -93,12 +93,13 @@ void tri_measured_complete(tri_measured *measured);
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
-/* Seconds of product->products products. A form that was not measured is assumed to be as fast as the most similar one.
- * This and the following functions return false if no table has the work. */
+/* Sets *seconds to those of product->products products. If its form was not measured, the first measured form (in the
+ * order of tri_product_form) is used instead. This and the following functions return false if no table has the work.
+ */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
-/* Additional seconds of a weight's gradient that accumulates; 0 if it is in no table. */
+/* Returns the additional seconds of a weight's gradient that accumulates; 0 if it is in no table. */
 double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
-/* Seconds of attention; cost->scores must not be 0. */
+/* Sets *seconds to those of attention; cost->scores must not be 0. */
 bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds);
 bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_work work, tri_pass pass,

@@ -9,8 +9,8 @@
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
 
-/* Returns a number of micro-batches that is enough to reach the most in flight, unless the schedule keeps all of them.
- * The last group is as large as in the whole step. */
+/* Returns a number of micro-batches that is enough to have as many in flight as in the whole step (all of them with
+ * GPipe). The last group is as large as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;

@@ -18,7 +18,7 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
 
 static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
 
-/* Returns the number of members of a group among that many adjacent devices; the first device is a member. */
+/* Returns the number of members of a group among `devices` adjacent devices; the first device is a member. */
 static int64_t members_within(tri_group_extent group, int64_t devices) {
   int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
   return most < group.size ? most : group.size;
@@ -88,7 +88,8 @@ static walk walk_of(const route *by, tri_group_extent group) {
   return it;
 }
 
-/* Returns how many times the data cross each link: an all-reduce is a reduce-scatter and an all-gather. */
+/* Returns how many times the data cross each link of a ring: an all-reduce is a reduce-scatter and an all-gather. 0 for
+ * collectives that are not priced as rings. */
 static double passes_of(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:
@@ -112,8 +113,9 @@ static carriage tree(const walk *way, double passes, double bytes) {
   return (carriage){passes * bytes / way->speed, passes * way->height_s};
 }
 
-/* Returns the time level by level: each level does a reduce-scatter inside its units and passes on the parts, so that
- * every device uses the outer ports. */
+/* Returns the time of hierarchical rings, the sum over the levels: each level does a reduce-scatter inside its units,
+ * and every device continues with its part on the next level, so that all devices use the outer ports. INFINITY if
+ * the number of members in a unit is not a multiple of that in a unit of the level below. */
 static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage sum = {0};
@@ -125,7 +127,8 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed; /* not scattered: rings */
+      /* On the innermost level nothing is scattered yet: one ring of whole buffers. */
+      if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
     }
@@ -161,8 +164,8 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
-/* Returns whether the tables have the collective, and sets *seconds. They were measured on adjacent ranks; in a cluster
- * of one node all ranks count as adjacent. */
+/* Returns whether the tables have the collective, and sets *seconds. The tables were measured on adjacent ranks; in a
+ * cluster of one node all ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

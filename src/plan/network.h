@@ -15,9 +15,10 @@ typedef struct tri_group_extent {
 /* Returns the extent of a domain of a mesh; the domain's axes must be adjacent. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
-/* Returns the seconds of a collective of `bytes` (tri_cost_exchange), while all other groups of the domain do the same:
- * from the cluster's tables, else the fastest of ring, tree and, if the system has them, hierarchical rings, with the
- * fastest of the cluster's protocols. */
+/* Returns the seconds of a collective of `bytes` (tri_cost_exchange), while all other groups of the domain do the same,
+ * and until the last rank has reached it. They are from the cluster's tables; without a table, those of the fastest of
+ * a ring, a tree (all-reduce) and hierarchical rings (if the system has them), with the fastest of the cluster's
+ * protocols. INFINITY if the cluster has no links. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 

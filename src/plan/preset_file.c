@@ -22,7 +22,7 @@ static tri_status unknown(const tri_preset_file *kind, const char *name) {
                   meant, all);
 }
 
-/* Whether a file's list `also` has the name. */
+/* Returns whether a file's list `also` has the name. */
 static bool has_also(const tri_yaml *root, const char *name) {
   if (root->kind != TRI_YAML_MAPPING) return false;
   const tri_yaml *also = tri_yaml_find(root, "also");
@@ -41,7 +41,7 @@ static bool is_also(const char *path, const char *name) {
   return found;
 }
 
-/* The preset that has the name in `also`; TRI_BAD_CONFIG if several have it. path[0] is 0 if none has. */
+/* Finds the preset that has the name in `also`; path is "" if no preset has it. TRI_BAD_CONFIG if several have it. */
 static tri_status find_also(const tri_preset_file *kind, const char *name, char path[TRI_PATH_BYTES]) {
   static _Thread_local char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
   char found[256] = "", one[TRI_PATH_BYTES];
@@ -59,7 +59,7 @@ static tri_status find_also(const tri_preset_file *kind, const char *name, char 
   return tri_fail(TRI_BAD_CONFIG, "the %s `%s` is %s: say which", kind->noun, name, found);
 }
 
-/* The comment that a file begins with, up to the end of its first sentence. */
+/* Sets kind->about to the first sentence of the comment that a file begins with, without its period. */
 static void read_about(const tri_preset_file *kind, const char *path) {
   enum { HEAD_BYTES = 1 << 16 };
   char *text = NULL, *rest = NULL;

@@ -7,18 +7,19 @@
 #include <stdbool.h>
 
 typedef struct tri_preset_file {
-  const char *folder; /* of configs/ */
+  const char *folder; /* name of a folder of configs/ */
   const char *noun;   /* "cluster" */
   const tri_config_table *table;
-  bool also;   /* files may have other names by which they are asked for, in a list `also` */
+  bool also;   /* files may list alternative names of the preset under `also` */
   char *about; /* NULL, or [about_bytes]: set to the first sentence of the comment that the file begins with */
   size_t about_bytes;
-  tri_status (*check)(const void *values); /* NULL, or asked when *values and its name are read: a message that begins
-                                              with a key in backquotes gets the line of that key */
+  tri_status (*check)(const void *values); /* called after *values and its name are read; an error message that begins
+                                              with a key in backquotes gets the line of that key. May be NULL */
 } tri_preset_file;
 
-/* Reads *values. `name` is set to the name of the preset or file, if the file does not have the key. TRI_BAD_CONFIG
- * lists the presets if the name is unknown, and names those that have it in `also` if they are several. */
+/* Reads *values. `name` is set to the name of the preset or file, if the file does not have the key. The
+ * TRI_BAD_CONFIG message lists all presets if the name is unknown, and the presets that have it in `also` if they are
+ * several. */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

@@ -139,7 +139,8 @@ double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, 
   return tri_network_shared(cluster, exchange->collective, bytes, group, system);
 }
 
-/* Adds the exchanges of a pass. Ring passes overlap with the computation, whose parts keep `beside` of their rate. */
+/* Adds the exchanges of a pass. The transfers of a ring overlap with parts of the computation, which
+ * continue at the share `beside` of their rate. */
 static void price_exchanges(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                             const tri_cost *cost, const tri_mesh_shape *shape, tri_price *price) {
   const double launch_s = system->kernels > 0 ? cluster->efficiency.launch : 0, kernels_s = price->launch_s;

@@ -60,8 +60,8 @@ double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 /* Returns the seconds of reading and writing that many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* Returns the seconds of element-wise work of a step outside of operations; `bytes` of memory traffic if it is in no
- * table. */
+/* Returns the seconds of element-wise work of a step outside of operations: from the cluster's tables; if they do not
+ * have it, from its memory traffic, `bytes`. */
 double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

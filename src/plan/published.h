@@ -60,8 +60,8 @@ bool tri_published_is_judged(const tri_published_row *row);
 
 /* Summary of the errors of a set. */
 typedef struct tri_published_summary {
-  double bias, mean, worst; /* of judged rows: mean error, mean absolute error, and the worst error */
-  int64_t judged;           /* number of judged rows */
+  double bias, mean, worst;                       /* errors of judged rows: mean, mean absolute, largest absolute */
+  int64_t judged;                                 /* number of judged rows */
   double rank_correlation, mean_rank_correlation; /* Spearman's, of the seconds, within groups of rows with the same
                                                      model, devices and batch: the lowest and the mean; 1: no groups */
   int64_t ranked_groups;                          /* groups of four rows or more */

@@ -20,8 +20,8 @@ static bool gathers_keys(const tri_cost *cost) {
          cost->exchanges[0].collective == TRI_COLLECTIVE_ALL_TO_ALL;
 }
 
-/* Returns the seconds of rows from other ranks. Such a row is packed by its rank and reordered here; meanwhile all
- * other rows are reordered and the rank's own are packed. */
+/* Returns the seconds of rows from other ranks: their transfer, their packing by their own ranks, and their reordering
+ * on this rank. The call's copies pack the rank's own rows and reorder all rows, which gives the seconds per row. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two looks at the clock */, SILENT_S = 2 };
+enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two reads of the clock */, SILENT_S = 2 };
 
 typedef struct candidate {
   tri_layout layout;
@@ -166,8 +166,8 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the memory of a candidate, and its time if it fits into `room`. The memory stops at the first stage that
- * does not fit, which is enough because `room` never grows. */
+/* Predicts the memory of a candidate, and its time if it fits into `room`. The prediction of memory stops at the first
+ * stage that does not fit, which is enough because `room` never grows. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {
@@ -213,7 +213,7 @@ static int compare_answers(const void *left, const void *right) {
   return (*a)->prediction->memory.peak > (*b)->prediction->memory.peak ? 1 : -1;
 }
 
-/* Inserts a candidate into the best ones so far, best first; *count of at most `top`. */
+/* Inserts a candidate that fits into the list of the best so far: [*count], at most `top`, best first. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
   if (c->prediction->memory.peak > room) return;
   if (*count == top) {
@@ -246,7 +246,7 @@ static void report_simulated(const search *s, candidate **some, int64_t count) {
   }
 }
 
-/* Finds the fastest of these candidates, best first in `best`. */
+/* Finds the fastest candidates of the query: best[*found], best first. */
 static tri_status find(search *s, const query *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
   *found = 0;
@@ -278,8 +278,8 @@ static int compare_bytes(const void *left, const void *right) {
   return (a->bound.bytes > b->bound.bytes) - (a->bound.bytes < b->bound.bytes);
 }
 
-/* Finds the candidate with the least memory: planned in the order of the bounds, which is then the order of the list.
- */
+/* Finds the candidate with the least memory. Sorts the list by the bounds of memory, and plans candidates in this order
+ * until no bound is below the least memory so far. */
 static tri_status smallest(search *s, candidate **out, double *bytes) {
   *out = NULL;
   *bytes = INFINITY;
@@ -296,8 +296,8 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
   return TRI_OK;
 }
 
-/* Finds the smallest multiple of the devices with which a layout fits, and its batch; 0 if there is no such multiple.
- */
+/* Finds the smallest number of devices with which a layout fits, and its batch: 2, 4, ... 64 times as many are tried.
+ * *out is 0 if none of them is enough. */
 static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) {
   *out = 0;
   /* Each number with the requested batch, and then with a batch that grows with it. */
@@ -446,8 +446,8 @@ static bool is_open(const search *s, const candidate *best, const tri_config_key
   return false;
 }
 
-/* Finds an alternative for each key. Alternatives among the answers come first: other keys need none that is slower
- * than the fastest TRI_SEARCH_TOLD of these. */
+/* Finds an alternative for each key. Keys with an alternative among the answers come first: for the other keys only
+ * alternatives that would be among the fastest TRI_SEARCH_TOLD are searched. */
 static tri_status explain(search *s, candidate *const *best, int64_t found, tri_search_result *result) {
   const tri_config_key *rest[TRI_SEARCH_EXPLAINED];
   int64_t explained = 0, num_rest = 0;

@@ -44,11 +44,11 @@ typedef struct tri_answer {
   tri_prediction prediction;
 } tri_answer;
 
-/* The fastest layout that fits without the best layout's values of some keys. It shows what these values gain. */
+/* The fastest layout that fits in which a key has another value than in the best layout. Its step is longer by the time
+ * that the best value saves. One layout may be the alternative for several keys. */
 enum { TRI_SEARCH_EXPLAINED = 16 /* keys */, TRI_SEARCH_TOLD = 3 /* alternatives */ };
 typedef struct tri_alternative {
-  const tri_config_key
-      *keys[TRI_SEARCH_EXPLAINED]; /* for each of these keys, this is the fastest layout without the best value */
+  const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* keys for which this is the alternative */
   int64_t num_keys;
   tri_layout layout; /* resolved */
   double step_s;
@@ -60,8 +60,9 @@ typedef struct tri_search_result {
   int64_t num_answers;
   int64_t valid, simulated; /* numbers of valid and of simulated candidates */
   bool exhaustive;          /* as in the request: candidates that were not simulated do not fit */
-  tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* distinct, fastest first, the first TRI_SEARCH_TOLD of all;
-                                                         empty after an exhaustive search */
+  tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* distinct, fastest first; only the first TRI_SEARCH_TOLD are
+                                                         sure to be the fastest of all; empty after an exhaustive
+                                                         search */
   int64_t num_alternatives;
   const tri_config_key *only[TRI_SEARCH_EXPLAINED]; /* keys without another value that fits */
   int64_t num_only;
@@ -78,7 +79,8 @@ char *tri_search_keys(const char *fixed, char buffer[TRI_SEARCHED_BYTES]);
 
 void tri_search_release(tri_search_result *result);
 
-/* Searches the Pareto front of time and memory: each answer is the fastest with less memory than the one before. */
+/* Searches the Pareto front of time and memory: each answer is the fastest with at least 3 % less memory than the one
+ * before, at most 24 answers. */
 tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out);
 
 #endif

@@ -128,7 +128,9 @@ static double again_of_experts(const tri_simulation_request *request) {
   return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
 }
 
-/* Full recompute adds the forward of layers, but not the head's; recompute of attention alone adds attention's. */
+/* Adds the FLOPs of recompute: of experts, the GEMMs of gate and up; selective, the forward of attention (a third of
+ * its FLOPs) in systems with selective_attention; full, the forward of one in recompute_every layers, without the head.
+ */
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
@@ -179,7 +181,7 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Returns the load of the stage with the most rows. */
+/* Returns the load of the list of operations with the most rows, over all chunks of all stages. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {
@@ -248,7 +250,7 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* Compares with the same step without overlap. */
+/* Simulates the same step without overlap, and takes the differences of communication and computation. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);

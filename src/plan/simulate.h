@@ -1,6 +1,6 @@
-/* The simulator: it gives every instruction of every stage's step program a duration on a cluster, and runs the stages
- * together: a rank computes one thing at a time, its reductions overlap with that, and a message arrives after it has
- * been sent, its receive posted, and its data transferred.
+/* The simulator. It gives every instruction of every stage's step program a duration on a cluster, and runs the stages
+ * together. A rank computes one thing at a time, and its reductions overlap with that. The transfer of a message begins
+ * when it has been sent and its receive has been posted.
  *
  * Ranks of one stage do the same at the same time, so one of them stands for all. The middle of a step with very many
  * micro-batches repeats: a shorter step is simulated, and if every turn of every stage in its middle is delayed by
@@ -29,7 +29,8 @@ typedef struct tri_simulation_request {
   bool masked;                         /* documents of a sequence do not attend to each other */
   double masked_attention_fraction;    /* attention fraction that document masks leave; 0: unknown, counts as 1 */
   tri_attention_fraction_table *drawn; /* fractions of single micro-batches; NULL: all have the mean */
-  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those under perfect balance; 0: 1 */
+  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those under perfect balance; 0 counts
+                              as 1 */
   const tri_train_objective *objective;        /* NULL: cross entropy */
   const tri_optimizer_settings *optimizer;     /* for systems that are planned (tri_system.planned); NULL: AdamW */
   const struct tri_device_description *device; /* for scratch memory and packed weights; NULL: by the cluster's kind */
@@ -60,8 +61,9 @@ typedef struct tri_memory_parts {
  */
 typedef struct tri_document_imbalance {
   int64_t micro_batches; /* drawn; 0: none, and all members are 0 */
-  double mean;           /* over all ranks */
-  double busiest, worst; /* busiest rank: mean over micro-batches, which the step's price uses; largest */
+  double mean;           /* mean over all ranks and micro-batches */
+  double busiest, worst; /* fraction of a micro-batch's busiest rank: mean over micro-batches, used for the
+                            step's price; maximum */
   double waiting_s;      /* expected seconds in the step's bubble due to micro-batches with more than `busiest`, in the
                             pipeline and on other data ranks */
 } tri_document_imbalance;
@@ -79,8 +81,8 @@ typedef struct tri_prediction {
   tri_document_imbalance uneven;
   tri_expert_load experts; /* all 0 without experts */
   double mismatched_s;     /* seconds of the step: the forward of mismatched answers, for losses with a KL divergence */
-  double reference_s; /* seconds before the first step, for as many sequences as a step has: log-probabilities under
-                         the reference, which a run computes for all its data; 0: no reference */
+  double reference_s; /* seconds of computing log-probabilities under the reference for the sequences of one step; a run
+                         computes them for all its data before the first step; 0: no reference */
   int64_t row_pairs;  /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
 } tri_prediction;
 

@@ -54,8 +54,8 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
   to->backward_s += of.backward_s;
 }
 
-/* Overlaps the exchange of rows of experts in a layer with the computation of another micro-batch, which is as long and
- * continues at the share `beside` of its rate. */
+/* Overlaps the exchange of rows of experts in a layer with the computation of the same layer for another micro-batch.
+ * The computation takes as long as this one's, and continues at the share `beside` of its rate during the exchange. */
 static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
   const double beside = request->cluster->beside;
   double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
@@ -160,7 +160,8 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Returns the seconds of summing partial gradients: norms of sliced rows, replicated key and value heads. */
+/* Returns the seconds of summing partial gradients over the bucket's `parts`: those of norms of sliced rows, and of
+ * replicated key and value heads. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
@@ -258,8 +259,8 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
                                                       own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
-/* Returns the seconds of gathering the frozen parameters of a sharded bucket, type by type, after copying the rank's
- * part into the slot. Other systems keep them in the activations' type. */
+/* Returns the seconds of gathering the frozen parameters of a sharded bucket, type by type. In planned systems the
+ * rank's part is copied into the slot first. */
 static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);

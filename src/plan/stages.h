@@ -1,5 +1,5 @@
-/* The stages of a layout with their prices, for the simulator. Stages with equal layers share everything but their
- * programs. */
+/* The stages of a layout with their prices, for the simulator. Stages with equal layers share a kind: parts and prices.
+ */
 #ifndef TRI_PLAN_STAGES_H
 #define TRI_PLAN_STAGES_H
 
@@ -10,14 +10,14 @@
 /* Prefix sums of prices over a chunk's list, each [num_calls + 1]: entry c is the sum over the calls before c. */
 typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
-  tri_price *recompute; /* recomputed forwards, counted at the call after which they run in the backward */
+  tri_price *recompute; /* recomputed forwards, counted at the layer's last call; they run before its backward */
   tri_price *together;  /* added if both backwards are done at once (tri_call_price) */
   int64_t num_calls;
   tri_attention_price uneven; /* seconds of a micro-batch that are proportional to its attention fraction */
 } tri_chunk_prices;
 
 typedef struct tri_stage_kind {
-  tri_layout listed; /* the layout, as the system means it (tri_system_listed) */
+  tri_layout listed; /* layout whose lists of operations are the system's (tri_system_listed) */
   tri_parts parts;   /* without a program */
   tri_chunk_prices *chunks;
   double *reduce_s, *gather_s, *partial_s; /* [buckets] */
@@ -41,8 +41,8 @@ typedef struct tri_stages {
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
 void tri_stages_destroy(tri_stages *stages);
 
-/* Return the price of an instruction's calls: the forwards; or the backwards of inputs, weights or both, with the
- * recomputed forwards before them. */
+/* Return the price of an instruction's calls: their forwards, or their backwards (gradients of inputs, of weights, or
+ * of both). A price of backwards includes the recomputed forwards. */
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights);
 

@@ -20,7 +20,8 @@ typedef struct tri_system {
   double whole_head_share; /* share of a product's rate that the output projection reaches without tensor parallelism */
   double fp8_conversion;   /* bytes that converting an element of their operands to FP8 moves */
   double offload_activations; /* share of a layer's kept activations that wait in the host's memory */
-  double expert_row_share;    /* bytes of rows to experts and back, as a share of one in bf16 to each expert */
+  double expert_row_share;    /* bytes of rows to experts and back, as a share of sending each row in bf16 to each of
+                                 its experts */
   bool overlap_reductions;    /* gradients are reduced during the backward */
   bool overlap_gathers;       /* parameters are gathered during forward and backward */
   bool overlap_messages;      /* stages compute while their messages are transferred */
@@ -44,7 +45,7 @@ typedef struct tri_system {
   bool whole_tied_gradients;                        /* gradients of tied embeddings are never sharded */
   bool copies_positions; /* the last stage of a tied model also has the embedding of positions */
   bool keeps_messages;   /* a stage keeps the rows that it received for each micro-batch in flight, 1/tensor of them */
-  bool keeps_logits;     /* the last stage keeps those of the last micro-batch: half, fp32, fp32 softmax */
+  bool keeps_logits;     /* the last stage keeps of the last micro-batch: 16-bit logits, fp32 logits, fp32 softmax */
   bool gathers_again;    /* rows that sequence parallelism gathers are gathered again in the backward, not kept */
   double context_bytes;  /* bytes of the driver and libraries, outside of the allocator */
   double communicator_bytes; /* bytes of each communicator of a rank, outside of the allocator */

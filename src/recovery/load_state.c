@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Returns whether the checkpoint has averages; it has all or none. */
+/* Returns whether this run keeps averages and the checkpoint has them; it has all or none. */
 static bool has_averages(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
   return shards->num_kept < shards->num_optimizer &&
          tri_checkpoint_has(checkpoint, shards->optimizer[shards->num_kept].name);
@@ -83,7 +83,8 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
   };
 }
 
-/* Returns whether the checkpoint has optimizer states. An imported one does not: the states of a new run are used. */
+/* Returns whether the checkpoint has optimizer states. An imported checkpoint does not: the states of a new run
+ * are used. */
 static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
@@ -115,7 +116,7 @@ static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoin
   return *damaged ? TRI_BAD_FILE : tri_saved_error_restore(&failure);
 }
 
-/* Only the first rank compares, since all read the same. */
+/* Compares the checkpoint with the run, on the first rank only, since all ranks read the same checkpoint. */
 static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
@@ -130,8 +131,10 @@ static bool begins_average(const tri_loading *l, const tri_checkpoint *checkpoin
   return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
 }
 
-/* Each rank reads what it holds, once; together the ranks then verify what was read. A plain Hugging Face folder has no
- * checksums. */
+/* Reads the slices of this rank and verifies the checkpoint. Usually sizes, headers and other files are verified before
+ * the tensors are read, and the tensors after it, from memory. If memory is not equal to the file's tensors (`whole`:
+ * converted values, or tensors that are not a checkpoint's of the run itself), the whole checkpoint is verified first.
+ * A plain Hugging Face folder has no checksums. */
 static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const char *path = tri_checkpoint_path(checkpoint);
@@ -154,7 +157,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   return status;
 }
 
-/* A state that is not finite is treated as damaged. */
+/* Reads and verifies the checkpoint, and treats a state that is not finite as damaged. */
 static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   TRI_TRY(read_and_verify(l, checkpoint, damaged));
@@ -164,7 +167,8 @@ static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoi
   return status;
 }
 
-/* Logs an average that ends because the run keeps none, or begins because the checkpoint has none. */
+/* Logs that an average ends because the run keeps none, or begins because the checkpoint has none; in both cases resets
+ * the number of averaged points. */
 static void continue_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   tri_progress *progress = l->progress;
   const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
@@ -178,7 +182,8 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
   if (!kept || begins) progress->averaged = 0;
 }
 
-/* A user who begins with a run's weights may have expected its average. */
+/* Logs that the checkpoint also has an average, because a user who begins with its weights may have expected the
+ * average. */
 static void say_average_stays(const tri_checkpoint *checkpoint) {
   const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
@@ -193,8 +198,8 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
   }
 }
 
-/* Resets the lowest validation loss and the count of evaluations since then if losses are another measure from here on:
- * otherwise no later loss, or every one, might be lower. */
+/* Resets the lowest validation loss and the count of evaluations since then if the validation loss is computed
+ * differently from here on (other data or another objective): the old and the new losses cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_IDENTITY_KEY_BYTES];
@@ -223,7 +228,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
     if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
       read_progress(state, l->progress);
       l->progress->samples = tri_identity_next_sample(l->config, state);
-      if (!takes_optimizer(l, checkpoint)) { /* its states start from zero */
+      if (!takes_optimizer(l, checkpoint)) { /* the optimizer's states start from zero */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;
         l->progress->averaged = 0;

@@ -8,8 +8,8 @@
  *             the run began with `--resume FOLDER` and has saved nothing since. Else the newest checkpoint of the
  *             output that is complete, finite and this run's. Else the same as `never`.
  *
- * Checkpoints and snapshots have only the adapter, so its base model is loaded first in every case. load_state.c reads
- * and verifies a checkpoint. */
+ * Checkpoints and snapshots of a run with an adapter contain only the adapter, so its base model is loaded first in
+ * every case. load_state.c reads and verifies a checkpoint. */
 #include "recovery/resume.h"
 
 #include "base/log.h"
@@ -39,8 +39,8 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
   return tri_load_state(l, path, &damaged);
 }
 
-/* Logs the other tensors of an adapter whose factors a run begins with, and checks that PEFT would read its
- * factors (peft_targets.h). */
+/* Logs the tensors of an adapter that are not LoRA factors, since a run begins with the factors alone, and checks that
+ * PEFT would read these factors (peft_targets.h). */
 static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;
@@ -91,9 +91,9 @@ static tri_status load_init(tri_loading *l) {
   return status;
 }
 
-/* Returns whether `--resume FOLDER` began the run and it has saved nothing since. A start with `auto`, such as that
- * after a lost rank, then resumes from FOLDER again, and not from earlier checkpoints of the output, or from nothing.
- */
+/* Returns whether the run began with `--resume FOLDER` and has saved nothing since. A later start with `auto`, such as
+ * the restart after a lost rank, then resumes from FOLDER again, instead of from earlier checkpoints of the output or
+ * from the beginning. */
 static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bool *out) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   int64_t highest = -1;
@@ -105,8 +105,8 @@ static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bo
   return TRI_OK;
 }
 
-/* Finds the checkpoint for `resume` and loads it; path is "" if there is no checkpoint. Only the first rank moves
- * folders. */
+/* Finds the checkpoint for `resume` and loads it. If there is no checkpoint to resume from, path is "", and the weights
+ * to begin with are loaded (load_init). */
 static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   path[0] = '\0';
@@ -151,7 +151,8 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
 
-/* Loads the snapshot, if no checkpoint is newer. A damaged snapshot is skipped. */
+/* Loads the snapshot, if no checkpoint is newer. A damaged snapshot is skipped. With a `--resume` other than `auto`
+ * removes the snapshots. */
 static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   char root[TRI_PATH_BYTES];
@@ -176,7 +177,7 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
-/* COLLECTIVE. Computes initial values of an adapter from the base in a folder. */
+/* COLLECTIVE. Opens the base model in a folder, and computes initial values of an adapter from it with `begin`. */
 static tri_status begin_of_base(tri_engine *engine, const char *folder,
                                 tri_status (*begin)(tri_engine *engine, const tri_checkpoint *base)) {
   tri_checkpoint *base = NULL;
@@ -186,7 +187,8 @@ static tri_status begin_of_base(tri_engine *engine, const char *folder,
   return status;
 }
 
-/* Computes initial magnitudes for a run that does not resume. */
+/* Computes initial magnitudes (DoRA) from the base model, for a run that does not resume or begin with an adapter's
+ * factors. */
 static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};
@@ -198,7 +200,8 @@ static tri_status begin_magnitudes(const tri_resume_request *r) {
   return begin_of_base(r->engine, path, tri_engine_begin_magnitudes);
 }
 
-/* Loads the base model of an adapter from `init`. */
+/* Loads the base model of an adapter from `init`. With `adapter.init: pissa` also computes the initial factors from it.
+ */
 static tri_status load_base(const tri_resume_request *r) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .kind = TRI_RESUME_WEIGHTS};

@@ -238,7 +238,8 @@ static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }
 
-/* Marks matter only for the next start and for the removal of old checkpoints, so a failure does not end the run. */
+/* Marks the newest checkpoint as proven. A failure does not end the run, since marks matter only for the next start and
+ * for the removal of old checkpoints. */
 static void mark_proven(tri_saver *saver) {
   tri_status status = check_lock(saver);
   if (status == TRI_OK && world_of(saver)->rank == 0) {
@@ -325,7 +326,7 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
   return status;
 }
 
-/* A step waits only for the copy. */
+/* Copies the state, and starts the threads that write it. Steps wait only for the copy. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
   tri_status status =
       tri_checkpoint_map_download(saver->engine, &saver->shards, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
@@ -415,7 +416,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   if (due || (moment->last && config->checkpoint.at_end)) return save_checkpoint(saver, moment, pending);
   if (moment->last) return tri_saver_finish(saver);
   if (snapshots == NULL || progress->step % config->checkpoint.snapshot_every != 0) return TRI_OK;
-  TRI_TRY(tri_saver_finish_best(saver)); /* a run that resumes from the snapshot relies on it */
+  TRI_TRY(tri_saver_finish_best(saver)); /* a run that resumes from the snapshot relies on this checkpoint */
   pending->snapshot_unproven = true;
   return tri_snapshots_take(snapshots, progress);
 }

@@ -29,7 +29,7 @@ typedef struct tri_save_pending {
 typedef struct tri_save_moment {
   const tri_progress *progress; /* after the step */
   bool last;                    /* the run ends or stops after it */
-  bool evaluated;               /* an evaluation of the state after it was finite */
+  bool evaluated;               /* the state after the step was evaluated, and its loss is finite */
   /* COLLECTIVE, after earlier saves have ended. Flushes files outside of the checkpoint that belong to its state. */
   tri_status (*before_save)(void *context);
   void *context; /* argument of before_save */

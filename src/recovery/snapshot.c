@@ -30,7 +30,7 @@ enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 }
 
 typedef struct header {
   char magic[16];
-  uint64_t signature; /* hash of the configuration and the mesh */
+  uint64_t signature; /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
   int64_t rank, bytes;
   tri_progress progress;
   uint64_t sum;
@@ -83,8 +83,8 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* Removes the snapshots of runs other than `name` (NULL: of all). They have no owner, since this run holds the lock of
- * the output. */
+/* Removes the snapshots of all runs except `name` (NULL: of all runs). No process uses them, since this run holds the
+ * lock of the output. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
@@ -181,7 +181,8 @@ static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank,
 
 /* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Hashes everything that the state depends on: the run's configuration, its mesh, and its input. */
+/* Hashes everything that the state depends on: the run's configuration, its number of ranks, and the fingerprints of
+ * its corpus and tokenizer. */
 static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   char *text = NULL;
   TRI_TRY(tri_run_config_print(config, &text));
@@ -355,7 +356,7 @@ static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) 
   }
 }
 
-/* COLLECTIVE. Sets *whole if every rank's part is on some node. */
+/* COLLECTIVE. Sets giver[world.size] (find_givers), and *whole to whether every rank's part is on some node. */
 static tri_status find_parts(const tri_snapshots *s, int64_t step, int64_t *giver, bool *whole) {
   const tri_group *world = world_of(s);
   int64_t size = world->size;
@@ -456,7 +457,8 @@ static tri_status get(const tri_snapshots *s, int64_t step, int64_t from, const 
   return finish_file(s, step, world_of(s)->rank);
 }
 
-/* All ranks create their files before any rank sends: otherwise a sender might wait forever. */
+/* Sends each rank the part that its own node does not have. All ranks create their files before any rank sends:
+ * otherwise a sender might wait forever. */
 static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   mapped own = {0};

@@ -22,7 +22,7 @@
 struct tri_watchdog {
   const tri_mesh *mesh;
   char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
-  double timeout_s, quiet_since_s; /* time in seconds before which idleness does not count */
+  double timeout_s, quiet_since_s; /* quiet_since_s: time (tri_clock_s) before which idleness does not count */
   bool answered;
   pthread_t thread;
   pthread_mutex_t lock;
@@ -38,15 +38,16 @@ typedef struct answers {
   bool *known;                /* [world.size] */
 } answers;
 
-/* Returns the mesh as another rank sees it: with that rank's position and the names of its groups. */
+/* Returns the mesh with another rank's position. Only the names of its groups are valid; the names are the same on all
+ * ranks. */
 static tri_mesh mesh_of(const answers *a, int rank) {
   tri_mesh mesh = *a->watchdog->mesh;
   mesh.place = tri_mesh_coordinates_of(&mesh.shape, rank);
   return mesh;
 }
 
-/* For a rank that does not know whom it waits for: returns a rank of its group without an answer, else the one that has
- * joined the fewest collectives. */
+/* Guesses the rank that `rank` waits for, if it does not know that itself: returns a rank of its group without an
+ * answer, else the one that has joined the fewest collectives; -1 if no rank has joined fewer than it. */
 static int guess_behind(const answers *a, int rank) {
   const tri_flight_report *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
@@ -140,7 +141,7 @@ static tri_status read_answers(const tri_watchdog *w, answers *a) {
 
 /* ---- thread ------------------------------------------------------------------------------------------------------ */
 
-/* Returns how often a rank looks, which bounds the time of an answer. */
+/* Returns the seconds between two looks of a rank at the folder. A rank answers within that time. */
 static double period_s(const tri_watchdog *w) {
   double period = w->timeout_s / 10;
   return period < 0.05 ? 0.05 : period > 20 ? 20 : period;
@@ -173,7 +174,8 @@ static void end_job(const tri_watchdog *w) {
   _exit(tri_status_exit(TRI_COMM));
 }
 
-/* Asks all ranks and evaluates their answers, unless another rank has asked already. */
+/* Asks all ranks and evaluates their answers, unless another rank has asked already. Ends the job if the rank that the
+ * others wait for is stuck. */
 static void ask(tri_watchdog *w) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return;

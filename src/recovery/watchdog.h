@@ -2,8 +2,9 @@
  *
  * Every rank has a thread that looks at its flight recorder. If nothing has begun or ended for `timeout_s` seconds, the
  * thread asks the threads of all other ranks for a flight report, through files in a folder that all ranks see. They
- * answer even while their rank hangs, unless the process is gone or stopped. The thread then follows from rank to rank
- * which one waits for which, reports the rank at the end, and ends the job. */
+ * answer even while their rank hangs, unless the process is gone or stopped. The thread then follows the chain of
+ * ranks that wait for each other to its end. If that rank is only slow, the thread waits for another `timeout_s`; else
+ * it reports the rank and ends the job. */
 #ifndef TRI_RECOVERY_WATCHDOG_H
 #define TRI_RECOVERY_WATCHDOG_H
 
@@ -11,8 +12,9 @@
 
 typedef struct tri_watchdog tri_watchdog;
 
-/* COLLECTIVE. Creates `folder`; an existing one is renamed to FOLDER-last. With one rank or a timeout_s of 0 there is
- * no watchdog, and *out is NULL. The mesh must outlive the watchdog; stop it with tri_watchdog_stop. */
+/* COLLECTIVE. Creates `folder`, unless there is only one rank; an existing one that is not empty is renamed to
+ * FOLDER-last. With one rank or a timeout_s of 0 there is no watchdog, and *out is NULL. The mesh must outlive the
+ * watchdog; stop it with tri_watchdog_stop. */
 tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double timeout_s, tri_watchdog **out);
 void tri_watchdog_stop(tri_watchdog *watchdog);
 

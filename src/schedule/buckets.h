@@ -6,7 +6,7 @@
  * the rest of the backward. Each bucket is cut into one part for each replica, at multiples of TRI_BLOCK_ELEMENTS; if
  * an optimizer needs whole matrices, between tensors, so that over all buckets replicas have equal work.
  *
- * What a rank holds:
+ * Each rank holds:
  *
  * - ZeRO 1: the optimizer states of its parts.
  *

@@ -44,7 +44,7 @@ typedef struct tri_added_walk {
   const char *text;
   size_t bytes;
   size_t done;   /* end of the last match */
-  size_t search; /* where the search continues */
+  size_t search; /* index at which the search continues */
 } tri_added_walk;
 
 /* Finds the next token in the text: its id, and the plain text before it, [*gap, *gap_end). Returns false at the end;

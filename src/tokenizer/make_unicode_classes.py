@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes unicode_classes.c, the general category of every code point, beside this file (or to the path given).
+"""Writes unicode_classes.c, the general category of every code point, next to this file (or to the path given).
 
     python3 -m pip install unicodedata2==16.0.0
     python3 src/tokenizer/make_unicode_classes.py
 
-Hugging Face `tokenizers` decides with three versions of Unicode, which are those of what it is built from: regular
+Hugging Face `tokenizers` decides with three versions of Unicode, the versions of its parts: regular
 expressions (Oniguruma) know 16.0, its Digits (Rust's char::is_numeric) 17.0, and its Punctuation (the crate
 unicode_categories) 8.0. The table is made from 16.0, and says where the two others differ: the lists below.
 tests/oracle/test_unicode_classes.py asks `tokenizers` about every code point; when that fails because `tokenizers` has
@@ -18,14 +18,14 @@ import unicodedata2
 
 VERSION = "16.0.0"
 
-# The parts of L, M, N, ... stand beside each other; unicode_lookup.c has the same order.
+# The parts of L, M, N, ... are adjacent; unicode_lookup.c has the same order.
 CATEGORIES = "Lu Lt Ll Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 NUMERIC, PUNCTUATION = 1 << 5, 1 << 6  # as in unicode_classes.h
 
-# What 17.0 has added to Nd, Nl and No.
+# Code points that 17.0 has added to Nd, Nl and No.
 NUMBERS_SINCE = [(0x11DE0, 0x11DE9), (0x16FF4, 0x16FF6)]
 
-# What was no punctuation in 8.0 and is now, and what was.
+# Code points that are punctuation in VERSION and were not in 8.0; and code points that were, and no longer are.
 PUNCTUATION_SINCE = [
     (0x061D, 0x061D), (0x09FD, 0x09FD), (0x0A76, 0x0A76), (0x0C77, 0x0C77), (0x0C84, 0x0C84), (0x1B4E, 0x1B4F),
     (0x1B7D, 0x1B7F), (0x2E43, 0x2E4F), (0x2E52, 0x2E5D), (0x10D6E, 0x10D6E), (0x10EAD, 0x10EAD), (0x10F55, 0x10F59),

@@ -1,19 +1,19 @@
 /* The choice of the engine for GEMMs of rows in groups (matmul_plan.c describes the two engines).
  *
- * - bf16 if the CPU's bf16 instructions are used, and fp32 if b is packed: the primitive, planned for one thread. Each
- *   thread has one of its own, since a primitive's memory objects contain the addresses of its operands.
- * - Everything else: sgemm, on copies in fp32 if types are bf16.
+ * bf16 with the CPU's bf16 instructions, and fp32 with a packed b, use the primitive, planned for one thread. Each
+ * thread has a primitive of its own, since its memory objects contain the addresses of its operands. All other GEMMs
+ * use sgemm, on copies in fp32 if types are bf16.
  *
  * The guarantee: a row's bits depend only on the row and on b. Neither engine guarantees that by itself. Rows of one
- * GEMM may be summed in different orders if the last rows use a different kernel (sgemm with AVX2: 6 rows at a time),
- * and so may GEMMs of different numbers of rows if depth is cut in parts that fit a cache (the matrix unit: differently
- * for 48 rows of depth 2048 than for 64). So sizes are tried when a plan is made: a tile of identical rows must give
- * the same result in each row, and the same as the other sizes. Sizes that fail are not used; a single row would always
- * pass. The values have sums that are exactly 0: the result consists only of rounding errors, which differ in any other
- * order, even rounded to bf16.
+ * GEMM may be summed in different orders if the last rows use a different kernel (sgemm with AVX2: 6 rows at a time).
+ * GEMMs of different numbers of rows may be summed in different orders if their depth is cut in parts that fit a cache
+ * (the matrix unit cuts depth 2048 differently for 48 rows than for 64). So the sizes are tried when a plan is made: a
+ * tile of identical rows must give the same result in each row, and the same as the other sizes. Sizes that fail are
+ * not used; a single row would always pass. The test's exact sums are 0: the results consist only of rounding errors,
+ * which differ in any other order, even rounded to bf16.
  *
- * The trial needs a matrix of the size of b. One that is larger than TRIAL_ELEMENTS only uses its preferred size,
- * untried. */
+ * A trial needs a matrix of the size of b. If b has more than TRIAL_ELEMENTS elements, only the preferred size is used,
+ * without a trial. */
 #include "device/cpu/grouped.h"
 
 #include "base/memory.h"
@@ -261,7 +261,8 @@ static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_pla
   return TRI_OK;
 }
 
-/* *same: whether all rows of a tile are equal, and equal to the first row of the earlier sizes. */
+/* Sets *same to whether all rows of a tile are equal, and equal to the first row of the first size that was tried
+ * (is_first). */
 static tri_status try_size(trial *t, int size, bool is_first, bool *same) {
   const tri_grouped_plan *plan = t->call.plan;
   const tri_matmul *p = &plan->product;

@@ -2,8 +2,8 @@
 
 enum { THREADS = column_sum_threads, MOST_ACROSS = 32, ROWS_EACH = 16 };
 
-/* Everything but the number of slabs follows only from the type and the width: existing rows have the same sums for any
- * capacity of rows after them. */
+/* The division into strips and slabs depends only on the type and the width, so the sums of existing rows do not depend
+ * on the capacity for further rows. */
 tri_status tri_gpu_columns_create(tri_dtype type, tri_rows rows, int64_t groups, int64_t width, int64_t sums,
                                   tri_gpu_columns *out) {
   const int64_t vector = 16 / (int64_t)tri_dtype_bytes(type);

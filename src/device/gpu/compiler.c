@@ -21,8 +21,9 @@ static size_t common_prefix(const char *a, const char *b) {
   return length;
 }
 
-/* Returns the nearest of the listed chips with the longest common prefix with `chip`: sm_120a for sm_12, and not sm_75,
- * although that may be as near by tri_nearest_word. NULL if no chip is similar. Splits `chips` into words in place. */
+/* Returns the nearest among the listed chips that have the longest prefix in common with `chip`: sm_120a for sm_12, and
+ * not sm_75, although that may be as near by tri_nearest_word. NULL if no chip is similar. Splits `chips` into words in
+ * place. */
 static const char *nearest_chip(const char *chip, char *chips) {
   enum { MOST = 1024 };
   const char *alike[MOST];

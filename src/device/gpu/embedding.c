@@ -45,7 +45,7 @@ static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece
   return TRI_OK;
 }
 
-/* Sorts the piece's ids; *keys are then the sorted keys. */
+/* Sorts the piece's ids. memory->keys are then the sorted keys. */
 static tri_status sort_piece(tri_queue *queue, tri_dtype type, const embedding_piece *piece, const int32_t *ids,
                              int64_t first_id, int64_t table_rows, piece_memory *memory) {
   const tri_gpu_shape tiles = {.x = (piece->piece + EMBEDDING_TILE - 1) / EMBEDDING_TILE};

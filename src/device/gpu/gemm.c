@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* LIBRARY_BYTES: workspace that the description of an accelerator reserves for a library of GEMMs
- * (device/description.c), in addition to a narrowed bias. UNIT: alignment of addresses in the workspace. */
+ * (device/description.c); a narrowed bias is stored in it, too. UNIT: alignment of addresses in the workspace. */
 enum { LIBRARY_BYTES = 32 << 20, UNIT = 256 };
 
 static size_t round_up(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
@@ -91,14 +91,14 @@ static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *b
 
 /* ---- the kernels of device/kernels.h ----------------------------------------------------------------------------- */
 
-/* Takes `bytes` of the workspace, aligned for libraries. */
+/* Returns `bytes` of the workspace at *next, aligned to UNIT, and advances *next. */
 static void *allocate_workspace(char **next, size_t bytes) {
   char *at = *next + (UNIT - (uintptr_t)*next % UNIT) % UNIT;
   *next = at + bytes;
   return at;
 }
 
-/* Runs the GEMM. The workspace has the bias, if it is narrowed, and the rest is for the library. */
+/* Runs the GEMM. A narrowed bias is at the start of the workspace; the rest is for the library. */
 tri_status tri_gpu_gemm_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_gemm_choice *choice,
                             tri_gpu_gemm_call *call, void *workspace) {
   const tri_gpu_gemms *products = ((const tri_gpu *)queue->device->state)->products;

@@ -17,7 +17,7 @@ typedef struct tri_gpu_gemm {
   tri_dtype in, out; /* type of a and b; type of c */
   bool a_transposed, b_transposed, accumulate;
   bool bias;     /* a bias of n elements, added by the library */
-  bool tf32;     /* fp32 operands may be rounded to 10 bits */
+  bool tf32;     /* fp32 operands may be rounded to TF32 (10 bits of mantissa) */
   int alignment; /* alignment of the addresses of a, b and c in bytes, at most 16 */
 } tri_gpu_gemm;
 
@@ -47,7 +47,8 @@ struct tri_gpu_gemm_library {
   tri_status (*open)(tri_gpu *gpu, tri_gpu_gemm_state **out);
   void (*close)(tri_gpu_gemm_state *state);
   /* Finds the file without a GPU, for `trireme doctor`: *path is valid until the program ends; `version` is "" if the
-   * library reports it only with a GPU. Fails as open does. NULL if the implementation has no file. */
+   * library reports it only with a GPU. Fails as open does. The callback is NULL if the implementation has no
+   * file. */
   tri_status (*look)(char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
   bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM */
@@ -61,8 +62,8 @@ struct tri_gpu_gemm_library {
 
 extern const tri_gpu_gemm_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
 
-/* Returns the minimum workspace for a library, whatever else a GEMM keeps in the workspace, so that the choice depends
- * only on the GEMM. */
+/* Returns the bytes of workspace that a library may use for a GEMM; 0 if a narrowed bias leaves none. It depends only
+ * on the GEMM, so that the choice of its algorithm does, too. */
 size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
@@ -77,12 +78,12 @@ typedef struct tri_gpu_gemm_entry {
   bool planned; /* requested while planning */
   bool chosen;
   tri_gpu_gemm_choice choice;
-  int passed; /* number of candidates that the library has already refused */
+  int passed; /* number of leading candidates that were tried after a refusal */
 } tri_gpu_gemm_entry;
 
 struct tri_gpu_gemms {
   tri_gpu *gpu;
-  pthread_mutex_t lock;               /* for all members below */
+  pthread_mutex_t lock;               /* for entries, and for opening the library */
   bool opened;                        /* the vendor's library has been looked for */
   const tri_gpu_gemm_library *vendor; /* NULL: not available, or it could not be opened */
   tri_gpu_gemm_state *state;          /* state of the vendor's library */
@@ -95,25 +96,27 @@ struct tri_gpu_gemms {
 tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
 void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
 
-/* Looks for the vendor's library, once. If it is expected but not available, a warning is printed, and this program's
- * own kernels compute all GEMMs. */
+/* Opens the vendor's library, once. If the runtime has one but it cannot be opened, prints a warning, and this
+ * program's own kernels compute all GEMMs. */
 tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
-/* Returns the request to the library for `of`, with addresses aligned to `alignment`. The library is open. */
+/* Returns the request to the library for `of`, with addresses aligned to `alignment` bytes. Call tri_gpu_gemms_open
+ * before. */
 tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of, int alignment);
-/* Returns the GEMM of the program that leads to this request. */
+/* Returns the tri_matmul of a request: the inverse of tri_gpu_gemm_of, with a and b of one type. */
 tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 
 /* Registers a GEMM that will be requested. */
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
 /* Returns the chosen algorithm: as chosen before, or chosen now by the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
-/* Lists all algorithms, the library's first; this program's own kernel if the library has none. */
+/* Lists the algorithms of the vendor's library in the order of its ranking; if it has none for the GEMM, the variants
+ * of this program's own kernel. */
 tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
                                     tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
-/* Returns the next candidate after the library has refused the current one, as its error message says; the last
- * candidate is this program's own kernel, which supports all GEMMs. Ranks with equal libraries get the same result. A
- * warning is printed for the first GEMM only. */
+/* Returns the next candidate after the library has refused the current one. The last candidate is this program's own
+ * kernel, which supports all GEMMs. Ranks with equal libraries get the same result. For the first GEMM only, prints a
+ * warning with the library's error message (tri_status_message). */
 tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
                               tri_gpu_gemm_choice *out);
 tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice);
@@ -148,18 +151,19 @@ tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product,
 /* Fails if the GEMM is invalid, or of types that are never multiplied. */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
-/* Conversion of rows, `ld` apart, of the wide type or of `to`, to dense rows of `to`. */
+/* Conversion of rows to dense rows of type `to`. The input rows are `ld` elements apart, and have the wide type
+ * (in_is_wide) or `to`. */
 typedef struct tri_gpu_narrowing {
   tri_dtype to;
   int64_t rows, width, ld;
   bool in_is_wide;
 } tri_gpu_narrowing;
 tri_status tri_gpu_narrow(tri_queue *queue, const tri_gpu_narrowing *what, const void *in, void *out);
-/* Converts b from this type to the type of a, densely; `product` has b's other properties. */
+/* Converts b from type `from` to the type of a, as a dense matrix; `product` has b's shape and `ldb`. */
 tri_status tri_gpu_narrow_b(tri_queue *queue, const tri_matmul *product, tri_dtype from, const void *b, void *out);
 
 /* The kernel's variants differ in their tiles; tri_gpu_tiled_first returns the one that is likely the fastest, from the
- * shape alone. The version changes whenever a variant sums in another order. */
+ * shape alone. The version is increased whenever a variant sums in another order. */
 enum { TRI_GPU_TILED_VARIANTS = 2, TRI_GPU_TILED_VERSION = 1 };
 int tri_gpu_tiled_first(const tri_matmul *product);
 /* Returns the shared memory of a block with a large or small tile of c. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANNED_ALIGNMENT = 16 }; /* planned memory begins at multiples of 64 bytes */
+enum { PLANNED_ALIGNMENT = 16 }; /* bytes; planned memory begins at multiples of 64, and an alignment counts up to 16 */
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
@@ -270,7 +270,8 @@ tri_status tri_gpu_gemms_asked(tri_device *device, char **out) {
   return end_lines(&all, status, out);
 }
 
-/* Chooses an algorithm; by rank if there is not enough memory for timing. */
+/* Chooses an algorithm: the fastest if `timed`, else the first of the library's ranking; also the first if there is not
+ * enough memory for timing. */
 static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bool timed, tri_gpu_gemm_choice *out) {
   tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0, best = 0;
@@ -288,7 +289,7 @@ static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bo
   return tri_gpu_gemms_set(products_of(device), product, out);
 }
 
-/* Calls `what` for each line of a text, as a string of its own. */
+/* Calls `what` for each line of a text that is not empty; the line is passed without its newline. */
 static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
   char line[TRI_GPU_GEMM_TEXT_BYTES];
   while (*text != '\0') {

@@ -14,8 +14,8 @@ tri_status tri_gpu_check(const char *options);
 /* Completes a device whose types are set. `options` is the text after the colon of its name: choice.h. */
 tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out);
 
-/* The same for a kind of another name, with GPUs of these runtimes (NULL at the end). `place`: from
- * tri_device_request. */
+/* The same for a kind of device named `kind`, with GPUs of the given runtimes (a list that ends with NULL). `place` is
+ * a member of tri_device_request. */
 tri_status tri_gpu_create_from(const char *kind, const tri_gpu_runtime *const *runtimes, const char *options, int place,
                                tri_device *out);
 

@@ -1,7 +1,7 @@
 /* Launches kernels/groups.c. */
 #include "device/gpu/groups.h"
 
-/* Computes tables in scratch memory: the number of pairs per group and tile, and the totals. */
+/* Computes the numbers of pairs per group and tile in scratch memory, and reserves `totals` after them. */
 tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_pairs *pairs, const int32_t *experts,
                                 int32_t *keys, tri_gpu_group_counts *out) {
   const int64_t all = pairs->rows.capacity * pairs->chosen, tiles = (all + GROUPS_TILE - 1) / GROUPS_TILE;

@@ -9,7 +9,8 @@ typedef struct tri_gpu_pairs {
   int64_t chosen, groups; /* pairs per row; number of groups */
 } tri_gpu_pairs;
 
-/* In scratch memory: counts[groups + 1, tiles], of tiles that have pairs, and room for totals[groups + 1]. */
+/* Arrays in scratch memory: counts[groups + 1, tiles], set for tiles that have pairs, and totals[groups + 1], which the
+ * caller may use. */
 typedef struct tri_gpu_group_counts {
   int32_t *counts, *totals;
   int64_t tiles;

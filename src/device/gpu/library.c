@@ -153,7 +153,8 @@ static void try_environment(search *s, const char *variable) {
   try_below(s, root, "lib", try_folder); /* conda's own packages */
 }
 
-/* Asks python3 for its folders if no variable names an environment; this takes a moment. */
+/* Searches the folders of python3 if the library has not been found elsewhere. Asking python3 for them takes a moment.
+ */
 static void try_python(search *s) {
   char *folders = NULL;
   if (s->found || tri_python_path(&folders) != TRI_OK) return;

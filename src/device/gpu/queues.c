@@ -114,7 +114,7 @@ bool tri_gpu_queue_event_passed(const tri_device_event *event) {
   return on == NULL || own->gpu->runtime->event_passed(on);
 }
 
-/* Waits for the last work on a blocking device, so that its error is reported here. */
+/* Ends the queueing of work. On a blocking device waits for the work, so that its error is reported here. */
 static tri_status done(gpu_queue *own) {
   uint64_t number = 0;
   own->marked = false;

@@ -43,7 +43,8 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* Stores an error, so that it is reported again; the first one is kept. */
+/* Stores an error, so that later calls report it again, if the vendor's errors are not sticky by themselves. The first
+ * error is kept. */
 static void keep(tri_gpu_context *context, const char *call, tri_gpu_enum error) {
   tri_gpu_enum none = 0;
   const char *nowhere = NULL;
@@ -378,8 +379,7 @@ static tri_status runtime_stream_wait(tri_gpu_stream *stream, const tri_gpu_even
   return TRI_OK;
 }
 
-/* Waits for an event. A GPU does not report which work before an event has failed: the message names the newest kernel,
- * and says that it may be an earlier one. */
+/* Waits for an event, and stores an error (keep). */
 static tri_status wait_for(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   TRI_TRY(tri_gpu_use(context));
@@ -389,6 +389,8 @@ static tri_status wait_for(const tri_gpu_event *event) {
   return tri_gpu_call_failed(context, context->vendor->call_names.event_wait, error);
 }
 
+/* Waits for an event. A GPU does not report which work before an event has failed, so the message says "work up to" the
+ * newest kernel. */
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
   /* With a vendor whose errors are stored, wait_for returns the stored error, and the message below names the work. */
@@ -400,7 +402,8 @@ static tri_status runtime_event_wait(const tri_gpu_event *event) {
                   tri_status_message());
 }
 
-/* Returns whether the event has passed. HIP reports an error once: it is stored for the wait. */
+/* Returns whether the event has passed; also true after an error, which the wait then reports. HIP reports an error
+ * only once, so it is stored for the wait. */
 static bool runtime_event_passed(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   if (!use_quietly(context)) return true;
@@ -504,7 +507,7 @@ static tri_status runtime_launch(tri_gpu_stream *stream, const tri_gpu_launch_ca
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
-/* Records this thread's calls only: calls of other threads are neither recorded nor break the recording. */
+/* Begins to record this thread's calls. Calls of other threads are not recorded, and do not break the recording. */
 static tri_status runtime_graph_begin(tri_gpu_stream *stream) {
   TRI_GPU_CALL(stream->context, capture_begin, stream->own, TRI_GPU_CAPTURE_THREAD_LOCAL);
   return TRI_OK;
@@ -556,7 +559,8 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
   return open_gpu(&tri_gpu_amd, ordinal, options, out);
 }
 
-/* The members that CUDA and HIP share. `count` and `open` have no context, which would name the vendor, yet. */
+/* The members that CUDA and HIP share. `count` and `open` are not among them, because they have no context yet, and so
+ * need the vendor's table by name. */
 #define BOTH_HAVE                                                                                                      \
   .close = runtime_close, .facts = runtime_facts, .enter = tri_gpu_use, .memory_free = runtime_memory_free,            \
   .memory_create = runtime_memory_create, .memory_destroy = runtime_memory_destroy,                                    \

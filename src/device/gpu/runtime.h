@@ -33,7 +33,7 @@ typedef struct tri_gpu_facts {
   double clock_hz, memory_clock_hz;
   int memory_bus_bits;
   size_t memory_bytes, l2_bytes;
-  size_t shared_bytes;  /* maximum of a block, with the opt-in */
+  size_t shared_bytes;  /* maximum shared memory of a block, including the part that a kernel must request (opt-in) */
   int block_threads;    /* maximum threads of a block */
   tri_device_peer peer; /* which libraries may use peer_address */
 } tri_gpu_facts;

@@ -62,7 +62,7 @@ struct tri_gpu_vendor {
   tri_gpu_enum (*use)(const tri_gpu_context *context); /* makes the GPU current for the calling thread */
   tri_status (*find)(tri_gpu_context *context);        /* called first: sets `device` */
   tri_status (*begin)(
-      tri_gpu_context *context);         /* called then, with a label: initialises the GPU and creates `zeroing` */
+      tri_gpu_context *context); /* called after `find`, with a label: initialises the GPU and creates `zeroing` */
   void (*end)(tri_gpu_context *context); /* undoes `begin`; may be NULL */
   tri_status (*architecture)(tri_gpu_context *context, char *out, size_t out_bytes);
   tri_status (*module_load)(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module_handle *out);

@@ -22,8 +22,8 @@ static double get(tri_dtype type, const void *base, int64_t index) {
   return NAN;
 }
 
-/* Rounds to nearest even in one step: rounding to float first would round twice, so that step keeps a sticky last
- * bit. */
+/* Rounds to bf16, to nearest even. The double is first rounded to a float with a sticky last bit, since rounding to
+ * nearest twice may give another result. */
 static uint16_t bf16_of(double value) {
   float nearest = (float)value;
   uint32_t bits;
@@ -81,8 +81,8 @@ static int64_t seen_by(const tri_attention_slice *s, int64_t row, int64_t *first
   return end < begin ? 0 : end - begin;
 }
 
-/* Two rows over the keys of a part; in the backward also the gradients of a query and of all keys and values of a head;
- * if slices share rows, also the keys of the row. */
+/* Scratch memory for one query and the keys of a part. `gradient_*` is used in the backward only, and `keys` only if
+ * slices share rows. */
 typedef struct scratch {
   double *scores, *gradients;      /* [keys] */
   double *gradient_k, *gradient_v; /* [keys, D] */
@@ -134,7 +134,8 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the score of a product of q and k; the next function its derivative with respect to the product. */
+/* Returns the score of a dot product of q and k. slope_of is the derivative of the score with respect to the product.
+ */
 static double score_of(const tri_attention *c, double product) {
   if (c->soft_cap == 0) return c->scale * product;
   return c->soft_cap * tanh(c->scale * product / c->soft_cap);
@@ -145,7 +146,7 @@ static double slope_of(const tri_attention *c, double score) {
   return c->scale * (1 - of_cap * of_cap);
 }
 
-/* Computes the scores of a query with some keys. */
+/* Computes the scores of a query with the `count` keys in the scratch. */
 static void score(const tri_attention *c, const void *q, const void *k, int64_t h, int64_t row, int64_t count,
                   const scratch *s) {
   const int64_t g = h / (c->heads / c->kv_heads);
@@ -170,7 +171,7 @@ static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
 static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
-  if (seen == 0) return; /* unchanged, or as cleared before */
+  if (seen == 0) return; /* the output is that of clear_out; with `merge`, it does not change */
   score(c, x->q, x->k, h, row, seen, s);
   double before = c->merge ? log_sum_exp_of(x, h, row) : -INFINITY;
   double maximum = s->scores[0], sum = 0;
@@ -190,7 +191,7 @@ static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, 
   if (x->log_sum_exp) set(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row), maximum + log(sum));
 }
 
-/* Writes the output of queries without keys. */
+/* Sets the output of all queries to 0, the output of a query without keys. */
 static void clear_out(const forward *x) {
   const tri_attention *c = x->call;
   for (int64_t h = 0; h < c->heads; h++) {
@@ -315,7 +316,7 @@ static void backward_head(const backward *x, const part *p, scratch *s, int64_t 
   }
 }
 
-/* Clears the gradients of rows that are in no slice. */
+/* Sets all gradients to 0, for rows that are in no slice. */
 static void clear_gradients(const backward *x) {
   const tri_attention *c = x->call;
   for (int64_t h = 0; h < c->heads; h++)

@@ -85,7 +85,8 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
 /* ---- queries of logits
  * ------------------------------------------------------------------------------------------------ */
 
-/* Returns the sum of exp((x - most) / temperature); *spread: the sum of that times its logarithm. */
+/* Returns the sum of the weights exp((x - most) / temperature), and sets *spread to the sum of each weight times its
+ * logarithm. */
 static double weigh(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary, double most,
                     double temperature, double *spread) {
   double total = 0;

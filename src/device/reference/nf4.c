@@ -29,7 +29,7 @@ static uint8_t nearest_code(float x) {
   return (uint8_t)code;
 }
 
-/* Stores one code, of element i. */
+/* Stores the code of element i. Elements are stored in order: an even i sets the code of i + 1 to that of 0. */
 static void store_code(uint8_t *codes, int64_t i, uint8_t code) {
   const uint8_t upper = i % 2 == 0 ? code : codes[i / 2] >> 4, lower = i % 2 == 0 ? TRI_NF4_ZERO : code;
   codes[i / 2] = (uint8_t)(upper << 4 | lower);
@@ -41,7 +41,8 @@ static void quantise_block(tri_dtype type, int64_t count, const void *values, in
     store_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
 }
 
-/* Subtracts the mean; NaN if there is no mean. */
+/* Subtracts the mean of the blocks' largest magnitudes from each of them, and stores it in *offset. If it is not
+ * finite, all of them become NaN. */
 static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);
@@ -52,8 +53,7 @@ static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   }
 }
 
-/* Quantises an array. The largest magnitudes are stored in the place of the codes, until they are encoded
- * themselves. */
+/* Quantises an array. The blocks' largest magnitudes are in the memory of the codes until they have been quantised. */
 tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);
   char *const begin = kept;

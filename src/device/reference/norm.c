@@ -10,7 +10,7 @@
 static int64_t x_at(const tri_norm *n, int64_t i) { return i / n->groups * n->x_row + i % n->groups * n->x_group; }
 static int64_t y_at(const tri_norm *n, int64_t i) { return i / n->groups * n->y_row + i % n->groups * n->y_group; }
 
-/* Returns the input of the norm: x, or x + branch, which is stored. */
+/* Returns the input of the norm: x if `branch` is NULL; else x + branch, stored in `sum`. */
 static const void *add_branch(const tri_norm *norm, const void *x, const void *branch, void *sum) {
   const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;
   if (branch == NULL) return x;

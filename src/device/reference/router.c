@@ -100,7 +100,7 @@ static double divisor(const tri_router *router, const scores *s, const int32_t *
   return sum;
 }
 
-/* Routes a row that is not a token. */
+/* Routes a row of padding to no expert: ids -1 and weights 0. */
 static void route_nowhere(const tri_router *router, tri_dtype wide, int64_t row, int32_t *experts, void *weights) {
   for (int64_t j = 0; j < router->chosen; j++) {
     experts[row * router->chosen + j] = -1;

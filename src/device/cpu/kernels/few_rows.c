@@ -6,13 +6,14 @@
  * DEPTH products are added in order, and it is stored. Then the sums of the parts are added. More rows: panels.c.
  *
  * b as [n, k] (by outputs), for any number of rows: vectors of sums of some rows and outputs stay in registers over a
- * part of k, then their lanes are added. If rows of a are few, each number of b is used for all of them at once, and b
- * is read as a few streams, each of which runs through its own memory region: adjacent streams would reach the end of a
- * page at the same time. With more rows of a, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache
- * until all have been multiplied.
+ * part of k, then their lanes are added. If a has few rows, each number of b is used for all of them at once, and b is
+ * read as a few streams in regions of memory that are far apart, because adjacent streams would reach the end of a page
+ * at the same time. If a has more rows, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache until all
+ * have been multiplied.
  *
- * A sum is in the order of k, in parts that depend only on k; or in such parts in the order of k's vectors and then of
- * the lanes, for any other rows or columns in the call: so bits depend neither on threads nor on the number of rows. */
+ * The order of a sum depends only on k, so its bits depend neither on the threads nor on the other rows and columns of
+ * the call. k is divided into parts. With b as [k, n], the products of a part are added in the order of k; with b as
+ * [n, k], in the order of k's vectors, and then the lanes are added. */
 #include "device/cpu/kernels/row_sums.h"
 
 enum {

@@ -53,7 +53,7 @@ typedef struct attention_arguments {
   double scale;       /* scale of scores, and so of gradients of q and k */
   double unit, share; /* `unit`: factor from products of q and k to scores. With a soft cap, `share` is the factor from
                          products to the argument of tanh, and `unit` that from tanh to scores; share 0: no cap */
-  int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: heads to one of keys and values */
+  int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: query heads per head of keys and values */
   int32_t out_is_wide, gradient_is_wide, merge, accumulate;
 } attention_arguments;
 

@@ -2,8 +2,8 @@
  * and Gimelshein 2018; Dao et al. 2022): m is the largest score of a row so far, l the sum of exp(score - m), out the
  * sum of exp(score - m) v. Scores are multiplied by log2(e), so that exp is exp2.
  *
- * While the scores of a tile of keys are computed, its values are copied; while the values are summed, the next keys
- * are.
+ * While the scores of a tile of keys are computed, its values are copied to shared memory. While the values are summed,
+ * the next keys are copied.
  *
  * A head wider than the tiles is processed in chunks for the scores, which are recomputed for each part of out. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
@@ -192,7 +192,8 @@ DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
   return row * f->p->out_row + f->head * f->p->out_head + column;
 }
 
-/* Initialises the rows: empty; or, merging, with out as a sum of weight 1 at m = log_sum_exp. */
+/* Initialises m, l and out of the rows: without keys; with `merge`, to the earlier result: m = log_sum_exp, l = 1, and
+ * out. */
 DEVICE void begin_rows(forward *f, const int width) {
   UNROLL
   for (int h = 0; h < HIGH; h++) {

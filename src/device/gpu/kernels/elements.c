@@ -284,7 +284,8 @@ KERNEL(weighted_gated_backward) {
 /* Number of elements whose random words are generated together: whole vectors and whole blocks of Philox. */
 enum { DRAWN = VECTOR > 4 ? VECTOR : 4 };
 
-/* Bitwise equal to the CPU's kernels: those of fp32 and bf16 multiply by an fp32 number, the reference divides. */
+/* Bitwise equal to the other devices: in fp32 and bf16 the CPU's kernels multiply by an fp32 number; in fp64 the
+ * reference divides. */
 #if TRI_GPU_TYPE == 64
 DEVICE wide dropout_factor(double probability) { return 1.0 - probability; }
 DEVICE wide scaled(wide x, wide factor) { return x / factor; }

@@ -6,7 +6,7 @@
  * memory.
  *
  *  - A key has the id in its upper half and the row in the lower half, so all keys are distinct, and sorted keys have
- *    the rows of an id in order. Rows whose id is not in the slice have the id nobody() and come last.
+ *    the rows of an id in order. Rows whose id is not in the slice have the id 0xffffffff, and come last.
  *  - embedding_sort sorts tiles; embedding_merge merges eight sorted runs into one, repeatedly: a key's position is the
  *    sum of its position in its run and the numbers of smaller keys in the seven others.
  *  - embedding_sum processes windows of the sorted keys, a block each. The sum of an id that is entirely in its window

@@ -15,9 +15,9 @@
  *
  * so a lane has FRAGMENT_ROWS rows with FRAGMENT_COLUMNS columns each; FRAGMENT_ROW_LANES adjacent lanes share a row.
  *
- * All functions except these two must be called by all lanes of a warp. Tiles in shared memory are aligned to 16 bytes,
- * and the distance of their rows is a multiple of 16 bytes; an odd multiple of 16 bytes keeps the lanes on different
- * banks. */
+ * All functions except fragment_row and fragment_column must be called by all lanes of a warp. Tiles in shared memory
+ * are aligned to 16 bytes, and the distance of their rows is a multiple of 16 bytes; an odd multiple of 16 bytes keeps
+ * the lanes on different banks. */
 #ifndef TRI_DEVICE_GPU_KERNELS_FRAGMENT_H
 #define TRI_DEVICE_GPU_KERNELS_FRAGMENT_H
 
@@ -302,13 +302,14 @@ DEVICE void fragment_multiply_add(fragment *c, const fragment_a *a, const fragme
 
 enum { FRAGMENT_PITCH = FRAGMENT + VECTOR, FRAGMENT_STEPS = FRAGMENT / FRAGMENT_K };
 
-/* Shared memory of a warp, for each tile that is converted at a time. */
+/* Shared memory of a warp for the conversion of one tile. */
 typedef struct fragment_scratch {
   element at[FRAGMENT * FRAGMENT_PITCH];
 } fragment_scratch;
 
-/* Converts a tile of c, rounded to elements, to an operand `a` of 16 x 16: FRAGMENT_STEPS of them. In a warp of 32,
- * bf16 elements are already in the right lanes, and stay in *kept; else they go through shared memory. */
+/* Converts a tile of c, rounded to elements, to an operand `a` of 16 x 16, which fragment_take then returns in
+ * FRAGMENT_STEPS steps. In a warp of 32, bf16 elements are already in the right lanes, and stay in *kept; else they go
+ * through shared memory. */
 DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment_a *kept) {
 #if TRI_GPU_TYPE == 16
   if (WARP == 32) {

@@ -1,6 +1,6 @@
 /* Groups rows by a counting sort in four kernels: each tile of pairs is sorted by group, which gives the number of
  * pairs per group and tile (groups_sort); prefix sums over the tiles (groups_scan) and over the groups (groups_begins)
- * follow; from these each pair knows its place (groups_place). A key has the group in its upper bits and the pair's
+ * follow; these give the place of each pair (groups_place). A key has the group in its upper bits and the pair's
  * place in the tile in its lower bits, so all keys are distinct, and pairs of a group stay in order. */
 #include "device/gpu/kernels/groups.h"
 

@@ -2,7 +2,7 @@
  * read them once, with an online maximum and sum (Milakov and Gimelshein 2018, "Online normalizer calculation for
  * softmax"): if the maximum grows, the sum so far is multiplied by exp(old - new).
  *
- * The elements of a thread do not depend on addresses, so the bits do not either. */
+ * The elements that a thread processes do not depend on addresses, so the bits of the results do not either. */
 #include "device/gpu/kernels/loss.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -105,7 +105,7 @@ KERNEL(softmax_rescale) {
   if (r < a.rows) sum[r] *= wide_exp(from[r] - to[r]);
 }
 
-/* Computed in double at no cost, because the difference of large numbers may be small. */
+/* Computes the loss in double, because the difference of large numbers may be small; here that costs no time. */
 KERNEL(softmax_loss) {
   const wide *maximum = (const wide *)a.maximum, *sum = (const wide *)a.sum, *logit = (const wide *)a.label_logit;
   const int64_t r = block_x() * threads() + thread();

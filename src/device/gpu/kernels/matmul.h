@@ -13,8 +13,8 @@ enum { matmul_large_threads = 256, matmul_small_threads = 128, matmul_pack_threa
 
 /* A block computes a square tile of c. */
 enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
-/* The number of pairs of tiles of a and b, `side` rows each, in the block's shared memory, with warps of 32; and of
- * 64. */
+/* STAGES: pairs of tiles of a and b, `side` rows each, in a block's shared memory; of large and of small tiles with
+ * warps of 32, and of both with warps of 64. ROW_BYTES: bytes of a row of a tile, with padding. */
 enum { MATMUL_LARGE_STAGES = 4, MATMUL_SMALL_STAGES = 3, MATMUL_STAGES_OF_64 = 2, MATMUL_ROW_BYTES = 80 };
 
 /* device/description.h, tri_matmul: arrays have elements; bias is wide, and c may be. */
@@ -28,7 +28,8 @@ typedef struct matmul_arguments {
 typedef matmul_arguments matmul_large_arguments;
 typedef matmul_arguments matmul_small_arguments;
 
-/* Conversion of rows, ld apart, of wide numbers or of elements, to dense rows of elements. */
+/* Conversion of rows to dense rows of elements. The input rows are `ld` apart, of wide numbers (in_is_wide) or of
+ * elements. */
 typedef struct matmul_pack_arguments {
   const void *in;
   void *out;

@@ -286,7 +286,7 @@ DEVICE void make_gradient(const backward_piece *p, const wide n[VECTOR], wide g[
   for (int j = 0; j < VECTOR; j++) g[j] = p->rstd * (g[j] - p->mean_g - n[j] * p->mean_gn);
 }
 
-/* gradient_x may be gradient_y: only the thread that writes a column reads it, and it has done so. */
+/* gradient_x may be gradient_y: a column is read only by the thread that writes it, and before it is written. */
 DEVICE void backward_kept(const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
   const norm_walk w = walk_of(&a->shape, by_warp);
   const wide *weight = (const wide *)a->weight;

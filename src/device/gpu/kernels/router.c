@@ -11,7 +11,7 @@ typedef struct asked {
   sixteen_bytes at[1];
 } asked;
 
-/* Routes a row that is not a token. */
+/* Routes a row of padding to no expert: ids -1 and weights 0. */
 DEVICE void route_nowhere(int chosen, int32_t *experts, wide *weights) {
   for (int j = lane(); j < chosen; j += WARP) {
     experts[j] = -1;
@@ -217,7 +217,7 @@ KERNEL(router_balance) {
   if (thread() == 0) a.parts[block_x()] = rate * sum;
 }
 
-/* The logarithm is in double, at no cost. */
+/* Computes the logarithm in double, since it costs no time here. */
 KERNEL(router_z_loss) {
   SHARED(warp_doubles, shared);
   const int64_t begin = block_x() * ROUTER_Z_ROWS, live = live_rows(a.capacity, a.count);

@@ -96,9 +96,9 @@ DEVICE candidate next_best(const wide *values, int first, int end, candidate las
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* A warp's shared memory: selection scores of experts; for each group a score, later the selection score of the last
- * expert that may be chosen, and its index (GROUP_DROPPED: none may; GROUP_WHOLE: all may); scores of the chosen
- * experts. */
+/* A warp's shared memory. choice[experts]: selection scores. groups[groups]: scores of groups, and later the selection
+ * score of each last_of_group. chosen[chosen]: scores of the chosen experts. last_of_group[groups]: the last expert of
+ * the group that may be chosen (GROUP_DROPPED: none may; GROUP_WHOLE: all may). */
 typedef struct router_memory {
   wide *choice, *groups, *chosen;
   int32_t *last_of_group;
@@ -136,7 +136,7 @@ DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group
   m->last_of_group[group] = one.index;
 }
 
-/* Chooses groups. A lane has the groups whose indices it would have as experts. */
+/* Chooses groups. Groups are divided among the lanes as experts are: lane l has l, l + WARP, ... */
 DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
   uint32_t open = ~0u;
   for (int g = lane(); g < kind->groups; g += WARP) m->groups[g] = group_score(kind, m->choice, g);
