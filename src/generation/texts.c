@@ -23,8 +23,8 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
   return TRI_OK;
 }
 
-/* Returns in *out the number of tokens to sample. Default: what the folder's max_length leaves, else 100; or the
- * positions left if they are fewer (and not 0). */
+/* Returns in *out the number of tokens to sample. Default: the folder's max_length less the prompt, else
+ * 100; or the positions left if they are fewer (and not 0). */
 static tri_status count_tokens(const tri_texts *t, const tri_written *text, int64_t most, int64_t *out) {
   const int64_t room = most - text->tokens.count, length = t->generation->max_length;
   *out = t->asked.tokens;

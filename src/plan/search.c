@@ -193,6 +193,7 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
+  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* in an earlier pass */
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     tri_status status = search_simulate(s, some[i], room);

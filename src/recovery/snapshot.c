@@ -406,12 +406,17 @@ done:
 
 /* ---- loading a snapshot ------------------------------------------------------------------------------------------ */
 
+/* COLLECTIVE. Loads this rank's part, after all ranks have found theirs whole: a rank that fails leaves no other rank
+ * with the state of the snapshot. */
 static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
+  const tri_group *world = world_of(s);
   mapped file = {0};
   header head;
-  TRI_TRY(open_whole(s, step, world_of(s)->rank, &file, &head));
-  tri_status status = tri_checkpoint_map_upload(s->engine, &s->shards, file.begin + HEADER_BYTES);
-  *progress = head.progress;
+  tri_status status = tri_common_failure(world, open_whole(s, step, world->rank, &file, &head));
+  if (status == TRI_OK) {
+    status = tri_common_failure(world, tri_checkpoint_map_upload(s->engine, &s->shards, file.begin + HEADER_BYTES));
+  }
+  if (status == TRI_OK) *progress = head.progress;
   unmap(&file);
   return status;
 }
@@ -481,8 +486,8 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   if (status == TRI_OK) status = tri_common_failure(world, check_given(s, step, giver));
   if (status == TRI_OK) status = hand_round(s, step, giver);
   tri_free(giver);
-  if (status == TRI_OK) status = load_own(s, step, progress);
   status = tri_common_failure(world, status);
+  if (status == TRI_OK) status = load_own(s, step, progress);
   if (status == TRI_OK) tri_engine_parameters_changed(s->engine);
   return status;
 }

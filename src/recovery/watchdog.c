@@ -180,12 +180,15 @@ static void ask(tri_watchdog *w) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return;
   close(file);
-  if (tri_flight_report_write(w->mesh, w->folder) != TRI_OK || !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
   answers a = {0};
-  int last = -1;
-  if (read_answers(w, &a) != TRI_OK) return;
-  int culprit = find_culprit(&a, w->mesh->world.rank, &last);
-  if (a.known[culprit] && a.flights[culprit].idle_s < 0.5 * w->timeout_s) { /* slow, not stuck */
+  int last = -1, culprit = -1;
+  tri_status status = tri_flight_report_write(w->mesh, w->folder);
+  if (status == TRI_OK && !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
+  if (status == TRI_OK) status = read_answers(w, &a);
+  if (status == TRI_OK) culprit = find_culprit(&a, w->mesh->world.rank, &last);
+  if (status != TRI_OK) {
+    unlink(w->asked); /* so that this rank or another asks again */
+  } else if (a.known[culprit] && a.flights[culprit].idle_s < 0.5 * w->timeout_s) { /* slow, not stuck */
     unlink(w->asked);
     w->quiet_since_s = tri_clock_s();
   } else {

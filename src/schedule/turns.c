@@ -1,5 +1,5 @@
-/* What the pipeline schedules share: the list of turns that each makes, and the check of keys that one schedule alone
- * has. */
+/* Functions that all pipeline schedules use: the list of turns that each makes, and the check of keys that one schedule
+ * alone has. */
 #include "base/memory.h"
 #include "schedule/schedule.h"
 
