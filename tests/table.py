@@ -195,6 +195,8 @@ def floor_programs(build):
                          ("scripts", "check_scripts.py", build["source"]), ("scripts-planted", "check_scripts.py", "--planted"),
                          ("words", "check_words.py", build["source"]), ("words-planted", "check_words_test.py"),
                          ("plain", "check_plain.py", build["source"]), ("plain-planted", "check_plain_test.py"),
+                         ("circles", "check_circles.py", build["source"]), ("circles-planted", "check_circles_test.py"),
+                         ("files", "check_files.py", build["source"]), ("files-planted", "check_files_test.py"),
                          ("twins", "check_twins.py", source), ("twins-planted", "check_twins_test.py"),
                          ("plan-links", "check_links.py", *build["plan_links"]), ("links-planted", "check_links.py", "--planted", build["compiler"])):
         yield Program(f"floors/{name}", (python, os.path.join(floors, words[0]), *words[1:]))
