@@ -280,7 +280,7 @@ static tri_status check_characters(const builder *b, const char *text, size_t by
     uint32_t code = 0;
     size_t length = utf8_length(text + i, bytes - i, &code);
     if (length == 0) return fail_at(b, line, "not UTF-8 text; save it in that encoding");
-    if (code == 0) return fail_at(b, line, "a byte of zero, which text does not hold; is this a text file?");
+    if (code == 0) return fail_at(b, line, "a NUL byte, which a text file must not contain; is this a text file?");
     if (!is_yaml_character(code)) return fail_at(b, line, "a control character, which YAML text may not hold");
     if (code == '\n') line++;
     i += length;

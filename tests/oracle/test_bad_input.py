@@ -354,7 +354,7 @@ def test_numbers_that_fp32_loses(tmp_path, made, change, said):
 
 def test_a_byte_of_zero(tmp_path, made):
     """Text behind it is never dropped in silence: YAML, JSON, JSON lines and lists of merges."""
-    said = "a byte of zero, which text does not hold"
+    said = "a NUL byte, which a text file must not contain"
     path = write_run(tmp_path, made)
     path.write_bytes(path.read_bytes() + b"\n\0\nseed: 1\n")
     check(trireme("train", path, status=3), said, "run.yaml")

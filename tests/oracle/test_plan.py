@@ -710,10 +710,10 @@ def test_reserved_bytes(tmp_path):
         return changed(tmp_path / "c.yaml", "selene-a100-80", **change)
 
     assert "reserved" not in run("simulate", "--cluster", machine(), *USUAL)
-    assert "of 80.00 GiB, of which 3.73 GiB are reserved (a rank of stage 0): fits" in run("simulate", "--cluster", machine(reserved_bytes=4e9), *USUAL)
+    assert "of 80.00 GiB, 3.73 GiB of them reserved (a rank of stage 0): fits" in run("simulate", "--cluster", machine(reserved_bytes=4e9), *USUAL)
     context = 1.65e9  # megatron-lm-2021's
     said = run("simulate", "--cluster", machine(reserved_bytes=4e9), "--system", "megatron-lm-2021", *USUAL)
-    assert f"of which {(4e9 - context) / 2**30:.2f} GiB are reserved" in said
+    assert f", {(4e9 - context) / 2**30:.2f} GiB of them reserved" in said
     assert "reserved" not in run("simulate", "--cluster", machine(reserved_bytes=1e9), "--system", "megatron-lm-2021", *USUAL)
     room = memory_of("selene-a100-80")
     need = json.loads(run("simulate", "--cluster", machine(), *USUAL, "--json"))["memory"]["peak"]
@@ -834,7 +834,7 @@ def test_bad_input(arguments, status, said):
     (dict(links=3), r"`links`.*list of mappings"),
     (dict(links=[dict(name="a", bandwidth=1e9, latency=0), dict(name="b", bandwidth=1e9, latency=0)]), r"a joins all devices and is not the last"),
     (dict(links=[dict(name="a", spans=8, bandwidth=1e9, latency=0), dict(name="b", spans=12, bandwidth=1e9, latency=0)]), r"b spans 12 devices"),
-    (dict(links=[]), r"has no links, which 4 devices need"),
+    (dict(links=[]), r"has no links, but 4 devices need them; add `links` to its file"),
     (dict(peak_bf16=0), r"this device computes nothing"),
     (dict(bandwith=1), r"`bandwith` is not a key of a cluster file"),
 ])
@@ -847,10 +847,10 @@ def test_bad_clusters(tmp_path, change, said):
 
 def test_nothing_fits(tmp_path):
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 64, "--global-batch", 64, status=6)
-    assert re.search(r"no layout of frontier-1t fits 64 devices of frontier: the smallest, tensor=\S+, needs \S+ GiB on its fullest rank and there "
-                     r"are 63.98 GiB, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
+    assert re.search(r"no layout of frontier-1t fits 64 devices of frontier: the smallest, tensor=\S+, needs \S+ GiB on its fullest rank, but "
+                     r"63.98 GiB are available, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 1048, "--global-batch", 8, status=3)
-    assert "no layout of 1048 devices is valid" in out and "context leave ranks 8192 tokens of a sequence (simulate takes more" in out
+    assert "no layout of 1048 devices is valid" in out and "each context rank needs 8192 tokens of a sequence (simulate accepts more" in out
 
 
 def check_tables(folder, cluster):
@@ -879,7 +879,7 @@ def check_tables(folder, cluster):
     assert re.search(r"`work` under `measured.elements:` at its line of .* must be one of", refused("{work: gelu,", "{work: gelo,"))
     assert re.search(r"`heads` under `measured.attention:` at its line of .* must be", refused("heads: 24,", "heads: 0,"))
     row = re.search(r"    - \{form: gradient.*\n", text)[0]
-    assert "`measured.products` has one size twice, in rows " in refused(row, row + row)
+    assert "`measured.products` has the same size twice, in rows " in refused(row, row + row)
     assert "`measured` has tables of computation, and `measured.precision` is none" in refused("  precision: fp32", "  precision: none")
 
 
@@ -1114,7 +1114,7 @@ def test_a_name_of_several_clusters(tmp_path):
     """It is asked which; so it is of presets of one's own whose names collide. A preset's own name goes before others."""
     words = ["simulate", "--model", "gpt2-124m", "--devices", 4, "--global-batch", 8, "--layout", "tensor=2", "--cluster"]
     for name in ("dgx-a100", "a100"):
-        assert f"the cluster `{name}` is a100-40 or selene-a100-80: say which" in run(*words, name, status=3)
+        assert f"the cluster `{name}` is ambiguous: it is a100-40 or selene-a100-80; name one of them" in run(*words, name, status=3)
     (tmp_path / "clusters").mkdir()
     text = (ROOT / "configs/clusters/a100-40.yaml").read_text()
     (tmp_path / "clusters/mine.yaml").write_text(text.replace("name: a100-40", "name: mine").replace("also: [", "also: [ours, frontier, "))

@@ -88,7 +88,7 @@ def test_special_tokens_that_are_split(tmp_path):
         folder = ends.folder_of(tmp_path / f"tokenizer-{split}", tokenizer_config=dict(split_special_tokens=split))
         done = trireme("prepare", "--chat", "--chat-template", tmp_path / "template.jinja", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / f"corpus-{split}",
                        tmp_path / "chat.jsonl", status=7 if split else 0)
-        assert ('"split_special_tokens" is true: special tokens that a template writes would be letters' in done.stderr) == split
+        assert ('"split_special_tokens" is true, so special tokens of a template would be encoded as plain text' in done.stderr) == split
 
 
 # ---- a space before a text: transformers 29625 --------------------------------------------------------------------------

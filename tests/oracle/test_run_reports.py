@@ -248,7 +248,7 @@ def test_beside_the_messages(tmp_path, case):
 
 def test_the_system_without_a_template(tmp_path):
     done = chat(tmp_path, dict(system="S", prompt="q", completion="a"), "--chat-template", "none", status=4)
-    assert "`system` has no place beside `prompt` and `completion` as they are" in done.stderr
+    assert "`system` cannot be used if `prompt` and `completion` are plain text" in done.stderr
 
 
 # ---- answers that are not seen -----------------------------------------------------------------------------------------

@@ -605,7 +605,7 @@ def test_a_byte_of_zero(tmp_path):
     study = write(tmp_path / "study.yaml", STUDY)
     study.write_bytes(study.read_bytes() + b"\n\0\ntrials: 3\n")
     done = subprocess.run([TRIREME, "tune", str(study)], capture_output=True, text=True)
-    assert done.returncode == 3 and re.search(r"line 2 of \S+/study.yaml: a byte of zero, which text does not hold", done.stderr)
+    assert done.returncode == 3 and re.search(r"line 2 of \S+/study.yaml: a NUL byte, which a text file must not contain", done.stderr)
 
 
 def test_files_are_known_by_what_they_say(tmp_path):

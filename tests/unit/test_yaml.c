@@ -132,7 +132,7 @@ static void refuses_bad_syntax(void **state) {
     assert_null(root);
   }
   tri_yaml *root = NULL;
-  EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a byte of zero, which text does not hold; is this a text file?",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a NUL byte, which a text file must not contain; is this a text file?",
                parse_bytes(state, "a: 1\n\0", 6, &root));
   EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a control character, which YAML text may not hold",
                parse(state, "a: 1\nb: \x01\n", &root));
