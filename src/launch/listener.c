@@ -31,7 +31,7 @@ tri_status tri_listener_open(tri_listener *out) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   *out = (tri_listener){.socket = -1};
   TRI_TRY(choose_names(out));
-  TRI_TRY(tri_alloc("what ranks say", PACKET_BYTES + 1, 1, &out->packet));
+  TRI_TRY(tri_alloc("messages of ranks", PACKET_BYTES + 1, 1, &out->packet));
   size_t length = strlen(out->name);
   memcpy(address.sun_path + 1, out->name, length); /* an abstract name, which disappears with its socket */
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

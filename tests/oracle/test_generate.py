@@ -379,7 +379,7 @@ def test_dry_run(folder, draft):
 
 def test_refusals(folder):
     for words, message in (
-        (("--cache", 100), "--cache: 100 bytes do not hold a page of 64 positions, which takes 32768"),
+        (("--cache", 100), "--cache: 100 bytes are too few for a page of 64 positions, which takes 32768"),
         (("--cache", "99999999TiB"), "--cache: 99999999TiB is more than any memory"),
         (("--cache", "-1GiB"), "--cache must be at least a byte, not -1GiB"),
         (("--cache", "much"), "--cache takes a number of bytes, as 512MiB or 4GiB, not `much`"),

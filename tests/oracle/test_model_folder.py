@@ -114,8 +114,8 @@ def test_what_is_no_model(tmp_path, corpus):
         return trireme("inspect", "--model", name, cwd=tmp_path, status=status).stderr
 
     (tmp_path / "empty").mkdir()
-    assert refused("empty", 4) == "trireme: empty holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json): it is empty\n"
-    assert refused("no/such/model", 3) == ("trireme: the model is neither a folder nor a file that is there: no/such/model (relative to the "
+    assert refused("empty", 4) == "trireme: empty contains neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json): it is empty\n"
+    assert refused("no/such/model", 3) == ("trireme: the model is neither an existing folder nor an existing file: no/such/model (relative to the "
                                            "current directory)\n")
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert/config.json").write_text(json.dumps(dict(model_type="bert", hidden_size=16)))

@@ -576,7 +576,7 @@ def test_parts_of_a_report():
 
 def test_sequences_are_not_assumed(tmp_path):
     """A long context is asked for, in every command that would assume it; a short one is said in the first line."""
-    ask = "the sequence length is missing: llama-3-70b takes up to 131072 tokens, which is too long for a default; "
+    ask = "the sequence length is missing, and the maximum of llama-3-70b, 131072 tokens, is too long for a default; "
     words = ["--model", "llama-3-70b", "--cluster", "dgx-h100", "--devices", 512, "--global-batch", 1024]
     assert ask + "give --sequence, for example --sequence 4096" in run("plan", *words, status=2)
     assert ask + "give --sequence" in run("simulate", *words, "--layout", "tensor=8,pipeline=8", status=2)
@@ -908,7 +908,7 @@ def test_calibrate_and_compare(tmp_path):
     """The file that calibrate writes is a cluster; the bytes predicted for a run are those that it held."""
     cluster = tmp_path / "here.yaml"
     run("calibrate", cluster, "--time", 0, "--model", write(tmp_path / "model.yaml", MODEL), "--sequence", 24, "--micro-batch", 3)
-    assert re.search(r"half of the measurements lie within: products \d+", cluster.read_text())
+    assert re.search(r"Half of the measurements differ from the fit by at most: products \d+", cluster.read_text())
     check_tables(tmp_path, cluster)
     (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(3000)))
     run("prepare", "--tokenizer", "bytes", "--out", tmp_path / "data", tmp_path / "text.txt")
@@ -944,16 +944,16 @@ def test_calibrate_and_compare(tmp_path):
         assert done.returncode == status, done.stderr
         return done.stderr
     assert compare(lambda text: text) == ""
-    assert re.search(rf"the run \S+ had {threads} threads a rank, and the cluster here was measured with {threads + 1}: nothing that it predicts holds",
+    assert re.search(rf"the run \S+ had {threads} threads a rank, but the cluster here was measured with {threads + 1}, so its predictions are not valid",
                      compare(lambda text: re.sub(r"^threads: \d+", f"threads: {threads + 1}", text, flags=re.M), 3))
-    assert "the cluster here does not say for how many threads a rank it was measured" in compare(
+    assert "the cluster here does not have the number of threads of a rank that it was measured with" in compare(
         lambda text: re.sub(r"^(threads|cores|nodes): .*$", "", text, flags=re.M))
     assert "had 1 nodes, and the cluster here was measured with 3" in compare(lambda text: re.sub(r"^nodes: \d+", "nodes: 3", text, flags=re.M))
     assert "had 1 ranks, and the cluster here was measured with 2" in compare(lambda text: re.sub(r"^node_devices: \d+", "node_devices: 2", text, flags=re.M))
     del summary["threads"]
     (tmp_path / "run/summary.json").write_text(json.dumps(summary))
-    assert f"summary.json does not say how many threads a rank had; the cluster here was measured with {threads}" in compare(lambda text: text)
-    assert "wants a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
+    assert f"summary.json does not have the number of threads of a rank; the cluster here was measured with {threads}" in compare(lambda text: text)
+    assert "needs a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
     assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=4)
     assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)
     assert "--sequence and --micro-batch are those of a --model" in run("calibrate", tmp_path / "out.yaml", "--sequence", 8, status=2)
@@ -1062,7 +1062,7 @@ def test_a_batch_in_tokens(batch, sequences):
     ("--devices", "64,8,64", "--devices lists 64 twice"),
     ("--devices", "64,ten", "--devices, between commas,"),
     ("--devices", "64,65", "which is not a number of whole nodes"),
-    ("--devices", "512..64", "--devices, behind the dots,"),
+    ("--devices", "512..64", "--devices, after the dots,"),
 ])
 def test_bad_batches_and_devices(option, value, said):
     words = {"--model": "llama-3-8b", "--cluster": "dgx-h100", "--devices": "64", "--global-batch": "64", "--sequence": "8192", option: value}

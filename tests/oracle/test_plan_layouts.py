@@ -94,7 +94,7 @@ BAD_LAYERS = [
     ("[19,21,21,x]", "must be whole numbers in brackets, `[a, b, ...]`"),
     ("19", "must be whole numbers in brackets, `[a, b, ...]`, not `19`"),
     ("[19,21,21,-1]", "must be between 0 and 16384, not -1"),
-    ("[20,20,20,20],balance=layers", "layout.balance=layers would divide them; leave one of them out"),
+    ("[20,20,20,20],balance=layers", "layout.balance=layers both set the layers of each stage; leave one of them out"),
     ("[20,20,20,20", "not valid YAML"),
     ("[" + ",".join("1" * 300) + "]", "may have at most 256 numbers"),
 ]

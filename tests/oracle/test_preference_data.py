@@ -214,11 +214,11 @@ def test_training_on_texts_refuses_it(tmp_path):
 
 
 DAMAGE = {
-    "no labels": ("labels", lambda b: None, "has labels, but there is no file of that name ending in .labels"),
-    "changed": ("labels", lambda b: bytes([1 - b[0]]) + b[1:], "is not of the file ending in .labels beside it, which was changed"),
-    "too few": ("labels", lambda b: b[1:], "has 19 bytes, and the corpus beside it 20 documents; there is a label for each"),
-    "two": ("labels", lambda b: b"\2" + b[1:], "byte 0 is 2; labels are 0 (undesirable) and 1 (desirable) alone"),
-    "no mask": ("mask", lambda b: None, "has a mask, but there is no file of that name ending in .mask"),
+    "no labels": ("labels", lambda b: None, "has labels, but its folder lacks the file with the suffix .labels"),
+    "changed": ("labels", lambda b: bytes([1 - b[0]]) + b[1:], "does not match the file with the suffix .labels in its folder, which was changed"),
+    "too few": ("labels", lambda b: b[1:], "has 19 bytes, but its corpus has 20 documents; labels must have one byte for each document"),
+    "two": ("labels", lambda b: b"\2" + b[1:], "byte 0 is 2; labels are only 0 (undesirable) and 1 (desirable)"),
+    "no mask": ("mask", lambda b: None, "has a mask, but its folder lacks the file with the suffix .mask"),
     "no such kind": ("corpus.json", lambda b: b.replace(b'"labels",', b'"ranks",'), '"preferences" must be "pairs" or "labels"'),
 }
 
@@ -240,7 +240,7 @@ def test_an_odd_number_of_documents_is_no_pairs(tmp_path):
     del record["labels"]
     path.write_text(json.dumps(record))
     (tmp_path / "out" / "train.labels").unlink()
-    assert "tells of preferences, and the corpus beside it has an odd number of documents" in inspect(tmp_path)
+    assert "describes a corpus of preferences, but the corpus has an odd number of documents" in inspect(tmp_path)
 
 
 # ---- bad input ------------------------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_an_adapter_beside_a_model(made, tmp_path):
     (tmp_path / "model/adapter_config.json").write_text(json.dumps(dict(peft_type="LORA", r=2, lora_alpha=4)))
     value, lines = ties.loss(tmp_path / "model", made)
     assert value == ties.loss(made / "untied", made)[0]
-    assert lines.count(f"{tmp_path}/model: its adapter_config.json is not used, since there is a model beside it") == 1
+    assert lines.count(f"{tmp_path}/model: its adapter_config.json is ignored, because the folder also has a model") == 1
 
 
 # ---- a model that was saved twice into one file: transformers mixes the two -----------------------------------------------

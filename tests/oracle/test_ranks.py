@@ -120,7 +120,7 @@ def test_wrong_layouts(tmp_path, corpus):
             (["layout.data=2"], "= 2 ranks, and this job has 3"),
             (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=3"], "set layout.pipeline to 2 or less"),
             (["layout.pipeline=3", "layout.head_as_layers=1"], "leave them out or set layout.balance=layers"),
-            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2", "layout.micro_batch_group=2"], "4 would do, or auto"),
+            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2", "layout.micro_batch_group=2"], "use 4, or auto"),
             (["optimizer.global_batch=4"], "is not a multiple of layout.micro_batch 1 x layout.data 3")]:
         sets = [word for change in changes for word in ("--set", change)]
         done = trireme("train", write_run(tmp_path, corpus), "-n", 3, *sets, status=3)
