@@ -359,7 +359,7 @@ def test_a_loss_that_is_no_number(tmp_path, made, whole):
     done = trireme("eval", plain, made / "data/train", status=8)
     assert re.fullmatch(r"loss            -?nan\n", done.stdout)
     done = trireme("generate", plain, "--prompt", "a", status=8)
-    assert "trireme: behind 1 tokens the model's logits are not finite (that of token 0 is " in done.stderr
+    assert "trireme: after 1 tokens the model's logits are not finite (that of token 0 is " in done.stderr
     assert done.stdout == "a\n"
 
 

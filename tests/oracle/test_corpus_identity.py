@@ -178,7 +178,7 @@ GOOD = dict(version=1, corpus="0" * 32, tokens=1, documents=1, tokenizer="0" * 3
 @pytest.mark.parametrize("content, text", [
     (b"", "not valid JSON at line 1"), (b"\0", "not valid JSON"), (b"\0" * 1000, "not valid JSON"), (b"{", "not valid JSON at line 1"),
     (b"[]", "must hold a JSON object"), (b"3", "not valid JSON"), (b"{}", 'it has no "version"'), (b'{"version": "1"}', 'it has no "version"'),
-    (b'{"version": 4}', "has version 4, and this program knows 1 to 3"), (b'{"version": 1}', '"corpus" must be a string of 32 hexadecimal'),
+    (b'{"version": 4}', "has version 4, but this program reads versions 1 to 3"), (b'{"version": 1}', '"corpus" must be a string of 32 hexadecimal'),
     (b'{"version": 1, "version": 1}', "not valid JSON"), (b" " * 70000, "is larger than the 64"),
     (b'{"version": 1, "corpus": "\xff"}', "not valid JSON"), (b"[" * 60000, "not valid JSON"),
     (dict(GOOD, corpus="0" * 31), '"corpus" must be a string of 32'), (dict(GOOD, corpus="0" * 31 + "G"), '"corpus" must be'),

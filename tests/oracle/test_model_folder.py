@@ -136,7 +136,7 @@ def test_what_is_no_model(tmp_path, corpus):
     done = trireme("inspect", "--model", "keys", cwd=tmp_path)
     assert "passing over the checkpoint keys/checkpoints/step-00000002: " in done.stderr and "2 heads" in done.stdout
     (newest / "state.json").unlink()
-    assert "the checkpoint is damaged" in refused(newest, 4)
+    assert "a checkpoint that has COMPLETE but not this file is damaged" in refused(newest, 4)
 
 
 def test_a_folder_and_ranks(tmp_path, corpus):

@@ -1153,6 +1153,6 @@ def test_a_table_of_all_that_was_simulated(tmp_path):
         assert float(row["peak_bytes"]) == found["memory"]["peak"] and (row["fits"] == "true") == found["fits"]
     run("plan", *words, "--devices", "4,8", "--csv", tmp_path / "two.csv", "--json")
     assert {row["devices"] for row in csv.DictReader((tmp_path / "two.csv").open())} == {"4", "8"}
-    assert "there is no folder" in run("plan", *words, "--devices", 8, "--csv", tmp_path / "nowhere/all.csv", status=2)
+    assert "does not exist" in run("plan", *words, "--devices", 8, "--csv", tmp_path / "nowhere/all.csv", status=2)
     run("plan", "--model", "llama-3-70b", *words[2:], "--sequence", 4096, "--devices", 1, "--csv", tmp_path / "none.csv", status=6)
     assert not (tmp_path / "none.csv").exists()

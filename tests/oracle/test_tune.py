@@ -957,7 +957,7 @@ def test_a_validation_loss_wants_one(tmp_path, learning):
 def test_a_page_has_a_folder(tmp_path):
     """Which is asked for before the trials, not after them."""
     said = tune(tmp_path, dict(STUDY, trials=2), "--html", tmp_path / "nowhere/page.html", status=2).stderr
-    assert "there is no folder" in said and not (tmp_path / "study.db").exists()
+    assert "does not exist" in said and not (tmp_path / "study.db").exists()
 
 
 def test_a_warm_up_of_a_trial(tmp_path, learning):

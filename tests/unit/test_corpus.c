@@ -100,7 +100,7 @@ static void refuses_hostile_headers(void **state) {
   bad.count = 0;
   expect_refusal(state, &bad, 20, "does not begin with MMIDIDX");
   bad.count = 20;
-  expect_refusal(state, &bad, 20, "truncated: 20 bytes");
+  expect_refusal(state, &bad, 20, "truncated: it has 20 bytes");
   bad = good;
   poke(&bad, AT_VERSION, 2, 8);
   expect_refusal(state, &bad, 20, "version 2");
@@ -151,7 +151,7 @@ static void refuses_hostile_sequences(void **state) {
   poke(&bad, AT_POINTERS + 16, 24, 8);
   expect_refusal(state, &bad, 20, "sequence 2 (pointer 24");
   poke(&bad, AT_POINTERS + 16, (uint64_t)INT64_MAX & ~UINT64_C(3), 8);
-  expect_refusal(state, &bad, 20, "lies outside");
+  expect_refusal(state, &bad, 20, "is outside");
   poke(&bad, AT_POINTERS + 16, (uint64_t)-4, 8);
   expect_refusal(state, &bad, 20, "the pointer of sequence 2 is -4");
   poke(&bad, AT_POINTERS + 16, 13, 8);

@@ -351,7 +351,7 @@ static void test_wrong_sides(void **state) {
   end_scene(s);
   s = set_scene("guarded");
   CHECK_OK(tri_queue_move(s->device->queue, s->a, s->host, BYTES));
-  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "what it reads, 0x");
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "the source, 0x");
   end_scene(s);
   s = set_scene("guarded");
   CHECK_OK(tri_queue_download(s->device->queue, s->a, s->a, BYTES));

@@ -298,9 +298,8 @@ static void refuses_mixtures_that_say_nothing(void **state) {
       {"[{path: a, weight: 0.5}, {path: b, weight: 1}, {path: a, weight: 0.25}]",
        "`data.train` names a twice, with weights 0.5 and 0.25; name it once, with weight 0.75 (line 4 of run.yaml)"},
       {"[{path: a, weight: 1e-9}, {path: b, weight: 1}]",
-       "`data.train`: a has a weight of 1e-09, which is less than 1 / 1048576 of all weights together; give it more, "
-       "or "
-       "leave it out (line 4 of run.yaml)"},
+       "`data.train`: a has a weight of 1e-09, which is less than 1 / 1048576 of the sum of all weights; give it more, "
+       "or leave it out (line 4 of run.yaml)"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char text[1024];

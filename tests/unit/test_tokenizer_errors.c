@@ -135,7 +135,7 @@ static void test_no_document_at_all(void **state) {
   } texts[] = {
       {"", "t.json is not valid JSON at line 1"},
       {"{\"model\":\n {\"type\": \"BPE\", \"vo", "t.json is not valid JSON at line 2"},
-      {"[1]", "t.json: the file must hold a JSON object"},
+      {"[1]", "t.json: the file must contain a JSON object"},
       {"{\"a\": 1, \"a\": 2}", "duplicate object key"},
       {"{\"a\": \"\xff\"}", "not valid JSON"},
       {"{\"a\": 99999999999999999999}", "not valid JSON"},
