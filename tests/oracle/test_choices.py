@@ -272,7 +272,7 @@ def test_several_answers_and_spaces(run, tmp_path):
     (dict(prompt="a"), "the right answer is missing; give `answer`"), (dict(prompt="a", answer=""), "`answer` has an empty text"),
     (dict(prompt="a", context="b", answer="c"), "`prompt` and `context` are both there"), (dict(prompt="a", answer="b", target="c"), "`answer` and `target` are both there"),
     (dict(question="a", passage="b", answer="c"), "`passage` is not read together with `question`; write both into one"),
-    (dict(prompt="a", answer=[]), "`answer` is empty"), (dict(prompt="a", answers=["a", 2]), "`answers` is a number: write a text"),
+    (dict(prompt="a", answer=[]), "`answer` is empty"), (dict(prompt="a", answers=["a", 2]), "`answers` is a number; write a text"),
 ])
 def test_bad_answers(model, tmp_path, line, words):
     path = write_lines(tmp_path / "bad.jsonl", [dict(prompt="a", answer="b"), line])

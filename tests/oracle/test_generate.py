@@ -388,7 +388,7 @@ def test_refusals(folder):
     ):
         assert message in generate(folder, "--prompt", "a", *words, status=2).stderr.decode()
     long = "the oars " * 9
-    assert "longer than the 32 positions" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()
+    assert "of 81 tokens were requested, but only 32 positions are available" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()
 
 
 def test_an_interrupted_run_writes_what_is_there(folder):

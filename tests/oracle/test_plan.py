@@ -1122,7 +1122,7 @@ def test_a_name_of_several_clusters(tmp_path):
     env = {**os.environ, "TRIREME_CONFIGS": str(tmp_path)}
     def ask(name):
         return subprocess.run([TRIREME, *map(str, words), name], capture_output=True, text=True, env=env)
-    assert "the cluster `ours` is mine or theirs: say which" in ask("ours").stderr and ask("ours").returncode == 3
+    assert "the cluster `ours` is ambiguous: it is mine or theirs; name one of them" in ask("ours").stderr and ask("ours").returncode == 3
     assert "devices of frontier:" in ask("frontier").stdout
     (tmp_path / "clusters/theirs.yaml").write_text(text.replace("name: a100-40", "name: theirs").replace("also: [", "also: [[ours], "))
     assert ask("theirs").returncode == 3 and "`also`" in ask("theirs").stderr
