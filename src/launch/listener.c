@@ -19,7 +19,7 @@ enum { PACKET_BYTES = TRI_PARENT_TEXT_BYTES + (int)sizeof(tri_parent_head), BACK
 static tri_status choose_names(tri_listener *listener) {
   uint64_t chance[3];
   if (getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance) {
-    return tri_fail(TRI_IO_FAILED, "the system has no random numbers to give: %s", strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot get random numbers from the system: %s", strerror(errno));
   }
   snprintf(listener->name, sizeof listener->name, "trireme-%ld-%016llx", (long)getpid(), (unsigned long long)chance[0]);
   snprintf(listener->token, sizeof listener->token, "%016llx%016llx", (unsigned long long)chance[1],

@@ -684,7 +684,7 @@ STORES = {
     "state 4": ("UPDATE trials SET state = 4 WHERE number = 2", r"trial 2: its state is 4, and states are 0 to 3"),
     "state -1": ("UPDATE trials SET state = -1 WHERE number = 2", r"trial 2: its state is -1"),
     "value": ("UPDATE trials SET value = 9e999 WHERE number = 2", r"trial 2: its `value` is inf, but 1e\+30 is the maximum"),
-    "node_s": ("UPDATE trials SET node_s = -9e999 WHERE number = 2", r"trial 2: its `node_s` is -inf, and no more"),
+    "node_s": ("UPDATE trials SET node_s = -9e999 WHERE number = 2", r"trial 2: its `node_s` is -inf, but 1e\+30 is the maximum"),
 }
 
 
