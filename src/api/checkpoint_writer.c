@@ -28,7 +28,7 @@ trireme_status trireme_checkpoint_writer_create(const char *folder, const char *
   TRI_API_WANTS(out);
   trireme_checkpoint_writer *made = NULL;
   if (tri_path_exists(folder)) {
-    return tri_api_status(tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", folder));
+    return tri_api_status(tri_fail(TRI_BAD_USAGE, "%s already exists; name a new folder", folder));
   }
   TRI_API_TRY(tri_alloc("a writer", 1, sizeof *made, &made));
   tri_status status = tri_path_with(made->folder, folder, "");

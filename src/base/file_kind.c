@@ -207,7 +207,7 @@ static const content contents[] = {
     {"zero_to_fp32.py", OF_MODEL, "a checkpoint of DeepSpeed",
      "run the zero_to_fp32.py in it, load the result with transformers and save it with save_pretrained"},
     {"global_step[0-9]*", OF_MODEL, "a checkpoint of DeepSpeed",
-     "run the zero_to_fp32.py beside it, load the result with transformers and save it with save_pretrained"},
+     "run the zero_to_fp32.py in the same folder, load the result with transformers and save it with save_pretrained"},
     {".metadata", OF_MODEL, "a distributed checkpoint of PyTorch (FSDP, torchtitan)",
      "convert it to a Hugging Face folder (torchtitan: checkpoint.last_save_in_hf; else "
      "torch.distributed.checkpoint.format_utils and save_pretrained)"},

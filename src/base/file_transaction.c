@@ -133,11 +133,10 @@ static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool 
 }
 
 static tri_status fail_list(const char *list) {
-  return tri_fail(
-      TRI_BAD_FILE,
-      "%s is damaged; the folder that it is in holds a part of a new corpus and the one above another part: "
-      "make the corpus again, into another folder",
-      list);
+  return tri_fail(TRI_BAD_FILE,
+                  "%s is damaged; its folder has one part of a new corpus and the parent folder the other; make the "
+                  "corpus again, in another folder",
+                  list);
 }
 
 /* Returns whether a list of members is complete. Files that are not members are removed, so a truncated list must be
@@ -236,10 +235,11 @@ tri_status tri_file_transaction_finish(const char *folder) {
     lock_result result = {.busy = true};
     int lock = -1;
     if (try_lock(folder, &lock, &result) != TRI_OK) {
-      return tri_fail(TRI_IO_FAILED,
-                      "%s holds parts of two corpora: `trireme prepare` ended while it replaced the corpus, which "
-                      "cannot be finished here (%s); run the command once as a user who may write to the folder",
-                      folder, strerror(errno));
+      return tri_fail(
+          TRI_IO_FAILED,
+          "%s has parts of two corpora: `trireme prepare` ended while it replaced the corpus, and this process cannot "
+          "finish the replacement (%s); run the command as a user who may write to the folder",
+          folder, strerror(errno));
     }
     if (!result.busy) {
       tri_status status = finish_locked(folder);

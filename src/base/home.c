@@ -25,14 +25,14 @@ const char *tri_home_path(const char *path, char out[TRI_PATH_BYTES], char fault
   if (at[1] != '/') {
     int name = (int)strcspn(at + 1, "/");
     snprintf(fault, TRI_HOME_FAULT_BYTES,
-             "`%.200s` would lie in the home folder of another user, `%.*s`, which is not looked up; write the whole "
-             "path, or ./%.60s if that is a folder's name",
+             "`%.200s` names the home folder of another user, `%.*s`, which is not supported; write the whole path, or "
+             "./%.60s if that is a folder's name",
              path, name > 60 ? 60 : name, at + 1, at);
     return fault;
   }
   if (home == NULL || *home == '\0') {
-    snprintf(fault, TRI_HOME_FAULT_BYTES, "`%.200s` lies in the home folder, and HOME is %s; write the whole path",
-             path, home == NULL ? "not set" : "empty");
+    snprintf(fault, TRI_HOME_FAULT_BYTES, "`%.200s` is in the home folder, but HOME is %s; write the whole path", path,
+             home == NULL ? "not set" : "empty");
     return fault;
   }
   size_t ending = strlen(home);

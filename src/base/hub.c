@@ -93,7 +93,7 @@ static tri_status read_ref(const char *root, const char *revision, char commit[M
   const bool ends = text[bytes + strspn(text + bytes, " \r\n")] == '\0';
   tri_free(text);
   if (ends && bytes > 0) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s does not hold a commit; remove it and download the model again", path);
+  return tri_fail(TRI_BAD_FILE, "%s does not contain a commit; remove it and download the model again", path);
 }
 
 static tri_status find_commit(const char *given, const hub_name *name, const char *root,

@@ -51,7 +51,7 @@ tri_status tri_json_parse_line(const char *path, int64_t line, const char *text,
   const char *advice = "";
   if (code == json_error_invalid_utf8) advice = "; " TRI_LATIN_1_ADVICE;
   if (code == json_error_premature_end_of_input) {
-    advice = "; a record is one line: this one is cut off, or goes on in the next line";
+    advice = "; a record must be one line: this one is truncated, or continues in the next line";
   }
   return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)%s", path, line, fault.text,
                   fault.column, advice);

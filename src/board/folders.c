@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static tri_status found_add(tri_found_list *list, tri_found_kind kind, const char *root, const char *relative) {
-  TRI_TRY(tri_grow("what lies in folders", sizeof *list->items, list->count, &list->room, &list->items));
+  TRI_TRY(tri_grow("entries of folders", sizeof *list->items, list->count, &list->room, &list->items));
   tri_found *item = &list->items[list->count];
   *item = (tri_found){.kind = kind, .root = root};
   if (relative[0] == '\0') {

@@ -106,7 +106,7 @@ static int64_t steps_before(const tri_series *s, int64_t step) {
 static tri_status keep_share(tri_series *s, const tri_board_line *line) {
   char *share = NULL;
   if (line->share == NULL || line->share_bytes > MOST_SHARE_BYTES) return TRI_OK;
-  TRI_TRY(tri_alloc("where a run's time goes", line->share_bytes + 1, 1, &share));
+  TRI_TRY(tri_alloc("time shares of a run", line->share_bytes + 1, 1, &share));
   memcpy(share, line->share, line->share_bytes);
   tri_free(s->share);
   s->share = share;

@@ -245,7 +245,8 @@ static const tri_page_file *page_file(const char *url) {
 }
 
 static enum MHD_Result answer_get(const tri_server *server, struct MHD_Connection *to, const char *url) {
-  static const char wants_token[] = "This board wants its token: open the address that `trireme board` has printed.\n";
+  static const char wants_token[] =
+      "This board requires its token: open the address that `trireme board` has printed.\n";
   const tri_page_file *file = page_file(url);
   bool is_page = file != NULL && strcmp(file->name, "board.html") == 0;
   if ((file == NULL || is_page) && !has_token(server, to)) return give_words(to, MHD_HTTP_FORBIDDEN, wants_token);

@@ -191,7 +191,7 @@ static tri_status slice_bound(tri_chat_renderer *renderer, const tri_chat_node *
   *given = value.kind != TRI_CHAT_NONE;
   if (!*given) return TRI_OK;
   if (!tri_chat_is_whole(value)) {
-    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a bound of a slice is a whole number, not a %s",
+    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a bound of a slice must be a whole number, not a %s",
                             tri_chat_type(value));
   }
   *out = tri_chat_as_whole(value);
@@ -256,9 +256,9 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
   if (value.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(value));
   if (!is_list && value.kind != TRI_CHAT_STRING) {
     /* An error in Python, but undefined in Jinja if all operands are literals. */
-    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s has no slices", tri_chat_type(value));
+    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s cannot be sliced", tri_chat_type(value));
   }
-  if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice is zero");
+  if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice must not be zero");
   if (value.kind == TRI_CHAT_STRING) {
     TRI_TRY(tri_chat_flatten(&renderer->arena, &value));
     TRI_CHAT_TRY_AT(renderer, node, tri_chat_charge(renderer, value.bytes));
@@ -301,7 +301,7 @@ static tri_status less(tri_chat_renderer *renderer, tri_chat_value a, tri_chat_v
   if (!lists || a.list->kind > TRI_CHAT_IS_TUPLE || depth > DEEPEST) {
     if (a.kind == TRI_CHAT_UNDEFINED) return is_undefined(a);
     if (b.kind == TRI_CHAT_UNDEFINED) return is_undefined(b);
-    return tri_fail(TRI_BAD_FILE, "a %s and a %s have no order", tri_chat_type(a), tri_chat_type(b));
+    return tri_fail(TRI_BAD_FILE, "a %s and a %s cannot be ordered", tri_chat_type(a), tri_chat_type(b));
   }
   for (int64_t i = 0; i < a.list->count && i < b.list->count; i++) {
     bool same = false;
@@ -323,7 +323,7 @@ tri_status tri_chat_contains(tri_chat_renderer *renderer, tri_chat_value in, tri
   *out = false;
   if (in.kind == TRI_CHAT_STRING) {
     if (what.kind != TRI_CHAT_STRING) {
-      return tri_fail(TRI_BAD_FILE, "`in` a string wants a string, not a %s", tri_chat_type(what));
+      return tri_fail(TRI_BAD_FILE, "`in` a string needs a string on its left, not a %s", tri_chat_type(what));
     }
     TRI_TRY(tri_chat_flatten(&renderer->arena, &in));
     TRI_TRY(tri_chat_flatten(&renderer->arena, &what));
@@ -339,7 +339,7 @@ tri_status tri_chat_contains(tri_chat_renderer *renderer, tri_chat_value in, tri
   }
   if (in.kind == TRI_CHAT_UNDEFINED) return TRI_OK;
   if (in.kind == TRI_CHAT_LOOP) return tri_fail(TRI_UNSUPPORTED, "`in` the variable `loop` is not supported");
-  if (in.kind != TRI_CHAT_LIST) return tri_fail(TRI_BAD_FILE, "nothing is `in` a %s", tri_chat_type(in));
+  if (in.kind != TRI_CHAT_LIST) return tri_fail(TRI_BAD_FILE, "`in` a %s is not possible", tri_chat_type(in));
   if (in.list->kind == TRI_CHAT_IS_VIEW && (what.kind == TRI_CHAT_LIST || what.kind == TRI_CHAT_DICT)) {
     return tri_fail(TRI_UNSUPPORTED, "a %s `in` a view of a dict is not supported", tri_chat_type(what));
   }
@@ -396,7 +396,7 @@ static tri_status no_operator(const char *sign, tri_chat_value a, tri_chat_value
   bool views = (a.kind == TRI_CHAT_LIST && a.list->kind == TRI_CHAT_IS_VIEW) ||
                (b.kind == TRI_CHAT_LIST && b.list->kind == TRI_CHAT_IS_VIEW);
   if (views) return tri_fail(TRI_UNSUPPORTED, "`%s` of a view of a dict, a set, is not supported", sign);
-  return tri_fail(TRI_BAD_FILE, "`%s` of a %s and a %s means nothing", sign, tri_chat_type(a), tri_chat_type(b));
+  return tri_fail(TRI_BAD_FILE, "`%s` of a %s and a %s is not defined", sign, tri_chat_type(a), tri_chat_type(b));
 }
 
 static tri_status too_large(void) { return tri_fail(TRI_UNSUPPORTED, "numbers beyond 64 bits are not supported"); }
@@ -457,7 +457,7 @@ static bool is_repeatable(tri_chat_value value) {
 static int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 static tri_status power_of_reals(double a, double b, tri_chat_value *out) {
-  if (a == 0 && b < 0) return tri_fail(TRI_BAD_FILE, "zero has no negative power");
+  if (a == 0 && b < 0) return tri_fail(TRI_BAD_FILE, "zero cannot be raised to a negative power");
   if (a < 0 && isfinite(b) && b != floor(b)) {
     return tri_fail(TRI_UNSUPPORTED, "the power of a negative number that is complex is not supported");
   }
@@ -491,7 +491,7 @@ static tri_status divide_wholes(int64_t a, int64_t b, tri_chat_value *out) {
 static tri_status of_wholes(tri_chat_binary sign, int64_t a, int64_t b, tri_chat_value *out) {
   int64_t result = 0;
   bool over = false, divides = sign == TRI_BINARY_DIVIDE || sign == TRI_BINARY_FLOOR || sign == TRI_BINARY_REMAINDER;
-  if (divides && b == 0) return tri_fail(TRI_BAD_FILE, "a number is divided by zero");
+  if (divides && b == 0) return tri_fail(TRI_BAD_FILE, "division by zero");
   if (divides && b == -1 && a == INT64_MIN && sign != TRI_BINARY_REMAINDER) return too_large();
   if (sign == TRI_BINARY_REMAINDER && b == -1) { /* INT64_MIN % -1 overflows in C */
     *out = tri_chat_integer(0);
@@ -532,7 +532,7 @@ static double floor_of_reals(double a, double b) {
 static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_value *out) {
   double result = 0;
   bool divides = sign == TRI_BINARY_DIVIDE || sign == TRI_BINARY_FLOOR || sign == TRI_BINARY_REMAINDER;
-  if (divides && b == 0) return tri_fail(TRI_BAD_FILE, "a number is divided by zero");
+  if (divides && b == 0) return tri_fail(TRI_BAD_FILE, "division by zero");
   switch (sign) {
     case TRI_BINARY_ADD: result = a + b; break;
     case TRI_BINARY_SUBTRACT: result = a - b; break;
@@ -685,7 +685,7 @@ static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node
     TRI_TRY(tri_chat_evaluate(renderer, node->a, &callee));
   }
   if (callee.kind == TRI_CHAT_UNDEFINED) {
-    return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the function `%.*s` is not known", SHOWN(callee));
+    return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "unknown function `%.*s`", SHOWN(callee));
   }
   if (callee.kind != TRI_CHAT_FUNCTION && callee.kind != TRI_CHAT_MACRO) {
     return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "a %s cannot be called", tri_chat_type(callee));

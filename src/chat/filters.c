@@ -312,7 +312,7 @@ static tri_status filter_abs(const tri_chat_call *call, tri_chat_value *out) {
     *out = tri_chat_integer(whole < 0 ? -whole : whole);
   }
   if (tri_chat_is_number(call->self)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "`abs` wants a number, not a %s", tri_chat_type(call->self));
+  return tri_fail(TRI_BAD_FILE, "`abs` needs a number, not a %s", tri_chat_type(call->self));
 }
 
 /* ---- anything ---------------------------------------------------------------------------------------------------- */
@@ -413,7 +413,8 @@ static tri_status filter_first(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_list *list = NULL;
   TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
   if (list->count == 0 && list->failure != NULL) return tri_fail(TRI_BAD_FILE, "%s", list->failure);
-  *out = list->count > 0 ? list->items[0] : tri_chat_undefined("the first of nothing", strlen("the first of nothing"));
+  *out = list->count > 0 ? list->items[0]
+                         : tri_chat_undefined("`first` of an empty sequence", strlen("`first` of an empty sequence"));
   return TRI_OK;
 }
 
@@ -426,7 +427,7 @@ static tri_status filter_last(const tri_chat_call *call, tri_chat_value *out) {
   /* Python indexes letters from the end, and a letter of a safe string is also safe. */
   const bool is_safe = call->self.kind == TRI_CHAT_STRING && call->self.is_safe;
   *out = list->count > 0 ? list->items[list->count - 1]
-                         : tri_chat_undefined("the last of nothing", strlen("the last of nothing"));
+                         : tri_chat_undefined("`last` of an empty sequence", strlen("`last` of an empty sequence"));
   out->is_safe = is_safe || out->is_safe;
   return TRI_OK;
 }
@@ -478,7 +479,7 @@ static tri_status filter_pairs(const tri_chat_call *call, tri_chat_value *out) {
     *out = tri_chat_of_list(none);
     if (call->self.kind == TRI_CHAT_UNDEFINED) return TRI_OK;
     return end_generator(call, none,
-                         tri_fail(TRI_BAD_FILE, "`items` wants a dict, not a %s", tri_chat_type(call->self)));
+                         tri_fail(TRI_BAD_FILE, "`items` needs a dict, not a %s", tri_chat_type(call->self)));
   }
   method.function = tri_chat_function_find(tri_chat_methods(TRI_CHAT_DICT), tri_chat_text("items"));
   TRI_TRY(tri_chat_run(&method, out));
@@ -539,13 +540,13 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
   tri_chat_list *sorted = NULL;
   sorter s = {.call = call};
   if (call->self.kind != TRI_CHAT_DICT) {
-    return tri_fail(TRI_BAD_FILE, "`dictsort` wants a dict, not a %s", tri_chat_type(call->self));
+    return tri_fail(TRI_BAD_FILE, "`dictsort` needs a dict, not a %s", tri_chat_type(call->self));
   }
   TRI_TRY(filter_pairs(call, &pairs));
   TRI_TRY(tri_chat_argument_text(call, 1, tri_chat_text("key"), &by));
   bool by_value = by.bytes == 5 && memcmp(by.text, "value", 5) == 0;
   if (!by_value && !(by.bytes == 3 && memcmp(by.text, "key", 3) == 0)) {
-    return tri_fail(TRI_BAD_FILE, "`dictsort` is by \"key\" or by \"value\"");
+    return tri_fail(TRI_BAD_FILE, "`dictsort` sorts by \"key\" or by \"value\"");
   }
   bool turned = false;
   TRI_TRY(tri_chat_argument_flag(call, 2, &turned));
@@ -595,7 +596,7 @@ static tri_status choose_items(const tri_chat_call *call, bool by_attribute, boo
   if (!tri_chat_truth(call->self)) return TRI_OK; /* none has no items either */
   TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
   if (by_attribute && call->count == 0) {
-    return tri_fail(TRI_BAD_FILE, "`%s` wants the name of an attribute", call->function->name);
+    return tri_fail(TRI_BAD_FILE, "`%s` needs the name of an attribute", call->function->name);
   }
   for (int64_t i = 0; i < list->count; i++) {
     tri_chat_value value = list->items[i];
@@ -671,7 +672,7 @@ static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
       return tri_fail(TRI_BAD_FILE, "`map` takes `attribute=` and `default=` and no other keyword");
     }
   } else if (call->count == 0) {
-    return tri_fail(TRI_BAD_FILE, "`map` wants a filter or an attribute");
+    return tri_fail(TRI_BAD_FILE, "`map` needs a filter or an attribute");
   } else {
     TRI_TRY(map_filter(call, &filter));
   }

@@ -25,7 +25,7 @@ static tri_status set_variable(tri_chat_format *format, tri_chat_value name, tri
     return TRI_OK;
   }
   if (format->num_variables == MOST_VARIABLES) {
-    return tri_fail(TRI_BAD_USAGE, "a chat template is told at most %d variables", MOST_VARIABLES);
+    return tri_fail(TRI_BAD_USAGE, "a chat template takes at most %d variables", MOST_VARIABLES);
   }
   format->variables[2 * format->num_variables] = name;
   format->variables[2 * format->num_variables + 1] = value;
@@ -107,8 +107,8 @@ static tri_status read_named(tri_chat_format *format, const char *path, const js
   }
   if (format->template != NULL) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: \"chat_template\" is a list of named templates (%s ), and none is called default; write the one "
-                  "that you mean to a file and give it with --chat-template",
+                  "%s: \"chat_template\" is a list of named templates (%s ), and none of them is named default; write "
+                  "the template to use to a file and give it with --chat-template",
                   path, names);
 }
 
@@ -176,11 +176,10 @@ static tri_status check_split(const char *folder) {
   const bool split = json_is_true(json_object_get(config, "split_special_tokens"));
   json_decref(config);
   if (!split) return TRI_OK;
-  return tri_fail(
-      TRI_UNSUPPORTED,
-      "%s: \"split_special_tokens\" is true: special tokens that a template writes would be letters, which is "
-      "not supported; set it to false",
-      path);
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: \"split_special_tokens\" is true, so special tokens of a template would be encoded as plain "
+                  "text, which is not supported; set it to false",
+                  path);
 }
 
 static tri_status read_template(tri_chat_format *format, const tri_chat_format_options *options) {
@@ -226,7 +225,7 @@ static tri_status set_by_hand(tri_chat_format *format, const char *text) {
   tri_chat_value name, value;
   json_error_t error;
   if (equals == NULL || equals == text) {
-    return tri_fail(TRI_BAD_USAGE, "--chat-set wants NAME=VALUE, such as enable_thinking=false, not `%s`", text);
+    return tri_fail(TRI_BAD_USAGE, "--chat-set needs NAME=VALUE, such as enable_thinking=false, not `%s`", text);
   }
   TRI_TRY(tri_chat_copy(&format->arena, text, (size_t)(equals - text), &name));
   json_t *json = json_loads(equals + 1, JSON_DECODE_ANY, &error);

@@ -49,7 +49,8 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "`%s` is %s: there is no answer to learn; remove the record, or give --skip-bad", key,
+  return tri_fail(TRI_BAD_FILE,
+                  "`%s` is %s, so the record has no answer to learn; remove the record, or give --skip-bad", key,
                   json_string_length(*out) == 0 ? "empty" : "blank");
 }
 
@@ -191,19 +192,18 @@ static tri_status no_form(const json_t *root) {
   char keys[512];
   const char *missing = NULL;
   if (!is_null(json_object_get(root, "chosen")) && !is_null(json_object_get(root, "rejected"))) {
-    return tri_fail(
-        TRI_UNSUPPORTED,
-        "`chosen` and `rejected` are preferences: give --preferences in the place of --chat; to train on the chosen "
-        "answers alone, write them as `completion` beside `prompt`, or as `messages`");
+    return tri_fail(TRI_UNSUPPORTED,
+                    "`chosen` and `rejected` are preferences; give --preferences instead of --chat, or, to train on "
+                    "the chosen answers alone, write them as `prompt` and `completion`, or as `messages`");
   }
   for (int i = 0; i < NUM_FORMS; i++) {
     if (count_keys(root, &forms[i], &missing) == 0) continue;
     if (json_object_get(root, missing) != NULL) {
       return tri_fail(TRI_BAD_FILE,
-                      "`%s` is null, and a record of the form %s needs it; remove the record, or give --skip-bad",
+                      "`%s` is null, but a record of the form %s needs it; remove the record, or give --skip-bad",
                       missing, forms[i].name);
     }
-    return tri_fail(TRI_BAD_FILE, "the record has `%s` but not `%s`, which belong together (form %s); it has %s",
+    return tri_fail(TRI_BAD_FILE, "the record has `%s` but not `%s`, but the form %s needs both; it has %s",
                     forms[i].keys[strcmp(missing, forms[i].keys[0]) == 0], missing, forms[i].name,
                     tri_chat_list_keys(root, keys, sizeof keys));
   }
@@ -221,7 +221,7 @@ static tri_status check_asked(const json_t *root, const tri_chat_reading *how, c
   for (int i = 0; form->keys[i] != NULL; i++) {
     const char *key = i == 0 && how->key != NULL ? how->key : form->keys[i];
     if (json_object_get(root, key) != NULL) continue;
-    return tri_fail(TRI_BAD_FILE, "there is no key `%s`; it has %s: choose with %s", key,
+    return tri_fail(TRI_BAD_FILE, "the record has no key `%s`; it has %s: choose one with %s", key,
                     tri_chat_list_keys(root, keys, sizeof keys), how->key != NULL ? "--key" : "--form");
   }
   return TRI_OK;

@@ -28,7 +28,7 @@ static tri_status check_keyword(const tri_chat_call *call, int32_t k) {
     twice |= other.bytes == keyword.bytes && memcmp(other.text, keyword.text, keyword.bytes) == 0;
   }
   int shown = keyword.bytes < 60 ? (int)keyword.bytes : 60;
-  if (twice) return tri_fail(TRI_BAD_FILE, "`%s` is given `%.*s` twice", name, shown, keyword.text);
+  if (twice) return tri_fail(TRI_BAD_FILE, "`%s` gets the argument `%.*s` twice", name, shown, keyword.text);
   if (place >= 0 || call->function->open) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "`%s` takes no `%.*s=`", name, shown, keyword.text);
 }
@@ -86,7 +86,7 @@ tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_
                                   tri_chat_value *out) {
   *out = tri_chat_argument(call, index, otherwise);
   if (out->kind == TRI_CHAT_STRING) return tri_chat_flatten(call->arena, out);
-  return tri_fail(TRI_BAD_FILE, "`%s` wants a string, not a %s", call->function->name, tri_chat_type(*out));
+  return tri_fail(TRI_BAD_FILE, "`%s` needs a string, not a %s", call->function->name, tri_chat_type(*out));
 }
 
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out) {
@@ -94,14 +94,14 @@ tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int
   *out = otherwise;
   if (tri_chat_is_whole(value)) *out = tri_chat_as_whole(value);
   if (tri_chat_is_whole(value)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "`%s` wants a whole number, not a %s", call->function->name, tri_chat_type(value));
+  return tri_fail(TRI_BAD_FILE, "`%s` needs a whole number, not a %s", call->function->name, tri_chat_type(value));
 }
 
 tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool *out) {
   tri_chat_value value = tri_chat_argument(call, index, tri_chat_boolean(false));
   int64_t whole = tri_chat_is_whole(value) ? tri_chat_as_whole(value) : INT64_MAX;
   if (whole < INT32_MIN || whole > INT32_MAX) {
-    return tri_fail(TRI_UNSUPPORTED, "`%s`: a %s in the place of true or false is not supported", call->function->name,
+    return tri_fail(TRI_UNSUPPORTED, "`%s`: a %s instead of true or false is not supported", call->function->name,
                     tri_chat_type(value));
   }
   *out = whole != 0;
@@ -149,8 +149,7 @@ static tri_status use_iterator(tri_chat_renderer *renderer, tri_chat_list *itera
     case TRI_CHAT_PARTLY: break;
   }
   return tri_fail(TRI_UNSUPPORTED,
-                  "a generator that was used before, maybe in part, is not supported; put `| list` "
-                  "behind it");
+                  "a generator that was used before, even in part, is not supported; append `| list` to it");
 }
 
 tri_status tri_chat_iterate_some(tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out) {
@@ -170,9 +169,9 @@ tri_status tri_chat_iterate_some(tri_chat_renderer *renderer, tri_chat_value val
     case TRI_CHAT_NAMESPACE:
     case TRI_CHAT_MACRO:
     case TRI_CHAT_FUNCTION: break;
-    case TRI_CHAT_LOOP: return tri_fail(TRI_UNSUPPORTED, "going through the variable `loop` is not supported");
+    case TRI_CHAT_LOOP: return tri_fail(TRI_UNSUPPORTED, "a loop over the variable `loop` is not supported");
   }
-  return tri_fail(TRI_BAD_FILE, "a %s cannot be gone through", tri_chat_type(value));
+  return tri_fail(TRI_BAD_FILE, "a %s is not iterable", tri_chat_type(value));
 }
 
 tri_status tri_chat_iterate(tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out) {
@@ -209,7 +208,8 @@ tri_status tri_chat_time(tri_chat_renderer *renderer, const char *format, tri_ch
   enum { MOST = 8192 };
   char text[MOST];
   struct tm parts;
-  if (localtime_r(&renderer->now, &parts) == NULL) return tri_fail(TRI_BAD_FILE, "there is no date to tell");
+  if (localtime_r(&renderer->now, &parts) == NULL)
+    return tri_fail(TRI_BAD_FILE, "strftime_now: the current time has no local date");
   size_t bytes = strftime(text, sizeof text, format, &parts);
   if (bytes == 0 && format[0] != 0 && strcmp(format, "%p") != 0 && strcmp(format, "%P") != 0) {
     return tri_fail(TRI_UNSUPPORTED, "strftime_now: the format gives no text, or one of %d bytes or more", MOST);
@@ -237,7 +237,7 @@ static tri_status global_strftime(const tri_chat_call *call, tri_chat_value *out
   memcpy(text, format.text, format.bytes);
   text[format.bytes] = 0;
   if (strlen(text) != format.bytes)
-    return tri_fail(TRI_UNSUPPORTED, "strftime_now: a zero byte in the format is not supported");
+    return tri_fail(TRI_UNSUPPORTED, "strftime_now: a NUL byte in the format is not supported");
   TRI_TRY(check_format(text));
   return tri_chat_time(call->renderer, text, out);
 }
@@ -283,7 +283,7 @@ static tri_status global_range(const tri_chat_call *call, tri_chat_value *out) {
     bounds[0] = 0;
   }
   int64_t step = bounds[2];
-  if (step == 0) return tri_fail(TRI_BAD_FILE, "the step of a range is zero");
+  if (step == 0) return tri_fail(TRI_BAD_FILE, "the step of a range must not be zero");
   TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_RANGE, &list));
   for (int64_t i = bounds[0]; step > 0 ? i < bounds[1] : i > bounds[1];) {
     TRI_TRY(tri_chat_charge(call->renderer, 0));

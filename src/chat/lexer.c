@@ -199,11 +199,11 @@ static tri_status read_hex(tri_chat_lexer *lexer, size_t at, int digits, uint32_
   for (int i = 0; i < digits; i++) {
     char c = byte_at(lexer, at + (size_t)i);
     int digit = is_digit(c) ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-    if (digit < 0) return FAULT(lexer, "an escape of the string wants %d hexadecimal digits", digits);
+    if (digit < 0) return FAULT(lexer, "an escape sequence of the string needs %d hexadecimal digits", digits);
     *out = *out << 4 | (uint32_t)digit;
   }
   if (*out > 0x10FFFF || (*out >= 0xD800 && *out <= 0xDFFF))
-    return FAULT(lexer, "an escape of the string is not a character");
+    return FAULT(lexer, "an escape sequence of the string is not a valid character");
   return TRI_OK;
 }
 
@@ -265,7 +265,7 @@ static tri_status read_number(tri_chat_lexer *lexer, tri_chat_token *out) {
   size_t at = lexer->at, length = 0;
   bool real = false;
   if (byte_at(lexer, at) == '0' && strchr("xXoObB", byte_at(lexer, at + 1)) != NULL && byte_at(lexer, at + 1) != 0) {
-    return FAULT(lexer, "numbers are decimal here; this one is not supported");
+    return FAULT(lexer, "this number is not decimal; only decimal numbers are supported");
   }
   for (; at < lexer->bytes && length + 1 < sizeof digits; at++) {
     char c = lexer->source[at];
@@ -305,7 +305,7 @@ static tri_status read_sign(tri_chat_lexer *lexer, tri_chat_token *out) {
   }
   uint32_t code = (uint8_t)lexer->source[lexer->at];
   (void)tri_utf8_decode(lexer->source + lexer->at, lexer->bytes - lexer->at, &code);
-  return FAULT(lexer, "U+%04X does not belong in a tag", (unsigned)code);
+  return FAULT(lexer, "the character U+%04X is not allowed in a tag", (unsigned)code);
 }
 
 /* Reads `%}` or `}}`, with its sign; returns false if it is something else. */

@@ -78,19 +78,18 @@ static tri_status read_flags(const json_t *message, const char *where, bool is_a
     TRI_TRY(read_flag(value, learnt_flags[i], where, &flag));
     if (first != NULL && flag != trained) {
       return tri_fail(TRI_BAD_FILE,
-                      "%s: `%s` and `%s` contradict each other: one says that the message is learnt, the other that it "
-                      "is not; remove one of them",
+                      "%s: `%s` and `%s` contradict each other: with one the message is learnt, with the other it is "
+                      "not; remove one of them",
                       where, first, learnt_flags[i]);
     }
     first = learnt_flags[i];
     trained = flag;
   }
   if (first != NULL && trained && !is_answer) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "%s: only answers of the assistant can be learnt, and `%s` asks for this message; remove it, or set "
-        "it to false",
-        where, first);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: only answers of the assistant can be learnt, but `%s` of this message is true; remove it, or "
+                    "set it to false",
+                    where, first);
   }
   *out = is_answer && trained;
   return TRI_OK;

@@ -97,7 +97,7 @@ static tri_status method_split(const tri_chat_call *call, tri_chat_value *out) {
   *out = tri_chat_of_list(list);
   if (by.kind == TRI_CHAT_NONE) return split_words(call, self, most, list);
   TRI_TRY(tri_chat_argument_text(call, 0, by, &by));
-  if (by.bytes == 0) return tri_fail(TRI_BAD_FILE, "`split` wants a separator that is not empty");
+  if (by.bytes == 0) return tri_fail(TRI_BAD_FILE, "the separator of `split` must not be empty");
   for (; most != 0; most--) {
     size_t found = tri_chat_text_find(self.text, self.bytes, at, by);
     if (found == SIZE_MAX) break;
@@ -156,7 +156,7 @@ static tri_status method_rsplit(const tri_chat_call *call, tri_chat_value *out) 
     TRI_TRY(split_words_from_right(call, self, most, list));
   } else {
     TRI_TRY(tri_chat_argument_text(call, 0, by, &by));
-    if (by.bytes == 0) return tri_fail(TRI_BAD_FILE, "`rsplit` wants a separator that is not empty");
+    if (by.bytes == 0) return tri_fail(TRI_BAD_FILE, "the separator of `rsplit` must not be empty");
     TRI_TRY(split_from_right(call, self, by, most, list));
   }
   TRI_TRY(tri_chat_list_create(call->arena, list->count, TRI_CHAT_IS_LIST, &turned));
@@ -212,7 +212,7 @@ static tri_status window_of(const tri_chat_call *call, tri_chat_value self, wind
 static tri_status has_affix(const tri_chat_call *call, tri_chat_value self, tri_chat_value affix, bool first,
                             bool *out) {
   if (affix.kind != TRI_CHAT_STRING) {
-    return tri_fail(TRI_BAD_FILE, "`%s` wants a string, not a %s", call->function->name, tri_chat_type(affix));
+    return tri_fail(TRI_BAD_FILE, "`%s` needs a string, not a %s", call->function->name, tri_chat_type(affix));
   }
   TRI_TRY(tri_chat_flatten(call->arena, &affix));
   TRI_TRY(tri_chat_charge(call->renderer, affix.bytes));
@@ -349,7 +349,7 @@ static tri_status method_join(const tri_chat_call *call, tri_chat_value *out) {
   *out = tri_chat_string("", 0);
   for (int64_t i = 0; i < list->count; i++) {
     if (list->items[i].kind != TRI_CHAT_STRING) {
-      return tri_fail(TRI_BAD_FILE, "`join` wants strings, and one is a %s", tri_chat_type(list->items[i]));
+      return tri_fail(TRI_BAD_FILE, "`join` needs strings, but an item is a %s", tri_chat_type(list->items[i]));
     }
     if (i > 0) TRI_TRY(tri_chat_concat(call->arena, *out, call->self, out));
     TRI_TRY(tri_chat_concat(call->arena, *out, list->items[i], out));

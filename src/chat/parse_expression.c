@@ -282,7 +282,7 @@ static tri_status parse_arguments(tri_chat_parser *parser, tri_chat_node *node) 
     TRI_TRY(parse_argument(parser, node));
     TRI_TRY(tri_chat_take_sign(parser, ",", &done));
     done = !done;
-    if (node->count > MOST_ITEMS) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "these are too many arguments");
+    if (node->count > MOST_ITEMS) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "too many arguments");
   }
   return tri_chat_expect_sign(parser, ")");
 }
@@ -367,7 +367,7 @@ static tri_status parse_subscript(tri_chat_parser *parser, tri_chat_node *from, 
     colons++;
   }
   if (tri_chat_at_sign(parser, ",")) {
-    return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED, "an item of several subscripts is not supported");
+    return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED, "several subscripts in one pair of brackets are not supported");
   }
   if (colons > 2) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "a slice has at most two colons");
   if (colons == 0 && parts[0] == NULL) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "the subscript is missing");
@@ -556,7 +556,7 @@ static tri_status parse_compare(tri_chat_parser *parser, tri_chat_node **out) {
     TRI_TRY(find_comparison(parser, &found, &compare));
     if (!found) break;
     if (node == NULL) TRI_TRY(tri_chat_node_create(parser, TRI_NODE_COMPARE, &node));
-    if (node->count == MOST) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "these are too many comparisons in a row");
+    if (node->count == MOST) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "too many comparisons in a row");
     signs[node->count] = (uint8_t)compare;
     TRI_TRY(parse_sum(parser, &operand));
     TRI_TRY(tri_chat_node_add(parser, node, operand));

@@ -166,7 +166,7 @@ static tri_status parse_generation(tri_chat_parser *parser, tri_chat_node **out)
   if (parser->captures > 0) {
     return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED,
                           "a generation block inside of a macro, a `set` block or another generation block is not "
-                          "supported: where its text ends up is not known");
+                          "supported, because the position of its text is unknown");
   }
   TRI_TRY(tri_chat_node_create(parser, TRI_NODE_GENERATION, &node));
   TRI_TRY(end_block(parser));
@@ -212,7 +212,7 @@ static tri_status parse_statement(tri_chat_parser *parser, tri_chat_node **out) 
   if (found) return parse_jump(parser, TRI_NODE_BREAK, "break", out);
   TRI_TRY(tri_chat_take_name(parser, "continue", &found));
   if (found) return parse_jump(parser, TRI_NODE_CONTINUE, "continue", out);
-  return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "%s begins no statement here", tri_chat_shown(parser, shown));
+  return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "%s cannot begin a statement here", tri_chat_shown(parser, shown));
 }
 
 static bool at_any(const tri_chat_parser *parser, const char *const *names) {
@@ -260,7 +260,7 @@ static tri_status parse_body(tri_chat_parser *parser, const char *const *ends, t
   tri_chat_leave(parser);
   if (ends == NULL) return TRI_OK;
   while (ends[1] != NULL) ends++;
-  return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "the template ends here, and `%s` is missing", *ends);
+  return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "the template ends here, but `%s` is missing", *ends);
 }
 
 /* ---- the template ------------------------------------------------------------------------------------------------ */

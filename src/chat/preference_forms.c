@@ -19,7 +19,7 @@ static tri_chat_value text_of(const json_t *string) {
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static tri_status empty_answer(const char *key) {
-  return tri_fail(TRI_BAD_FILE, "`%s` is empty: there is no answer to learn from" OR_SKIP, key);
+  return tri_fail(TRI_BAD_FILE, "`%s` is empty, so it has no answer to learn from" OR_SKIP, key);
 }
 
 static const char *role_of(const json_t *message) {
@@ -45,11 +45,10 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   if (count <= from) return empty_answer(key);
   const json_t *first = json_array_get(list, from), *last = json_array_get(list, count - 1);
   if (is_asked(first) && from == 0) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "`%s` begins with a message of the role %.40s, and it is the answer to `prompt`: remove from it what "
-        "`prompt` has, or leave `prompt` out",
-        key, role_of(first));
+    return tri_fail(TRI_BAD_FILE,
+                    "`%s` begins with a message of the role %.40s, but it must be the answer to `prompt`; remove the "
+                    "messages of `prompt` from it, or leave `prompt` out",
+                    key, role_of(first));
   }
   if (is_asked(first)) {
     return tri_fail(
@@ -69,8 +68,8 @@ static tri_status check_flags(const tri_chat_conversation *c, int64_t from, cons
     if (!c->is_answer[i] || c->trained[i]) continue;
     return tri_fail(TRI_BAD_FILE,
                     "message %" PRId64
-                    " of `%s` is marked as not learnt (`train`: false or such a flag), and answers of "
-                    "preferences are compared whole; remove the flag, or give --skip-bad",
+                    " of `%s` is marked as not learnt (`train`: false or a similar flag), but answers of preferences "
+                    "are compared as a whole; remove the flag, or give --skip-bad",
                     i - from + 1, key);
   }
   return TRI_OK;
@@ -80,8 +79,8 @@ static tri_status check_last(const tri_chat_conversation *c, const char *key) {
   if (c->is_answer[c->num_messages - 1]) return TRI_OK;
   const tri_chat_value *role = tri_chat_dict_get(c->messages.list->items[c->num_messages - 1].dict, "role");
   return tri_fail(TRI_BAD_FILE,
-                  "the last message of `%s` is of the role %.*s; an answer ends with one of the assistant's", key,
-                  role->bytes > 40 ? 40 : (int)role->bytes, role->text);
+                  "the last message of `%s` is of the role %.*s; an answer must end with a message of the assistant",
+                  key, role->bytes > 40 ? 40 : (int)role->bytes, role->text);
 }
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
@@ -131,10 +130,9 @@ static tri_status read_conversation(tri_chat_arena *arena, json_t *root, asked p
 static tri_status check_texts(const json_t *root, const tri_preference_form *form, tri_preference *out) {
   out->is_text = true;
   if (json_object_get(root, "system") != NULL) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "`system` has no place beside texts; write it into the prompt, or write prompt and answers as lists "
-        "of messages");
+    return tri_fail(TRI_BAD_FILE,
+                    "`system` cannot be used if prompt and answers are plain text; write it into the prompt, or write "
+                    "prompt and answers as lists of messages");
   }
   for (int k = 0; k < out->num_answers; k++) {
     if (out->answers[k].bytes == 0) return empty_answer(form->answers[k]);
@@ -166,12 +164,13 @@ static size_t common_messages(const json_t *a, const json_t *b) {
 static tri_status no_beginning(const json_t *chosen, const json_t *rejected) {
   const char *shorter = json_array_size(chosen) < json_array_size(rejected) ? "chosen" : "rejected";
   if (json_is_array(chosen) && json_equal(json_array_get(chosen, 0), json_array_get(rejected, 0))) {
-    return tri_fail(TRI_BAD_FILE, "`%s` is the beginning of the other conversation, and has no answer" OR_SKIP,
+    return tri_fail(TRI_BAD_FILE,
+                    "`%s` is only the beginning of the other conversation, so it has no answer of its own" OR_SKIP,
                     shorter);
   }
   return tri_fail(TRI_BAD_FILE,
-                  "`chosen` and `rejected` have no common beginning, which is their prompt where `prompt` is missing; "
-                  "give `prompt`" OR_SKIP);
+                  "`prompt` is missing, and `chosen` and `rejected` have no common beginning to use as the prompt; add "
+                  "`prompt`" OR_SKIP);
 }
 
 static tri_status same_answers(void) {
@@ -221,7 +220,7 @@ static tri_status read_whole(tri_chat_arena *arena, json_t *root, const tri_pref
   for (int k = 0; k < TRI_PREFERENCE_ANSWERS; k++) {
     if (begins_with(json_object_get(root, keys[k]), json_object_get(root, "prompt"))) continue;
     return tri_fail(TRI_BAD_FILE,
-                    "`prompt` is a string and `%s` a conversation that does not begin with it as the user's message; "
+                    "`prompt` is a string, but the conversation `%s` does not begin with it as the user's message; "
                     "write `prompt` as a list of messages, or give --skip-bad",
                     keys[k]);
   }

@@ -50,22 +50,23 @@ static tri_status check_whole(const tri_preference_session *session, const tri_p
   while (same < prompt->bytes && same < whole->bytes && prompt->text[same] == whole->text[same]) same++;
   if (same < prompt->bytes) {
     const size_t left = prompt->bytes - same;
-    return tri_fail(TRI_BAD_FILE,
-                    "the template %s renders the end of the prompt, `%.*s`, differently when the answer follows; use a "
-                    "template whose text of prompt and answer begins with that of the prompt and "
-                    "add_generation_prompt, or give --skip-bad",
-                    name, left > 60 ? 60 : (int)left, prompt->text + same);
+    return tri_fail(
+        TRI_BAD_FILE,
+        "the template %s renders the end of the prompt, `%.*s`, differently if an answer follows; use a template that "
+        "renders a prompt with add_generation_prompt as the beginning of prompt and answer, or give --skip-bad",
+        name, left > 60 ? 60 : (int)left, prompt->text + same);
   }
   if (whole->bytes > prompt->bytes) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "the template %s prints nothing of the answer: there is nothing to learn from", name);
+  return tri_fail(TRI_BAD_FILE, "the template %s prints no text of the answer, so there is nothing to learn from",
+                  name);
 }
 
 static tri_status render_messages(tri_preference_session *session, const tri_preference *p) {
   if (session->format->template == NULL) {
-    return tri_fail(TRI_BAD_FILE,
-                    "prompt and answers are messages, and there is no chat template: neither chat_template.jinja nor "
-                    "\"chat_template\" in tokenizer_config.json is beside the tokenizer; give a file with "
-                    "--chat-template");
+    return tri_fail(
+        TRI_BAD_FILE,
+        "prompt and answers are messages, but the tokenizer's folder has no chat template, neither chat_template.jinja "
+        "nor \"chat_template\" in tokenizer_config.json; give a file with --chat-template");
   }
   TRI_TRY(tri_chat_session_render(session->chat, &p->conversations[0], p->prompt_messages, true, &session->prompt));
   for (int k = 0; k < p->num_answers; k++) {
@@ -85,10 +86,9 @@ static bool ends_with(tri_chat_value text, tri_chat_value end) {
 static tri_status join_texts(tri_preference_session *session, const tri_preference *p) {
   const tri_chat_value end = session->format->end;
   if (end.bytes == 0) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "an answer that is text ends with the token that ends a text, and the tokenizer has none; name one as "
-        "eos_token in a tokenizer_config.json beside it");
+    return tri_fail(TRI_BAD_FILE,
+                    "a plain-text answer needs an end-of-text token at its end, but the tokenizer has none; name one "
+                    "as eos_token in a tokenizer_config.json in the tokenizer's folder");
   }
   session->prompt.bytes = 0;
   TRI_TRY(tri_chat_rendered_append(&session->prompt, p->prompt));

@@ -143,9 +143,10 @@ static tri_status use_generated(tri_chat_session *session, const tri_chat_conver
     tri_chat_span span = whole->generated[i];
     int64_t message = all ? 0 : message_of(c, whole, i, &next);
     if (message < 0) {
-      return tri_fail(TRI_BAD_FILE,
-                      "some answers are not to be learnt, and which message a generation block of the template printed "
-                      "is not known; remove `train` and such flags, or use a template that prints one block an answer");
+      return tri_fail(
+          TRI_BAD_FILE,
+          "some answers are not to be learnt, but the generation blocks of the template cannot be assigned to "
+          "messages; remove `train` and similar flags, or use a template that prints one block for each answer");
     }
     if (span.end > span.begin && (all || c->trained[message])) TRI_TRY(add_answer(session, span.begin, span.end));
   }
@@ -166,9 +167,9 @@ static tri_status find_begin(tri_chat_session *session, const tri_chat_conversat
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_FILE,
-                  "where the answer of message %" PRId64
-                  " begins is not known: the template %s prints what comes before it differently once it is there, and "
-                  "copies nothing of it; use a template with {%% generation %%} blocks",
+                  "cannot find the beginning of the answer of message %" PRId64
+                  ": the template %s prints the earlier messages differently if the answer follows, and does not copy "
+                  "the answer; use a template with {%% generation %%} blocks",
                   message + 1, tri_chat_template_name(session->format->template));
 }
 
@@ -204,11 +205,11 @@ static tri_status find_end(tri_chat_session *session, const tri_chat_conversatio
     *out = at + common;
     if (common > 0) return TRI_OK;
   }
-  return tri_fail(TRI_BAD_FILE,
-                  "where the answer of message %" PRId64
-                  " ends is not known: the template %s prints it differently once more messages follow; use a template "
-                  "with {%% generation %%} blocks",
-                  message + 1, tri_chat_template_name(session->format->template));
+  return tri_fail(
+      TRI_BAD_FILE,
+      "cannot find the end of the answer of message %" PRId64
+      ": the template %s prints it differently if more messages follow; use a template with {%% generation %%} blocks",
+      message + 1, tri_chat_template_name(session->format->template));
 }
 
 static bool same_text(const tri_chat_rendered *whole, tri_chat_span span, size_t at) {
@@ -229,12 +230,12 @@ static tri_status follow_pattern(const tri_chat_session *session, int64_t messag
       return TRI_OK;
     }
   }
-  return tri_fail(TRI_BAD_FILE,
-                  "the conversation is too long to look for its answers one by one, and the template %s prints that of "
-                  "message %" PRId64
-                  " in another way than those before it; divide the conversation, or use a template "
-                  "with {%% generation %%} blocks",
-                  tri_chat_template_name(session->format->template), message + 1);
+  return tri_fail(
+      TRI_BAD_FILE,
+      "the conversation is too long to search for each answer separately, and the template %s prints the answer of "
+      "message %" PRId64
+      " differently from earlier ones; divide the conversation, or use a template with {%% generation %%} blocks",
+      tri_chat_template_name(session->format->template), message + 1);
 }
 
 static tri_status find_answer(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *begin,
@@ -301,10 +302,9 @@ static tri_status join_plain(tri_chat_session *session, const tri_chat_conversat
   }
   whole->bytes = 0;
   if (c->num_messages > 2) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "`system` has no place beside `prompt` and `completion` as they are (`--chat-template none`); write "
-        "it into the prompt");
+    return tri_fail(TRI_BAD_FILE,
+                    "`system` cannot be used if `prompt` and `completion` are plain text (`--chat-template none`); "
+                    "write it into the prompt");
   }
   TRI_TRY(tri_chat_rendered_append(whole, c->prompt));
   TRI_TRY(tri_chat_rendered_append(whole, c->completion));
@@ -318,7 +318,7 @@ static tri_status check_answers(const tri_chat_session *session) {
   for (int64_t i = 0; i < session->num_answers; i++) {
     if (session->answers[i].end > session->answers[i].begin) return TRI_OK;
   }
-  return tri_fail(TRI_BAD_FILE, "the template prints nothing of the answers: there is nothing to learn from");
+  return tri_fail(TRI_BAD_FILE, "the template prints no text of the answers, so there is nothing to learn from");
 }
 
 static size_t without_white_space(const tri_chat_rendered *rendered, size_t begin, size_t end) {

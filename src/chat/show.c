@@ -103,7 +103,7 @@ static tri_status repr_letter(tri_chat_writer *writer, uint32_t code, const char
 }
 
 static tri_status repr_string(tri_chat_writer *writer, tri_chat_value string) {
-  if (string.is_safe) return tri_fail(TRI_UNSUPPORTED, "a string that `safe` made cannot be shown inside of a list");
+  if (string.is_safe) return tri_fail(TRI_UNSUPPORTED, "a string that `safe` made cannot be printed inside of a list");
   TRI_TRY(tri_chat_flatten(writer->arena, &string));
   bool single = string.bytes > 0 && memchr(string.text, '\'', string.bytes) != NULL;
   bool both = single && memchr(string.text, '"', string.bytes) != NULL;
@@ -147,7 +147,7 @@ static tri_status repr_list(tri_chat_writer *writer, const tri_chat_list *list, 
     case TRI_CHAT_IS_VIEW:
     case TRI_CHAT_IS_ITERATOR: break;
   }
-  return tri_fail(TRI_UNSUPPORTED, "the text of a %s is not supported; put `| list` behind it",
+  return tri_fail(TRI_UNSUPPORTED, "a %s cannot be converted to text; append `| list` to it",
                   tri_chat_type((tri_chat_value){.kind = TRI_CHAT_LIST, .list = (tri_chat_list *)(uintptr_t)list}));
 }
 
@@ -238,7 +238,8 @@ static tri_status write_json(tri_chat_writer *writer, tri_chat_value value, cons
 static tri_status json_list(tri_chat_writer *writer, const tri_chat_list *list, const tri_chat_json_style *style,
                             int depth) {
   if (list->kind != TRI_CHAT_IS_LIST && list->kind != TRI_CHAT_IS_TUPLE) {
-    return tri_fail(TRI_BAD_FILE, "tojson: a generator, a range or a view is not JSON; put `| list` before it");
+    return tri_fail(TRI_BAD_FILE,
+                    "tojson: a generator, a range or a view cannot be written as JSON; put `| list` before it");
   }
   TRI_TRY(write_text(writer, "["));
   for (int64_t i = 0; i < list->count; i++) {
@@ -316,7 +317,7 @@ static tri_status write_json(tri_chat_writer *writer, tri_chat_value value, cons
     case TRI_CHAT_MACRO:
     case TRI_CHAT_FUNCTION: break;
   }
-  return tri_fail(TRI_BAD_FILE, "tojson: a value of type %s is not JSON", tri_chat_type(value));
+  return tri_fail(TRI_BAD_FILE, "tojson: a value of type %s cannot be written as JSON", tri_chat_type(value));
 }
 
 tri_status tri_chat_json_text(tri_chat_arena *arena, tri_chat_value value, const tri_chat_json_style *style,

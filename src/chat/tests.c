@@ -112,7 +112,7 @@ static tri_status divides(const tri_chat_call *call, tri_chat_value by, int64_t 
     return tri_fail(TRI_UNSUPPORTED, "the test `%s` of a string is not supported", call->function->name);
   }
   if (!tri_chat_is_number(call->self) || !tri_chat_is_number(by)) {
-    return tri_fail(TRI_BAD_FILE, "the test `%s` wants numbers, not a %s", call->function->name,
+    return tri_fail(TRI_BAD_FILE, "the test `%s` needs numbers, not a %s", call->function->name,
                     tri_chat_type(tri_chat_is_number(call->self) ? by : call->self));
   }
   TRI_TRY(tri_chat_remainder(call->self, by, &left));

@@ -123,11 +123,14 @@ tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
     if (code >= 0x80 && to == TRI_CHAT_TITLE && is_maybe_cased(code)) {
-      return tri_fail(TRI_UNSUPPORTED, "words with U+%04X, which is not a letter everywhere, are not supported",
-                      (unsigned)code);
+      return tri_fail(
+          TRI_UNSUPPORTED,
+          "words with the character U+%04X are not supported, because not all Unicode versions classify it as a letter",
+          (unsigned)code);
     }
     if (code >= 0x80 && is_special(code)) {
-      return tri_fail(TRI_UNSUPPORTED, "the other case of U+%04X, which is more than one letter, is not supported",
+      return tri_fail(TRI_UNSUPPORTED,
+                      "changing the case of U+%04X is not supported, because the result has more than one character",
                       (unsigned)code);
     }
     TRI_TRY(tri_chat_write_code(&writer, turn(code, to, first)));

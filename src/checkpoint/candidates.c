@@ -53,6 +53,6 @@ tri_status tri_candidates_try(const tri_candidates *from, tri_checkpoint_try tak
   path[0] = '\0';
   if (bad == 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "none of the %" PRId64 " checkpoints in %s is good; restore one, or move them away to start over",
+                  "none of the %" PRId64 " checkpoints in %s is usable; restore one, or move them away to start over",
                   bad, from->root);
 }

@@ -298,7 +298,7 @@ static tri_status copy_model(const tri_copy_request *request, const tri_tensor_l
 
 static tri_status check_new(const char *to) {
   if (!tri_path_exists(to)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", to);
+  return tri_fail(TRI_BAD_USAGE, "%s already exists; name a new folder", to);
 }
 
 /* ---- a model ----------------------------------------------------------------------------------------------------- */
@@ -475,8 +475,8 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
     TRI_TRY(describe_tensor(entry.tensor, entry.file, &parameters[i]));
     if (request->with_base == NULL || strstr(parameters[i].name, ".lora_embedding_") == NULL) continue;
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s: `%.200s` is of an embedding, which has no singular vectors in PEFT's PiSSA, so that these "
-                    "factors are not written as LoRA of twice the rank; use --merge",
+                    "%s: `%.200s` belongs to an embedding, for which PEFT's PiSSA has no singular vectors, so its "
+                    "factors cannot be written as LoRA of twice the rank; use --merge",
                     entry.file, entry.tensor->name);
   }
   if (also[0] != '\0') {

@@ -26,21 +26,21 @@ enum { STATE_BYTES = 256 };
 static tri_status check_matrix(const tri_merged *from, const tri_parameter *matrix) {
   if (from->base == NULL && tri_checkpoint_four_bits(from->named, matrix->name) != NULL) {
     return tri_fail(TRI_BAD_USAGE,
-                    "export: --quantised: `%s` of %s is in 4 bits already, and quantising it once more would change "
-                    "it; copy the folder, or name the original model",
+                    "export: --quantised: `%s` of %s is already in 4 bits, and quantising it again would change it; "
+                    "copy the folder, or name the original model",
                     matrix->name, tri_checkpoint_path(from->named));
   }
   if (matrix->in_out) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "export: --quantised: `%s` lies [in, out], and transformers wants the blocks of its transpose, "
-                    "which adapter.quantise does not train on; export it without --quantised, and quantise it where "
-                    "it is loaded (load_in_4bit)",
+                    "export: --quantised: `%s` has the shape [in, out], and transformers needs 4-bit blocks of its "
+                    "transpose, which adapter.quantise does not support; export it without --quantised, and quantise "
+                    "it when it is loaded (load_in_4bit)",
                     matrix->name);
   }
   if (!tri_trainable_is_linear(matrix)) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "export: --quantised: `%s` is an expert's, and transformers does not load experts in 4 bits; "
-                    "export the model without --quantised: adapter.quantise quantises it where it is read",
+                    "export: --quantised: `%s` belongs to an expert, and transformers does not load experts in 4 bits; "
+                    "export the model without --quantised; adapter.quantise quantises it when it is read",
                     matrix->name);
   }
   return TRI_OK;

@@ -68,7 +68,8 @@ static tri_status need_part(const tri_safetensors_file *files, int64_t num_files
                             const char *suffix, tri_safetensors_type type, int64_t count, part *out) {
   char text[160];
   if (!find_part(files, num_files, matrix, suffix, out)) {
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` says that `%.200s` is in 4 bits, but there is no `%.200s%s`",
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: according to tensor `%.200s`, `%.200s` is in 4 bits, but the tensor `%.200s%s` is missing",
                     state->input.path, state->tensor.name, matrix, matrix, suffix);
   }
   if (out->tensor.type == type && count_of(&out->tensor) == count) return TRI_OK;
@@ -253,7 +254,7 @@ static tri_status add_matrix(tri_safetensors_file *files, int64_t num_files, con
   is_state(state->tensor.name, name, &kind);
   tri_safetensors_tensor *tensor = matrix_of(files, num_files, name), described;
   if (tensor == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` is there, but not `%.200s`, whose codes it describes",
+    return tri_fail(TRI_BAD_FILE, "%s has tensor `%.200s`, but not `%.200s`, the codes that it describes",
                     state->input.path, state->tensor.name, name);
   }
   if (tensor->type != TRI_SAFETENSORS_U8) {

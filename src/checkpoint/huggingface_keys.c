@@ -137,7 +137,7 @@ static void note_pair(const tri_json_reader *from, const char *first, const json
                       const json_t *b) {
   if (a == NULL || b == NULL || are_equal(a, b)) return;
   char *left = json_dumps(a, TEXT_FLAGS), *right = json_dumps(b, TEXT_FLAGS);
-  tri_log("%s: `%s` (%.60s) and `%s` (%.60s) stand for one thing here and differ; `%s` counts", from->path, first,
+  tri_log("%s: `%s` (%.60s) and `%s` (%.60s) have the same meaning here, but differ; `%s` is used", from->path, first,
           left == NULL ? "?" : left, counts, right == NULL ? "?" : right, counts);
   free(left);
   free(right);
@@ -210,8 +210,10 @@ static void note_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
                "rope_theta");
   }
   if (rope->local == NULL && json_object_get(all, "full_attention") != NULL) {
-    tri_log("%s: ignored: what `%s` has for each kind of layer; transformers does not read it for model_type %s either",
-            from->path, key, hf_keys->model_type);
+    tri_log(
+        "%s: ignored: the entries of `%s` for each kind of layer; transformers does not read them for model_type %s "
+        "either",
+        from->path, key, hf_keys->model_type);
   }
   if (rope->local != NULL) note_passed_over(from, hf_keys, key, all, object);
   note_inner(from, rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta, key, object, TRI_HUGGINGFACE_THETA);
@@ -229,7 +231,8 @@ static void note_undone(const tri_json_reader *from, const tri_hf_keys *hf_keys)
     if (row->kind != TRI_HF_KEYS_FIXED || !row->only_written) continue;
     const double dropout = json_number_value(json_object_get(from->object, row->key));
     if (dropout == 0) continue;
-    tri_log("%s: `%s` is %g, and this dropout is not done here: training goes without", from->path, row->key, dropout);
+    tri_log("%s: `%s` is %g, but this dropout is not supported, so training does not apply it", from->path, row->key,
+            dropout);
   }
 }
 

@@ -224,8 +224,8 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
   const json_t *other = tri_reader_get(from, "rope_parameters");
   if (hf_keys->rope.local != NULL && strcmp(key, "rope_parameters") != 0 && other != NULL) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s: `rope_scaling` and `rope_parameters` are both there, which transformers refuses for this "
-                    "model_type; remove one of them",
+                    "%s has both `rope_scaling` and `rope_parameters`, which transformers refuses for this model_type; "
+                    "remove one of them",
                     from->path);
   }
   const json_t *parameters = tri_reader_get(from, key);

@@ -70,8 +70,9 @@ tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *mode
     return tri_fail(TRI_UNSUPPORTED, "%s: `model_type` is `%.40s`; %s are supported", from->path, model_type, types);
   }
   list_strangers(from, nearest, strangers);
-  return tri_fail(
-      TRI_UNSUPPORTED, "%s: `model_type` is `%.40s`, which is not known. It is nearest to %s%s%s; %s are supported",
-      from->path, model_type, nearest->model_type,
-      strangers[0] == '\0' ? ", whose keys it has: perhaps its tensors differ" : " but for ", strangers, types);
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: `model_type` is `%.40s`, which is unknown. The most similar one is %s%s%s; %s are supported",
+                  from->path, model_type, nearest->model_type,
+                  strangers[0] == '\0' ? ", whose keys it has: perhaps its tensors differ" : " but for ", strangers,
+                  types);
 }

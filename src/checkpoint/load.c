@@ -135,7 +135,7 @@ tri_status tri_checkpoint_find(const char *name, const tri_checkpoint_use *use, 
   TRI_TRY(find_newest(root, use, path));
   if (path[0] != '\0') return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (%s)%s", given,
+                  "%s contains neither a model (config.json) nor a checkpoint (step-...) nor an adapter (%s)%s", given,
                   TRI_FILE_ADAPTER_CONFIG, tri_folder_hint(given, TRI_CONTENT_MODEL, hint));
 }
 
@@ -146,8 +146,8 @@ tri_status tri_checkpoint_verify_alone(const char *path) {
   tri_status status = tri_state_load_any(path, &document, &state);
   if (status == TRI_OK && document == NULL) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s has no checksums to compare: a run writes them into its checkpoints (%s), but a folder as "
-                    "Hugging Face has it holds none. `trireme inspect` without --verify reads what its files say",
+                    "%s has no checksums to compare: checkpoints of runs have them (%s), but Hugging Face folders do "
+                    "not. `trireme inspect` without --verify prints the contents of its files",
                     path, TRI_FILE_STATE);
   }
   if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
@@ -282,7 +282,7 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
 
 /* Opens a folder without checksums. A damaged state.json is ignored. */
 static tri_status load_unverified(tri_checkpoint *checkpoint, bool say) {
-  if (say) tri_warn("%s is not compared with its checksums, as --no-verify asks", checkpoint->path);
+  if (say) tri_warn("%s is not compared with its checksums (--no-verify)", checkpoint->path);
   tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
   if (status != TRI_OK && status != TRI_BAD_FILE) return status;
   if (status == TRI_BAD_FILE && say) tri_warn("%s", tri_status_message());
@@ -316,8 +316,8 @@ static tri_status add_averages(tri_checkpoint *checkpoint) {
     if (has_averages(&checkpoint->files[f])) return TRI_OK;
   }
   return tri_fail(TRI_BAD_FILE,
-                  "%s has no average of the weights: a run keeps one with average.every (1, say); without --average "
-                  "its weights are meant",
+                  "%s has no average of the weights; set average.every in the run (for example 1) to keep one, or "
+                  "leave out --average to use the weights themselves",
                   checkpoint->path);
 }
 
@@ -327,8 +327,8 @@ static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   int64_t tensors = 0;
   TRI_TRY(tri_unwrap_names(checkpoint->files, checkpoint->num_files, &taken, &tensors));
   if (taken == NULL || !say) return TRI_OK;
-  tri_log("%s: `%s`, which a wrapper of PyTorch's put there, is taken off the names of %" PRId64 " tensors",
-          checkpoint->path, taken, tensors);
+  tri_log("%s: the prefix `%s` of a PyTorch wrapper is removed from the names of %" PRId64 " tensors", checkpoint->path,
+          taken, tensors);
   return TRI_OK;
 }
 
@@ -386,8 +386,8 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
     if (frame) say_misplaced(checkpoint);
     if (frame && has_model && tri_peft_is_folder(checkpoint->path)) {
       tri_warn(
-          "%s: its %s is not used, since there is a model beside it; transformers puts it on top of "
-          "that model",
+          "%s: its %s is ignored, because the folder also has a model; transformers would apply the adapter to that "
+          "model",
           checkpoint->path, TRI_FILE_ADAPTER_CONFIG);
     }
     TRI_TRY(unwrap(checkpoint, frame));
@@ -549,10 +549,11 @@ static tri_status find_with_shape(const tri_checkpoint *checkpoint, const char *
                                   const tri_safetensors_tensor **out) {
   const tri_safetensors_tensor *tensor = find(checkpoint, name, file);
   if (tensor == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`; %s", checkpoint->path, name,
-                    checkpoint->adapter ? "it is an adapter, whose other weights are its base's (`trireme export "
-                                          "--merge` makes one model of both)"
-                                        : "is it a checkpoint of another model?");
+    return tri_fail(
+        TRI_BAD_FILE, "%s has no tensor `%s`; %s", checkpoint->path, name,
+        checkpoint->adapter
+            ? "it is an adapter, which needs the weights of its base (`trireme export --merge` makes one model of both)"
+            : "is it a checkpoint of another model?");
   }
   bool same = tensor->num_dims == num_dims;
   for (int d = 0; d < num_dims && same; d++) same = tensor->shape[d] == shape[d];
@@ -584,8 +585,7 @@ static tri_status compare_sum(const tri_checkpoint *checkpoint, const tri_safete
     return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has no checksum in %s", file->input.path, name, TRI_FILE_STATE);
   }
   if (found == wanted) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "%s: tensor `%s` is damaged: what was read has the checksum %016" PRIx64 ", not %016" PRIx64,
+  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` is damaged: its checksum is %016" PRIx64 ", not %016" PRIx64,
                   file->input.path, name, found, wanted);
 }
 
@@ -679,7 +679,6 @@ tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const t
   TRI_TRY(tri_checkpoint_slice_not_finite(slice, type, &bad));
   if (bad < 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: element %" PRId64
-                  " of the tensor `%s` is NaN or infinite (as %s): nothing can be computed with it",
+                  "%s: element %" PRId64 " of the tensor `%s` is NaN or infinite (as %s), so the model cannot be used",
                   checkpoint->path, slice->first + bad, parameter->name, tri_dtype_name(type));
 }

@@ -164,7 +164,7 @@ tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *referenc
     const char *preset = nearest_preset(name);
     return tri_yaml_fail(
         reference, "the model",
-        " is neither a folder nor a file that is there: %s (relative to the current directory)%s%s%s%s",
+        " is neither an existing folder nor an existing file: %s (relative to the current directory)%s%s%s%s",
         tri_yaml_excerpt(name, excerpt), preset == NULL ? "" : "; its architecture is the preset `",
         preset == NULL ? "" : preset, preset == NULL ? "" : "`", tri_hub_advice(name, advice));
   }

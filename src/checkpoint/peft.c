@@ -295,8 +295,8 @@ static tri_status unsupported(const tri_json_reader *from, const char *key) {
   char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
   tri_status status =
       tri_fail(TRI_UNSUPPORTED,
-               "%s: `%.60s` is %.100s%s%s, which is not known here; plain LoRA is: merge this adapter "
-               "with PEFT's merge_and_unload and use the resulting model",
+               "%s: `%.60s` is %.100s%s%s, which is not supported; only plain LoRA is. Merge this adapter with PEFT's "
+               "merge_and_unload and use the resulting model",
                from->path, key, text == NULL ? "?" : text, meaning == NULL ? "" : ": ", meaning == NULL ? "" : meaning);
   free(text);
   return status;
@@ -318,12 +318,11 @@ static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) 
   if (word != NULL && strcmp(word, "gaussian") == 0) *out = TRI_ADAPTER_GAUSSIAN;
   if (word != NULL && strcmp(word, "pissa") == 0) *out = TRI_ADAPTER_PISSA;
   if (word != NULL && strncmp(word, "pissa_niter_", strlen("pissa_niter_")) == 0) {
-    return tri_fail(
-        TRI_UNSUPPORTED,
-        "%s: `%s` is %.60s, whose vectors are drawn at random, so that the base they were taken from is not "
-        "known here; have PEFT save it with path_initial_model_for_weight_conversion, which is plain LoRA, "
-        "or merge it with merge_and_unload",
-        from->path, key, word);
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%s` is %.60s. Its vectors are random, so the base that they were subtracted from is unknown; "
+                    "save the adapter in PEFT with path_initial_model_for_weight_conversion, which makes plain LoRA, "
+                    "or merge it with merge_and_unload",
+                    from->path, key, word);
   }
   if (value == NULL || json_is_boolean(value)) return TRI_OK;
   static const char *const plain[] = {"gaussian", "eva", "orthogonal", "pissa"};
@@ -417,7 +416,7 @@ static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
   bool stabilised = false;
   if (tri_reader_get(from, "r") == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `r`, the rank", from->path);
   if (tri_reader_get(from, "lora_alpha") == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s has no `lora_alpha`, without which the factors' scale is not known", from->path);
+    return tri_fail(TRI_BAD_FILE, "%s has no `lora_alpha`, which is needed for the scale of the factors", from->path);
   }
   TRI_TRY(tri_reader_size(from, "r", 0, &out->rank));
   if (out->rank > MOST_RANK) return tri_reader_wrong(from, "r", "a rank of at most 65536");
@@ -522,7 +521,7 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
   if (same) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`adapter.from`: `%s` of %s/" TRI_FILE_ADAPTER_CONFIG
-                  " is another than `adapter.%s`; give the run the same patterns",
+                  " differs from `adapter.%s`; give the run the same patterns",
                   key, folder, key);
 }
 
@@ -542,9 +541,9 @@ static tri_status check_all_patterns(const char *folder, tri_adapter *from, cons
   if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &own->alpha_pattern);
   if (status == TRI_OK || !converted) return status;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`adapter.from`: %s has factors of single experts, of whose gate and up PEFT makes one pair of twice "
-                  "the rank and twice alpha; give the run the folder's patterns, and rank_pattern: "
-                  "{\".*\\\\.gate_up_proj\": %ld}, alpha_pattern: {\".*\\\\.gate_up_proj\": %g}",
+                  "`adapter.from`: %s has factors of single experts. PEFT joins the factors of gate and up of an "
+                  "expert to one pair with twice the rank and twice alpha; give the run the folder's patterns, and "
+                  "rank_pattern: {\".*\\\\.gate_up_proj\": %ld}, alpha_pattern: {\".*\\\\.gate_up_proj\": %g}",
                   folder, (long)(2 * from->rank), 2 * from->alpha);
 }
 
@@ -572,20 +571,18 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
   const tri_adapter *from = &peft->adapter;
   if (status == TRI_OK && from->rank != adapter->rank) {
     status = tri_fail(TRI_BAD_CONFIG,
-                      "`adapter.from`: the factors of %s have rank %ld and `adapter.rank` is %ld; make "
-                      "them equal",
+                      "`adapter.from`: the factors of %s have rank %ld, but `adapter.rank` is %ld; make them equal",
                       folder, (long)from->rank, (long)adapter->rank);
   }
   if (status == TRI_OK && from->scaling != adapter->scaling) {
-    status = tri_fail(TRI_BAD_CONFIG,
-                      "`adapter.from`: the factors of %s are for the scale of %s and `adapter.scaling` is %s; make "
-                      "them equal",
-                      folder, scalings_word(from->scaling), scalings_word(adapter->scaling));
+    status = tri_fail(
+        TRI_BAD_CONFIG,
+        "`adapter.from`: the factors of %s are for the scale of %s, but `adapter.scaling` is %s; make them equal",
+        folder, scalings_word(from->scaling), scalings_word(adapter->scaling));
   }
   if (status == TRI_OK && from->alpha != adapter->alpha) {
     status = tri_fail(TRI_BAD_CONFIG,
-                      "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
-                      "make them equal",
+                      "`adapter.from`: the factors of %s are for alpha %g, but `adapter.alpha` is %g; make them equal",
                       folder, from->alpha, adapter->alpha);
   }
   if (status == TRI_OK && from->magnitude != adapter->magnitude) {
@@ -597,7 +594,7 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
   if (status == TRI_OK && tri_adapter_is_principal(from) != tri_adapter_is_principal(adapter)) {
     status = tri_fail(TRI_BAD_CONFIG,
                       "`adapter.from`: the factors of %s %s parts of the base, which are subtracted from it "
-                      "(`init_lora_weights: pissa`), and `adapter.init` says otherwise; %s",
+                      "(`init_lora_weights: pissa`), but `adapter.init` differs; %s",
                       folder, tri_adapter_is_principal(from) ? "began as" : "did not begin as",
                       tri_adapter_is_principal(from) ? "set it to pissa" : "leave it out");
   }
@@ -605,8 +602,8 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
   if (status == TRI_OK) status = check_all_patterns(folder, &peft->adapter, adapter);
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {
     status = tri_fail(TRI_BAD_CONFIG,
-                      "`adapter.from`: %s is an adapter of another base than `init` names: of one with "
-                      "signature %s, not %s; name that base with `init`",
+                      "`adapter.from`: %s is an adapter of another base than `init` names: its base has signature %s, "
+                      "not %s; name that base with `init`",
                       folder, tri_base_signature_text(&peft->signature, there), tri_base_signature_text(base, here));
   }
   tri_free(peft);

@@ -148,8 +148,8 @@ static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *
   if (own == name) {
     tri_peft_name(name, wanted);
     return tri_fail(TRI_BAD_FILE,
-                    "%s: PEFT passes over the tensor `%.200s`, whose name it would have as `%s`; save the adapter with "
-                    "PEFT, or rename its tensors",
+                    "%s: PEFT ignores the tensor `%.200s`, because its name must be `%s`; save the adapter with PEFT, "
+                    "or rename its tensors",
                     entry->file, name, wanted);
   }
   if (factor == NULL) return TRI_OK;
@@ -159,8 +159,8 @@ static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *
   const char *key = left_out_by(config, module);
   if (key == NULL) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: PEFT passes over the tensor `%.200s`, since `%s` of %s leaves its module out; correct that, or "
-                  "remove such tensors",
+                  "%s: PEFT ignores the tensor `%.200s`, because `%s` of %s does not include its module; correct that, "
+                  "or remove such tensors",
                   entry->file, name, key, TRI_FILE_ADAPTER_CONFIG);
 }
 

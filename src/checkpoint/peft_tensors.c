@@ -83,7 +83,7 @@ static tri_status check_pair(const tri_checkpoint *adapter, const tri_checkpoint
     return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%.*s.weight`, but not both factors", folder, length, module);
   }
   if (other == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%.*s.weight`: there is no `%.*s%s`", folder,
+    return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%.*s.weight`: `%.*s%s` is missing", folder,
                     length, module, length, module, ending_of(opposite));
   }
   if (!is_a) return TRI_OK;
@@ -103,16 +103,15 @@ static tri_status check_magnitude(const tri_checkpoint *adapter, const tri_check
   char shape[TRI_SAFETENSORS_SHAPE_BYTES];
   if (find_kind(adapter, module, length, EMBEDDING_A) != NULL) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s has magnitudes (DoRA) beside the embedding `%.*s.weight`, which are not known here; merge this "
+                    "%s has magnitudes (DoRA) of the embedding `%.*s.weight`, which are not supported; merge this "
                     "adapter with PEFT's merge_and_unload and use the resulting model",
                     folder, length, module);
   }
   if (!settings->magnitude) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "%s has magnitudes of `%.*s.weight`, but `use_dora` of " TRI_FILE_ADAPTER_CONFIG
-        " is false, so that PEFT would pass over them; set it to true if the factors were trained with them",
-        folder, length, module);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s has magnitudes of `%.*s.weight`, but `use_dora` of " TRI_FILE_ADAPTER_CONFIG
+                    " is false, so PEFT would ignore them; set it to true if the factors were trained with them",
+                    folder, length, module);
   }
   const tri_safetensors_tensor *tensor = entry->tensor, *b = find_kind(adapter, module, length, B);
   if (b == NULL) {
@@ -149,7 +148,7 @@ static tri_status check_tensor(const tri_checkpoint *adapter, const tri_checkpoi
 tri_status tri_peft_check_tensors(const tri_checkpoint *adapter, const tri_adapter *settings) {
   const int64_t count = tri_checkpoint_num_tensors(adapter);
   if (count == 0) {
-    return tri_fail(TRI_BAD_FILE, "%s is an adapter without tensors: save it again", tri_checkpoint_path(adapter));
+    return tri_fail(TRI_BAD_FILE, "%s is an adapter without tensors; save it again", tri_checkpoint_path(adapter));
   }
   for (int64_t i = 0; i < count; i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
@@ -164,6 +163,6 @@ tri_status tri_peft_check_numbers(const tri_checkpoint *adapter, const char *nam
   char element[48] = "an element";
   if (strange < 0) return TRI_OK;
   if (whole) snprintf(element, sizeof element, "element %ld", (long)strange);
-  return tri_fail(TRI_BAD_FILE, "%s: %s of the tensor `%s` is NaN or infinite: nothing can be computed with it",
+  return tri_fail(TRI_BAD_FILE, "%s: %s of the tensor `%s` is NaN or infinite, so the adapter cannot be used",
                   tri_checkpoint_path(adapter), element, name);
 }

@@ -71,11 +71,11 @@ tri_status tri_principal_create(const tri_checkpoint *base, const tri_parameter 
   const size_t count = (size_t)tri_parameter_global_count(matrix);
   const int64_t most = matrix->shape[0] < matrix->shape[1] ? matrix->shape[0] : matrix->shape[1];
   if (pair->rank > most) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "rank %ld is above that of %.80s of %s, a matrix of %ld x %ld, which has at most %ld "
-                    "singular vectors",
-                    (long)pair->rank, matrix->name, tri_checkpoint_path(base), (long)matrix->shape[0],
-                    (long)matrix->shape[1], (long)most);
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "rank %ld is too large for %.80s of %s, a matrix of %ld x %ld, which has at most %ld singular vectors",
+        (long)pair->rank, matrix->name, tri_checkpoint_path(base), (long)matrix->shape[0], (long)matrix->shape[1],
+        (long)most);
   }
   tri_principal made = {.rank = pair->rank, .in = matrix->shape[way], .out = matrix->shape[1 - way]};
   double *read = NULL, *other = NULL;

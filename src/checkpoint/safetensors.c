@@ -162,12 +162,13 @@ static tri_status parse_range(const char *path, const json_t *value, uint64_t da
   }
   int64_t begin = (int64_t)json_integer_value(first), end = (int64_t)json_integer_value(last);
   if (begin < 0 || begin > end) {
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` lies at bytes [%" PRId64 ", %" PRId64 "), which is not a range",
-                    path, out->name, begin, end);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: tensor `%.200s` has the byte range [%" PRId64 ", %" PRId64 "), which is not valid", path,
+                    out->name, begin, end);
   }
   if ((uint64_t)end > data_bytes) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s: tensor `%.200s` lies at bytes [%" PRId64 ", %" PRId64 "), but the file has only %" PRIu64
+                    "%s: tensor `%.200s` has the byte range [%" PRId64 ", %" PRId64 "), but the file has only %" PRIu64
                     " bytes of data; it is truncated or damaged",
                     path, out->name, begin, end, data_bytes);
   }
@@ -222,8 +223,8 @@ static tri_status check_coverage(const char *path, const tri_safetensors_header 
                       path, tensor->name, begin, before, covered);
     }
     if (begin > covered) {
-      return tri_fail(TRI_BAD_FILE, "%s: bytes [%" PRIu64 ", %" PRIu64 ") before tensor `%.200s` belong to none", path,
-                      covered, begin, tensor->name);
+      return tri_fail(TRI_BAD_FILE, "%s: bytes [%" PRIu64 ", %" PRIu64 ") before tensor `%.200s` belong to no tensor",
+                      path, covered, begin, tensor->name);
     }
     covered += tensor->bytes;
     before = tensor->name;
@@ -278,7 +279,7 @@ static tri_status check_length(const char *path, const void *data, size_t held, 
   if (file_bytes < LENGTH_BYTES || held < LENGTH_BYTES) {
     return tri_fail(TRI_BAD_FILE,
                     "%s is not a safetensors file: it has %" PRIu64
-                    " bytes, and the length of the header alone takes %d",
+                    " bytes, but the length of the header alone takes %d",
                     path, file_bytes, LENGTH_BYTES);
   }
   memcpy(length, data, LENGTH_BYTES);
@@ -360,7 +361,7 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
                              tri_safetensors_shape_text(tensor->num_dims, tensor->shape, shape_text));
   }
   if (strcmp(tensor->name, "__metadata__") == 0 || json_object_get(document, tensor->name) != NULL) {
-    return tri_fail_internal("a safetensors file cannot hold two entries of the name `%s`", tensor->name);
+    return tri_fail_internal("a safetensors file cannot contain two entries with the name `%s`", tensor->name);
   }
   json_t *shape = json_array();
   for (int d = 0; d < tensor->num_dims; d++) {

@@ -384,9 +384,9 @@ static tri_status check_finite(const tri_safetensors_tensor *tensor, int64_t fir
   int64_t bad = tri_first_not_finite(tensor->type, count, data);
   if (bad < 0) return TRI_OK;
   return tri_fail(TRI_DIVERGED,
-                  "nothing is saved: element %" PRId64
-                  " of `%.200s` is NaN or infinite; the checkpoints from before are as they were; lower optimizer.lr, "
-                  "lengthen optimizer.warmup, or look at optimizer.eps and optimizer.clip",
+                  "nothing is saved, because element %" PRId64
+                  " of `%.200s` is NaN or infinite; earlier checkpoints are unchanged; lower optimizer.lr, lengthen "
+                  "optimizer.warmup, or look at optimizer.eps and optimizer.clip",
                   first + bad, tensor->name);
 }
 

@@ -92,9 +92,8 @@ static tri_status find(const product *p, int64_t count, double *values, double *
   if (wrong == 0 && number == (lapack_int)count) return TRI_OK;
   return tri_fail(
       TRI_DIVERGED,
-      "no singular vectors of a matrix [%" PRId64 ", %" PRId64
-      "] were found (LAPACK says %d): it has numbers that are too large; if it is a gradient, a lower learning "
-      "rate may help",
+      "cannot compute the singular vectors of a matrix [%" PRId64 ", %" PRId64
+      "] (LAPACK returned %d), because its numbers are too large; if it is a gradient, a lower learning rate may help",
       p->side, p->length, (int)wrong);
 }
 

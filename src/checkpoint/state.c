@@ -90,14 +90,15 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
   tri_free(line);
   if (!whole) return tri_fail(TRI_BAD_FILE, "%s is damaged", complete);
   if (!tri_path_exists(path)) {
-    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; with %s and without it the checkpoint is damaged", path,
+    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; a checkpoint that has %s but not this file is damaged", path,
                     strerror(ENOENT), TRI_FILE_COMPLETE);
   }
   TRI_TRY(tri_file_read_plain(path, STATE_LIMIT_BYTES, &text, &bytes));
   if (bytes != wanted || tri_checksum(text, bytes) != checksum) {
     tri_free(text);
-    return tri_fail(TRI_BAD_FILE, "%s is damaged: it has %zu bytes and not the checksum that %s records (%zu bytes)",
-                    path, bytes, TRI_FILE_COMPLETE, wanted);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is damaged: it has %zu bytes, and its checksum differs from the one in %s (%zu bytes)", path,
+                    bytes, TRI_FILE_COMPLETE, wanted);
   }
   *out = text;
   *out_bytes = bytes;

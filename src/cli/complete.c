@@ -146,7 +146,7 @@ static void offer_options(const tri_command *command, const wanted *w) {
     describe(command, row->name, about, sizeof about);
     offer(w, option, about);
   }
-  offer(w, "--help", "what the command does");
+  offer(w, "--help", "describe the command");
 }
 
 /* Returns the name of the option that a word is if the option takes a value; else NULL. */
@@ -191,7 +191,7 @@ tri_status tri_complete_run(const tri_commands *commands, int count, char **word
   if (count == 1) {
     offer_names(commands, &w, false);
     offer(&w, "--help", NULL);
-    offer(&w, "--version", "what this program is built with");
+    offer(&w, "--version", "print the version and the build options");
     return TRI_OK;
   }
   const tri_command *command = tri_command_find(commands, words[0]);

@@ -20,7 +20,7 @@ void tri_help_usage(const tri_commands *commands, FILE *to) {
   for (int i = 0; i < commands->count; i++) {
     fprintf(to, "  %-10s %s\n", commands->list[i]->name, commands->list[i]->summary);
   }
-  fprintf(to, "\ntrireme --version says what this program is built with.\n");
+  fprintf(to, "\ntrireme --version prints the version and the build options.\n");
 }
 
 const tri_command *tri_command_find(const tri_commands *commands, const char *name) {
@@ -132,7 +132,7 @@ tri_status tri_help_run(const tri_commands *commands, int count, char **argument
   }
   if (count == 3 && strcmp(arguments[1], "--man") == 0) {
     if (print_page(commands, arguments[2], stdout)) return TRI_OK;
-    return tri_fail(TRI_BAD_USAGE, "there is no page of `%s`; there are trireme, each command's and each file's",
+    return tri_fail(TRI_BAD_USAGE, "no manual page `%s`; the pages are trireme, each command's and each file's",
                     arguments[2]);
   }
   if (count == 3 && strcmp(arguments[1], "--man-pages") == 0) return write_pages(commands, arguments[2]);

@@ -431,12 +431,13 @@ const tri_command tri_command_inspect = {
         "of the model whose settings a checkpoint's, a run's or a Hugging Face folder holds.\n"
         "A checkpoint, a run's output or a Hugging Face folder: its tensors, checksums and the layout that it was "
         "saved\n"
-        "under; --verify reads all of it and checks every checksum, which else is done to all but the tensors.\n"
-        "Two of them: what differs; the exit status is 0 if nothing does, and 1 otherwise. What is read is verified.\n"
-        "--no-verify compares nothing with its checksum and says so, for what can be saved of a damaged one.\n"
+        "under; --verify reads all of it and checks every checksum, by default those of all files but the tensors.\n"
+        "Two of them: their differences; the exit status is 0 if there are no differences, and 1 otherwise. Both are "
+        "verified.\n"
+        "--no-verify compares no checksums and reports this, to read the intact parts of a damaged one.\n"
         "A corpus (the prefix of its .bin and .idx): how long its documents are; in sequences of T tokens, how much\n"
-        "padding packed documents need, and the share of attention's area that masks leave. Where the index has one\n"
-        "document, they end at the end-of-text token of FILE, or of the tokenizer.json beside the corpus.\n"
+        "padding packed documents need, and the share of attention's area that masks leave. If the index has one\n"
+        "document, they end at the end-of-text token of FILE, or of the tokenizer.json in the corpus's folder.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",
     .options = inspect_options,

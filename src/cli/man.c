@@ -206,13 +206,15 @@ static void write_environment(FILE *to) {
   static const struct {
     const char *name, *text;
   } variables[] = {
-      {"TRIREME_CONFIGS", "a folder with presets (models/, clusters/, systems/, ...) that go before the program's own"},
+      {"TRIREME_CONFIGS",
+       "a folder with presets (models/, clusters/, systems/, ...) that take precedence over the program's own"},
       {"TRIREME_CACHE",
-       "where compiled GPU kernels and the best measured peaks are kept; ~/.cache/trireme unless set; none: nowhere"},
+       "folder of compiled GPU kernels and of the best measured peaks; default ~/.cache/trireme; none: they are not "
+       "stored"},
       {"TRIREME_RANKS_PER_NODE", "ranks of a node in runs on one machine, to try layouts that span nodes"},
       {"OMP_NUM_THREADS",
-       "threads of loops that are not a device's, no more than the machine has cores; a run file's `threads` says "
-       "those of a rank"},
+       "threads of loops that do not run on a device, at most the number of cores; `threads` of a run file sets the "
+       "threads of a rank"},
       {"NO_COLOR", "no colours on a terminal"},
   };
   fputs(".SH ENVIRONMENT\n", to);
@@ -223,7 +225,7 @@ static void write_environment(FILE *to) {
 
 void tri_man_program(const tri_command *const *commands, int num_commands, FILE *to) {
   const tri_topic *topic;
-  write_head("trireme", 1, "train large language models over MPI, and say beforehand how fast and whether it fits", to);
+  write_head("trireme", 1, "train large language models over MPI, and predict speed and memory beforehand", to);
   fputs(
       ".SH SYNOPSIS\n.nf\n\\fBtrireme\\fR \\fICOMMAND\\fR [options]\n\\fBtrireme\\fR \\fICOMMAND\\fR \\-\\-help\n"
       "\\fBtrireme help\\fR [\\fICOMMAND\\fR|\\fIFILE'S KIND\\fR]\n\\fBtrireme \\-\\-version\\fR\n.fi\n",
@@ -238,7 +240,7 @@ void tri_man_program(const tri_command *const *commands, int num_commands, FILE 
     fprintf(to, ".TP\n.BR trireme\\-%s (5)\n", topic->name);
     write_line(topic->summary, strlen(topic->summary), to);
   }
-  write_entry("PREFIX/share/trireme/configs", "presets, where the program lies in PREFIX/bin", to);
+  write_entry("PREFIX/share/trireme/configs", "presets, if the program is in PREFIX/bin", to);
   write_environment(to);
   write_exit_statuses(to);
 }

@@ -45,7 +45,7 @@ static tri_status check_folder(const char *path) {
   if (slash == NULL || slash == path) return TRI_OK;
   snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
   if (tri_path_is_directory(folder)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--csv %s: there is no folder %s; make it, or name another file", path, folder);
+  return tri_fail(TRI_BAD_USAGE, "--csv %s: the folder %s does not exist; make it, or name another file", path, folder);
 }
 
 tri_status tri_plan_csv_open(tri_plan_csv *csv, const char *path, tri_search_request *request) {

@@ -49,7 +49,7 @@ static tri_status simulate_parse(int count, char **given, arguments *out) {
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[optind]);
   if (out->against != NULL && out->plan.cluster_name == NULL) {
     return tri_fail(TRI_BAD_USAGE,
-                    "simulate: --against wants a --cluster, for example what `trireme calibrate` has written");
+                    "simulate: --against needs a --cluster, for example the file that `trireme calibrate` has written");
   }
   if (out->layout == NULL && out->against == NULL) {
     return tri_fail(TRI_BAD_USAGE, "simulate: --layout is missing, for example --layout tensor=4,pipeline=16,zero=1");
@@ -177,7 +177,7 @@ static tri_status simulate_run(int count, char **given) {
 
 const tri_command tri_command_simulate = {
     .name = "simulate",
-    .summary = "say how fast one layout is on a described machine, and whether it fits",
+    .summary = "predict the speed and memory of one layout on a described machine",
     .help =
         "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
         "                        [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"

@@ -14,7 +14,7 @@ const tri_topic tri_topics[] = {
     {.name = "model",
      .summary = "keys of a model file",
      .about = "A model is a YAML file of these keys, or the section `model` of a run file. Presets are called by name; "
-              "`trireme inspect NAME` says what is in one.",
+              "`trireme inspect NAME` describes one.",
      .example = "family: llama\nnum_layers: 16\nhidden_size: 1024\nnum_heads: 16\nnum_kv_heads: 4\nffn_size: 2816\n"
                 "vocab_size: 32000\nmax_sequence: 2048\n",
      .table = model_table},

@@ -60,7 +60,7 @@ tri_status tri_must_agree(const tri_group *group, const char *what, const char *
   TRI_TRY(status);
   if (differs < 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "rank %d was started with another %s than rank 0; all ranks of a job need the same: look at what the "
-                  "nodes see under that name",
+                  "rank %d was started with another %s than rank 0; all ranks of a job need the same one; check that "
+                  "all nodes see the same file under that name",
                   differs, what);
 }

@@ -96,7 +96,8 @@ tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes
   const int size = group->size;
   int64_t *begins = NULL;
   if (to < 0 || to >= size || from < 0 || from >= size) {
-    return tri_fail_internal("pass over %s: there is no rank %d, or %d, of %d", group->name, to, from, size);
+    return tri_fail_internal("pass over %s: rank %d or %d does not exist; the group has %d ranks", group->name, to,
+                             from, size);
   }
   TRI_TRY(tri_alloc("a pass", 2 * ((size_t)size + 1), sizeof *begins, &begins));
   int64_t *given = begins, *got = begins + size + 1;

@@ -118,7 +118,7 @@ static tri_status find_places(tri_group_impl *group) {
   int *numbers = NULL;
   size_t size = (size_t)group->size;
   const tri_job *job = tri_comm_job();
-  TRI_TRY(tri_alloc("where ranks are", 5 * size, sizeof *numbers, &numbers));
+  TRI_TRY(tri_alloc("places of ranks", 5 * size, sizeof *numbers, &numbers));
   placement where = {numbers + size, numbers + 2 * size, numbers + 3 * size, 0};
   int code = MPI_Allgather(&job->node_of[job->rank], 1, MPI_INT, numbers, 1, MPI_INT, group->messages);
   tri_status status = code == MPI_SUCCESS ? TRI_OK : tri_comm_mpi_failed(code, "MPI_Allgather", group->name);
@@ -179,7 +179,8 @@ static tri_status agree(const tri_group_impl *group, tri_status status) {
   int all = 0;
   TRI_MPI(group->name, MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, group->messages));
   if (status != TRI_OK || all != 0) return status;
-  return tri_fail(TRI_COMM, "%s: another rank of the group could not make it; its own message says why", group->name);
+  return tri_fail(TRI_COMM, "%s: another rank of the group failed to make it; see the error message of that rank",
+                  group->name);
 }
 
 static tri_status connect(tri_group_impl *group) {

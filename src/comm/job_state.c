@@ -43,6 +43,6 @@ tri_status tri_comm_mpi_failed(int code, const char *call, const char *what) {
   MPI_Error_string(code, reason, &length);
   job.secondary = !job.failed;
   if (job.secondary) tri_parent_expect_secondary();
-  return tri_comm_lost("%s: %.*s failed: %s; another rank is probably gone, and its own message says why", what,
+  return tri_comm_lost("%s: %.*s failed: %s; another rank has probably ended; see its error message", what,
                        (int)strcspn(call, "("), call, reason);
 }

@@ -10,7 +10,7 @@ static tri_status begin(const tri_group *group, tri_operation operation, int pee
   tri_request *request = NULL;
   TRI_TRY(tri_comm_check());
   if (group->impl == NULL || peer < 0 || peer >= group->size || tag < 0) {
-    return tri_fail_internal("%s over %s: there is no rank %d of %d, or no tag %d", tri_operation_name(operation),
+    return tri_fail_internal("%s over %s: rank %d of %d or tag %d does not exist", tri_operation_name(operation),
                              group->name, peer, group->size, tag);
   }
   size_t pieces = bytes == 0 ? 1 : bytes / PIECE_BYTES + (bytes % PIECE_BYTES != 0);

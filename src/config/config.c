@@ -556,8 +556,8 @@ tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tr
   }
   char *equals = strchr(text, '=');
   if (equals == NULL) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "%.200s: there is no `=`; write --set key=value, for example --set optimizer.lr=1e-4", text);
+    return tri_fail(TRI_BAD_USAGE, "%.200s: `=` is missing; write --set key=value, for example --set optimizer.lr=1e-4",
+                    text);
   }
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports it */
   tri_yaml *label = NULL;

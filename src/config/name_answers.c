@@ -23,8 +23,8 @@ typedef struct answer_row {
 static const answer_row commands[] = {
     {"chat talk", "talk with a model by: trireme generate RUN --chat"},
     {"serve server api_server",
-     "there is no server; talk with a model by `trireme generate RUN --chat`, or serve what `trireme export` writes "
-     "with vLLM or llama.cpp"},
+     "Trireme has no server; chat with a model with `trireme generate RUN --chat`, or serve the output of `trireme "
+     "export` with vLLM or llama.cpp"},
     {"sft finetune fine_tune instruct", FINE_TUNING},
     {"lora qlora peft_train",
      "an adapter is the section `adapter:` of a run file for `trireme train` (docs/finetuning.md)"},
@@ -95,7 +95,7 @@ static const answer_row keys[] = {
     {"pissa use_pissa pissa_init", "it is adapter.init: pissa"},
     {"corda_config eva_config lora_ga_config olora",
      "factors begin by adapter.init: kaiming, gaussian or pissa; beginnings by data are not supported"},
-    {"fan_in_fan_out", "how the base's matrices lie is known from its model; leave it out"},
+    {"fan_in_fan_out", "the layout of the base's matrices is known from its model; leave it out"},
     {"peft_type", "adapters are LoRA: adapter.rank; other kinds of PEFT's are not supported"},
     {"completion_only_loss assistant_only_loss train_on_inputs train_on_responses_only",
      "which tokens count in the loss is the corpus' mask: trireme prepare --chat marks the answers "
@@ -106,14 +106,14 @@ static const answer_row keys[] = {
     {"deepspeed fsdp_config", "sharding is layout.zero: 1, 2 or 3 (docs/architecture.md)"},
     {"attn_implementation use_flash_attention_2 flash_attention use_flash_attn flash_attn",
      "attention never writes its scores to memory; there is nothing to turn on"},
-    {"torch_compile compile", "there is nothing to compile; kernels are chosen at the start"},
+    {"torch_compile compile", "Trireme does not compile the model; kernels are chosen at the start"},
     {"group_by_length", "documents of any length are packed: data.packing: documents"},
     {"dataloader_num_workers num_workers dataset_num_proc",
      "text is tokenised beforehand, by `trireme prepare --threads N`"},
     {"dataset_text_field text_column", "the key of the text is prepare's: trireme prepare --key KEY"},
     {"num_fewshot fewshot fewshot_as_multiturn",
      "no examples are put before a question: write them into it (docs/judging.md)"},
-    {"limit", "all questions of a file are asked: head -n 100 FILE makes a file of the first ones"},
+    {"limit", "all questions of a file are evaluated; `head -n 100 FILE` makes a file of the first ones"},
     {"apply_chat_template", "it is --chat of trireme eval and trireme generate"},
     {"chat_template", "the template is prepare's: trireme prepare --chat --chat-template FILE"},
 };
@@ -140,7 +140,7 @@ static const answer_row values[] = {
     {"aot aot_pair aot_unpaired",
      "it compares the sorted rewards of a batch, and is not supported; the nearest is dpo"},
     {"grpo ppo rloo reinforce", REINFORCEMENT},
-    {"sft nll", "beside a loss of preferences that is objective.sft_weight; alone it is cross_entropy"},
+    {"sft nll", "in addition to a loss of preferences it is objective.sft_weight; alone it is cross_entropy"},
 };
 
 const char *tri_value_answer(const char *word) { return find(values, sizeof values / sizeof values[0], word); }

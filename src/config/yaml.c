@@ -81,8 +81,8 @@ static tri_status copy_text(tri_yaml_tree *tree, const char *text, size_t bytes,
 
 static tri_status make_node(tri_yaml_tree *tree, const char *source, int line, tri_yaml **out) {
   if (tree->num_nodes >= TRI_YAML_MAX_NODES) {
-    return tri_fail(TRI_BAD_CONFIG, "%s holds more than the %d keys and values that a configuration may have", source,
-                    TRI_YAML_MAX_NODES);
+    return tri_fail(TRI_BAD_CONFIG, "%s has more than %d keys and values, which is the limit of a configuration",
+                    source, TRI_YAML_MAX_NODES);
   }
   tri_yaml *node = NULL;
   TRI_TRY(tree_alloc(tree, sizeof *node, &node));
@@ -280,8 +280,8 @@ static tri_status check_characters(const builder *b, const char *text, size_t by
     uint32_t code = 0;
     size_t length = utf8_length(text + i, bytes - i, &code);
     if (length == 0) return fail_at(b, line, "not UTF-8 text; save it in that encoding");
-    if (code == 0) return fail_at(b, line, "a byte of zero, which text does not hold; is this a text file?");
-    if (!is_yaml_character(code)) return fail_at(b, line, "a control character, which YAML text may not hold");
+    if (code == 0) return fail_at(b, line, "a NUL byte, which a text file must not contain; is this a text file?");
+    if (!is_yaml_character(code)) return fail_at(b, line, "a control character, which YAML text must not contain");
     if (code == '\n') line++;
     i += length;
   }

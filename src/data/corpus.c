@@ -130,7 +130,7 @@ static tri_status check_rest(const tri_corpus *corpus) {
         "or make it again with `trireme prepare --force`",
         corpus->bin.path, corpus->bin.bytes, corpus->idx.path, end);
   }
-  tri_warn("%s has %zu bytes, of which %s uses %" PRId64 "; do they belong together?", corpus->bin.path,
+  tri_warn("%s has %zu bytes, but %s uses only %" PRId64 "; do the two files belong together?", corpus->bin.path,
            corpus->bin.bytes, corpus->idx.path, index->num_tokens * index->id_bytes);
   return TRI_OK;
 }
@@ -153,10 +153,10 @@ static tri_status check_record(const tri_corpus *corpus, const char *path) {
   const tri_corpus_record *record = &corpus->record;
   if (record->corpus[0] == '\0' || strcmp(record->corpus, corpus->fingerprint) == 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s and %s are not the corpus of which %s tells (%" PRId64 " tokens in %" PRId64
-                  " documents; here are %" PRId64 " in %" PRId64
-                  "): a part of it was replaced or changed; copy all three files from one corpus, or make it "
-                  "again with `trireme prepare --force`; if the change was meant, remove %s",
+                  "%s and %s are not the corpus that %s describes (%" PRId64 " tokens in %" PRId64
+                  " documents, but these files have %" PRId64 " in %" PRId64
+                  "): a part of it was replaced or changed; copy all three files from one corpus, or make it again "
+                  "with `trireme prepare --force`; if the change was intended, remove %s",
                   corpus->bin.path, corpus->idx.path, path, record->tokens, record->documents, corpus->index.num_tokens,
                   corpus->index.num_documents, path);
 }
@@ -176,12 +176,11 @@ static tri_status check_other(const char *prefix, const char *path, const tri_co
   /* an unreadable one is reported when that corpus is opened */
   if (length < 0 || (size_t)length >= sizeof other || tri_corpus_record_read(other, &read) != TRI_OK) return TRI_OK;
   if (read.generation[0] == '\0' || strcmp(read.generation, record->generation) == 0) return TRI_OK;
-  return tri_fail(
-      TRI_BAD_FILE,
-      "%s and %s are of two different runs of `trireme prepare`: what one corpus validates with may be in the "
-      "other's training text; copy all files from one of them, or make them again with `trireme prepare "
-      "--force`; if they are meant to stand side by side, give one of them another name",
-      path, other);
+  return tri_fail(TRI_BAD_FILE,
+                  "%s and %s come from two different runs of `trireme prepare`, so validation text of one corpus may "
+                  "be in the training text of the other; copy all files from one of them, or make them again with "
+                  "`trireme prepare --force`; if both are meant to be in this folder, give one of them another name",
+                  path, other);
 }
 
 static tri_status read_record(const char *prefix, tri_corpus *corpus) {
@@ -200,9 +199,9 @@ typedef struct side_file {
   const char *values;                /* meaning of 0 and 1 */
 } side_file;
 static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
-                                    "a mask has 0 (context) and 1 (learnt) alone"};
+                                    "a mask has only 0 (context) and 1 (learnt)"};
 static const side_file labels_file = {"labels", TRI_CORPUS_LABELS_SUFFIX, "--preferences",
-                                      "labels are 0 (undesirable) and 1 (desirable) alone"};
+                                      "labels are only 0 (undesirable) and 1 (desirable)"};
 
 /* Checks that a mask exists if and only if the record has one: without its mask a corpus of conversations would teach a
  * model the questions as well. The same for labels. */
@@ -210,10 +209,11 @@ static tri_status check_side(const tri_corpus *corpus, const char *path, const s
                              const char *fingerprint) {
   bool known = recorded[0] != '\0', there = fingerprint[0] != '\0';
   if (corpus->record.corpus[0] == '\0' || (known == there && strcmp(recorded, fingerprint) == 0)) return TRI_OK;
-  const char *words[2] = {"does not know of the file ending in ", " beside it"};
-  if (known && there) words[0] = "is not of the file ending in ", words[1] = " beside it, which was changed";
+  const char *words[2] = {"has no record of the file with the suffix ", " in its folder"};
+  if (known && there)
+    words[0] = "does not match the file with the suffix ", words[1] = " in its folder, which was changed";
   char missing[64];
-  snprintf(missing, sizeof missing, "has %s, but there is no file of that name ending in ", side->has);
+  snprintf(missing, sizeof missing, "has %s, but its folder lacks the file with the suffix ", side->has);
   if (!there) words[0] = missing, words[1] = "";
   return tri_fail(TRI_BAD_FILE,
                   "%s %s%s%s; copy all files of the corpus from one place, or make it again with `trireme prepare %s "
@@ -244,8 +244,9 @@ static tri_status open_mask(const char *prefix, tri_corpus *corpus) {
   TRI_TRY(map_file(prefix, TRI_CORPUS_MASK_SUFFIX, &corpus->mask));
   if ((int64_t)corpus->mask.bytes != corpus->index.num_tokens) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s has %zu bytes, and the corpus beside it %" PRId64
-                    " tokens; a mask has a byte for each: make the corpus again with `trireme prepare --chat --force`",
+                    "%s has %zu bytes, but its corpus has %" PRId64
+                    " tokens; a mask must have one byte for each token; make the corpus again with `trireme prepare "
+                    "--chat --force`",
                     path, corpus->mask.bytes, corpus->index.num_tokens);
   }
   TRI_TRY(count_ones(path, &mask_file, (const uint8_t *)corpus->mask.data, corpus->mask.bytes, &corpus->num_learnt));
@@ -260,9 +261,9 @@ static tri_status open_labels(const char *prefix, tri_corpus *corpus) {
   TRI_TRY(map_file(prefix, TRI_CORPUS_LABELS_SUFFIX, &corpus->labels));
   if ((int64_t)corpus->labels.bytes != corpus->index.num_documents) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s has %zu bytes, and the corpus beside it %" PRId64
-                    " documents; there is a label for each: make the corpus again with `trireme prepare --preferences "
-                    "--force`",
+                    "%s has %zu bytes, but its corpus has %" PRId64
+                    " documents; labels must have one byte for each document; make the corpus again with `trireme "
+                    "prepare --preferences --force`",
                     path, corpus->labels.bytes, corpus->index.num_documents);
   }
   TRI_TRY(count_ones(path, &labels_file, (const uint8_t *)corpus->labels.data, corpus->labels.bytes, &desirable));
@@ -275,7 +276,7 @@ static tri_status check_preferences(const tri_corpus *corpus, const char *path) 
   const bool odd = kind == TRI_PREFERENCES_PAIRS && corpus->index.num_documents % 2 != 0;
   if (corpus->mask.data != NULL && corpus->index.num_empty == 0 && !odd) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s tells of preferences, and the corpus beside it %s; make it again with `trireme prepare "
+                  "%s describes a corpus of preferences, but the corpus %s; make it again with `trireme prepare "
                   "--preferences --force`",
                   path,
                   corpus->mask.data == NULL ? "has no mask"
@@ -431,13 +432,13 @@ tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokeni
   const char *prefix = corpus->bin.path, *own = corpus->record.tokenizer;
   int length = prefix_length(corpus);
   if (own[0] == '\0') {
-    tri_log("%.*s does not say which tokenizer made it (there is no %.*s" TRI_CORPUS_RECORD_SUFFIX
+    tri_log("the tokenizer of %.*s is unknown (there is no %.*s" TRI_CORPUS_RECORD_SUFFIX
             "); it is taken to be the model's",
             length, prefix, length, prefix);
     return TRI_OK;
   }
   if (tokenizer == NULL) {
-    tri_log("there is no tokenizer to compare with the one that made %.*s; it is taken to be the model's", length,
+    tri_log("no tokenizer is available to compare with the one that made %.*s; it is assumed to be the model's", length,
             prefix);
     return TRI_OK;
   }
@@ -484,7 +485,7 @@ bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tok
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
   int64_t own = corpus->record.vocab_size;
   if (own == 0 || !tri_tokenizer_leaves_gap(own, vocab_size)) return false;
-  tri_log("%.*s was made with a vocabulary of %" PRId64 ", and the model's is %" PRId64 ": the other %" PRId64
+  tri_log("%.*s was made with a vocabulary of %" PRId64 ", but the model's is %" PRId64 "; the other %" PRId64
           " tokens never occur in it",
           prefix_length(corpus), corpus->bin.path, own, vocab_size, vocab_size - own);
   return true;

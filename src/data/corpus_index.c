@@ -58,7 +58,7 @@ static tri_status parse_header(const char *path, const char *data, size_t bytes,
     return tri_fail(TRI_BAD_FILE, "%s is not the index of a corpus: it does not begin with MMIDIDX", path);
   }
   if (bytes < TRI_CORPUS_HEADER_BYTES) {
-    return tri_fail(TRI_BAD_FILE, "%s is truncated: %zu bytes, and the header alone has %d", path, bytes,
+    return tri_fail(TRI_BAD_FILE, "%s is truncated: it has %zu bytes, but the header alone has %d", path, bytes,
                     TRI_CORPUS_HEADER_BYTES);
   }
   uint64_t version = load_u64(data + 9);
@@ -70,8 +70,8 @@ static tri_status parse_header(const char *path, const char *data, size_t bytes,
   index->id_bytes = tri_corpus_type_bytes(type);
   if (index->id_bytes == 0) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s says that the type of its ids is %d; token ids are 1 (uint8), 2 (int8), 3 (int16), 4 (int32), "
-                    "5 (int64) or 8 (uint16)",
+                    "%s has the unknown type %d of ids; types are 1 (uint8), 2 (int8), 3 (int16), 4 (int32), 5 (int64) "
+                    "and 8 (uint16)",
                     path, type);
   }
   index->type = (tri_corpus_type)type;
@@ -111,7 +111,8 @@ static tri_status check_sequence(const char *path, const char *bin_path, int64_t
     if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, bin_path, kind, "the tokens of a corpus");
     return tri_fail(TRI_BAD_FILE,
                     "%s: sequence %" PRId64 " (pointer %" PRId64 ", size %" PRId64
-                    " tokens of %d bytes) lies outside %s, which has %" PRId64 " bytes; were both files copied whole?",
+                    " tokens of %d bytes) is outside %s, which has %" PRId64
+                    " bytes; were both files copied completely?",
                     path, i, pointer, size, id_bytes, bin_path, bin_bytes);
   }
   return TRI_OK;
@@ -158,7 +159,7 @@ static tri_status parse_documents(const char *path, const char *entries, uint64_
     }
     if (entry < before || entry > index->num_sequences) {
       return tri_fail(TRI_BAD_FILE,
-                      "%s: document entry %" PRIu64 " is %" PRId64 "; it must lie between the one before it, %" PRId64
+                      "%s: document entry %" PRIu64 " is %" PRId64 "; it must be between the previous entry, %" PRId64
                       ", and the number of sequences, %" PRId64,
                       path, i, entry, before, index->num_sequences);
     }

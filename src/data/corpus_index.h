@@ -19,7 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "corpus files are read and written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "corpus files are read and written in the byte order of memory");
 
 #define TRI_CORPUS_MAGIC "MMIDIDX\0" /* and the NUL that ends the literal */
 enum { TRI_CORPUS_MAGIC_BYTES = 9, TRI_CORPUS_HEADER_BYTES = 34, TRI_CORPUS_VERSION = 1 };

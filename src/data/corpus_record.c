@@ -19,11 +19,11 @@ enum { VERSION = 1, MASKED_VERSION = 2, PREFERENCES_VERSION = 3, LONGEST_BYTES =
 static tri_status read_version(const char *path, const json_t *root) {
   const json_t *version = json_object_get(root, "version");
   if (!json_is_integer(version)) {
-    return tri_fail(TRI_BAD_FILE, "%s is not what `trireme prepare` writes beside a corpus: it has no \"version\"" HINT,
-                    path);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is not a record that `trireme prepare` wrote for a corpus: it has no \"version\"" HINT, path);
   }
   if (json_integer_value(version) < VERSION || json_integer_value(version) > PREFERENCES_VERSION) {
-    return tri_fail(TRI_BAD_FILE, "%s has version %lld, and this program knows %d to %d" HINT, path,
+    return tri_fail(TRI_BAD_FILE, "%s has version %lld, but this program reads versions %d to %d" HINT, path,
                     (long long)json_integer_value(version), VERSION, PREFERENCES_VERSION);
   }
   return TRI_OK;

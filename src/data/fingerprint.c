@@ -201,8 +201,8 @@ bool tri_fingerprint_fits(const char *what, const char *recorded, const char *no
   if (before[0] == '\0' || strcmp(recorded, before) != 0) return false;
   if (what == NULL) return true;
   tri_log(
-      "%s was made when the machine's PCRE2 decided which characters are letters, digits or punctuation; it is taken, "
-      "though rare characters may have other ids by Unicode %s",
+      "%s was made by a version that took letters, digits and punctuation from the machine's PCRE2; it is used, but "
+      "rare characters may have other ids by Unicode %s",
       what, tri_unicode_version);
   return true;
 }

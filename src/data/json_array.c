@@ -66,8 +66,8 @@ static tri_status unexpected(const tri_json_array *array, char c) {
   const char *wanted = array->closed        ? "nothing after the array"
                        : array->has_element ? "a comma or `]` after an element of the array"
                                             : "an element of the array";
-  return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 ": `%c` stands where there should be %s; correct the file",
-                  array->path, array->lines + 1, c >= ' ' && c < 0x7F ? c : '?', wanted);
+  return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 ": found `%c` instead of %s; correct the file", array->path,
+                  array->lines + 1, c >= ' ' && c < 0x7F ? c : '?', wanted);
 }
 
 /* Reads a bracket or comma of the array itself; returns false if `c` is not allowed at this point. */

@@ -46,7 +46,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
     shares[k] = weights[k] / largest / sum;
     if (shares[k] * TRI_MIXTURE_LONGEST >= 1) continue;
     if (small != NULL) *small = k;
-    return tri_fail(TRI_BAD_CONFIG, "a weight of %g, which is less than 1 / %d of all weights together", weights[k],
+    return tri_fail(TRI_BAD_CONFIG, "a weight of %g, which is less than 1 / %d of the sum of all weights", weights[k],
                     TRI_MIXTURE_LONGEST);
   }
   int64_t period = 0;

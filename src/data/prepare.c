@@ -357,7 +357,7 @@ static tri_status make_tokenizer(prepare *p) {
     return tri_fail(
         TRI_BAD_FILE,
         "the tokenizer %s has no end-of-text token, which is needed between documents; name one as eos_token in a "
-        "tokenizer_config.json beside it, or add one, for example <|endoftext|>, to its added tokens",
+        "tokenizer_config.json in its folder, or add one, for example <|endoftext|>, to its added tokens",
         p->options->tokenizer);
   }
   return TRI_OK;

@@ -64,8 +64,8 @@ static tri_status say_json(const char *path, const char *key) {
   json_t *line = end == NULL ? NULL : json_loadb(text, (size_t)(end - text), 0, NULL);
   if (json_is_object(line)) {
     tri_log(
-        "%s is taken as plain text, though its first line is JSON: keys and quotes are learnt, too; of a file that is "
-        "named .jsonl the key `%s` of each line is a document",
+        "%s is read as plain text, although its first line is JSON, so keys and quotes are learnt, too; if the file is "
+        "named .jsonl, the key `%s` of each line is a document",
         path, key);
   }
   json_decref(line);

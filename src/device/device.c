@@ -228,8 +228,7 @@ tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out
   size_t limit = device->info.memory_bytes;
   if (limit != 0 && (device->memory_bytes > limit || bytes > limit - device->memory_bytes)) {
     char wanted[32], has[32], taken[32];
-    return tri_fail(TRI_OUT_OF_MEMORY,
-                    "the device %s has %s of memory, of which %s are taken; %zu bytes (%s) do not fit",
+    return tri_fail(TRI_OUT_OF_MEMORY, "the device %s has %s of memory, %s of it in use; %zu bytes (%s) do not fit",
                     device->info.name, tri_format_bytes((double)limit, has, sizeof has),
                     tri_format_bytes((double)device->memory_bytes, taken, sizeof taken), bytes,
                     tri_format_bytes((double)bytes, wanted, sizeof wanted));

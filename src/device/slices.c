@@ -37,7 +37,7 @@ tri_status tri_attention_slices_check(const tri_attention *call, const tri_atten
     if (!inside || !apart || s->from > s->to) {
       return tri_fail_internal("slice %lld of attention, %d queries from %d on %d keys from %d (i%+d to i%+d), %s",
                                (long long)i, s->queries, s->first_query, s->keys, s->first_key, s->from, s->to,
-                               !inside  ? "lies beyond the rows or the sizes that the call says"
+                               !inside  ? "is outside the rows or the sizes of the call"
                                : !apart ? "overlaps the slices before it, which the call says none does"
                                         : "sees nothing: its band ends before it begins");
     }

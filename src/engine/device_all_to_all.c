@@ -28,7 +28,8 @@ static tri_status host_of(const tri_exchange *x, const void *memory, size_t byte
   if (tri_exchange_is_reached(x, EXCHANGE_SEND)) return TRI_OK;
   const uintptr_t begin = (uintptr_t)region->device, at = (uintptr_t)memory;
   if (region->host == NULL || at < begin || at - begin > region->bytes || bytes > region->bytes - (at - begin)) {
-    return tri_fail_internal("%zu bytes that pass between ranks lie outside of the memory planned for such", bytes);
+    return tri_fail_internal("%zu bytes that pass between ranks are outside of the memory that was planned for them",
+                             bytes);
   }
   *out = (char *)region->host + (at - begin);
   return TRI_OK;

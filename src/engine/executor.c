@@ -17,10 +17,9 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
   size_t told = state + plan->buffer_bytes + activations;
   return tri_fail(
       TRI_OUT_OF_MEMORY,
-      "this run needs %zu bytes (%s) and %s has %zu (%s) to give%s: parameters, gradients and optimizer %s, "
-      "packed weights %s, activations of a micro-batch %s, batches, messages and staging %s; reduce "
-      "layout.micro_batch or data.sequence if the activations are the larger part, else take a smaller model or "
-      "precision: bf16%s",
+      "this run needs %zu bytes (%s), but %s has %zu (%s) available%s: parameters, gradients and optimizer %s, packed "
+      "weights %s, activations of a micro-batch %s, batches, messages and staging %s; reduce layout.micro_batch or "
+      "data.sequence if the activations are the larger part, else choose a smaller model or precision: bf16%s",
       wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,
       tri_format_bytes((double)available, have, sizeof have), taken,
       tri_format_bytes((double)state, fixed, sizeof fixed),
@@ -38,7 +37,7 @@ static tri_status check_fits(const tri_device *device, const tri_memory_plan *pl
   if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine, "", "");
   if (limit != 0 && plan->device_bytes > limit) {
     return not_enough(plan, plan->device_bytes, who, limit, tri_device_taken(info, taken, sizeof taken),
-                      "; in a run file `device_memory` limits what it may give");
+                      "; `device_memory` of a run file limits this amount");
   }
   return TRI_OK;
 }

@@ -72,13 +72,14 @@ static tri_status all_log_probs(tri_engine *engine, const tri_feed *feed, int64_
 tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_policy policy,
                                 double *out) {
   if (engine->options.objective == NULL || !engine->options.objective->of_completions)
-    return tri_fail_internal("log-probabilities of labels are asked of an engine whose objective has no completions");
+    return tri_fail_internal("log-probabilities of labels need an engine with an objective that has completions");
   switch (policy) {
     case TRI_POLICY_TRAINED: return all_log_probs(engine, feed, samples, false, out);
     case TRI_POLICY_REFERENCE:
       if (tri_trainable_has_adapter(&engine->options.model->tuning))
         return all_log_probs(engine, feed, samples, true, out);
-      return tri_fail(TRI_UNSUPPORTED, "a reference is asked for, and the model has no adapter whose base it could be");
+      return tri_fail(TRI_UNSUPPORTED,
+                      "a reference needs a model with an adapter, because the reference is the adapter's base");
     case TRI_POLICY_EVALUATED: break;
   }
   TRI_TRY(tri_engine_swap_in_averaged_weights(engine));

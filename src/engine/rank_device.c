@@ -44,8 +44,8 @@ static tri_status check_alike(const rank_device *devices, int ranks) {
   for (int r = 1; r < ranks; r++) {
     if (has_place(&devices[r]) == has_place(&devices[0])) continue;
     return tri_fail(TRI_UNSUPPORTED,
-                    "rank 0 has the device %s and rank %d the device %s, and one run has one kind; say `device: cpu`, "
-                    "or `device: gpu` to hear why a rank finds none",
+                    "rank 0 has the device %s and rank %d the device %s, but all ranks need the same kind; set "
+                    "`device: cpu`, or `device: gpu` to see why a rank finds no GPU",
                     devices[0].name, r, devices[r].name);
   }
   return TRI_OK;

@@ -31,7 +31,7 @@ static const char *next_verb(tri_step_phase phase) {
 
 static tri_status check_phase(const tri_engine *engine, tri_step_phase wanted) {
   if (engine->step.phase == wanted) return TRI_OK;
-  return tri_fail_internal("the engine was told to %s where the next verb of its step is %s", next_verb(wanted),
+  return tri_fail_internal("the engine was called to %s, but the next verb of its step is %s", next_verb(wanted),
                            next_verb(engine->step.phase));
 }
 

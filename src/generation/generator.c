@@ -106,7 +106,7 @@ static tri_status check(const tri_generator *g, const tri_sequence *s, const tri
   if (s->count < 1) return tri_fail(TRI_BAD_USAGE, "a sequence of no tokens: nothing follows from nothing");
   if (options->scored > 0 && s->count > g->sizes.positions + (options->wanted > 0 ? 0 : 1))
     return tri_fail(TRI_BAD_USAGE,
-                    "%ld tokens whose log-probabilities are asked for are longer than the %ld positions there are",
+                    "log-probabilities of %ld tokens were requested, but only %ld positions are available",
                     (long)s->count, (long)g->sizes.positions);
   if (options->scored >= s->count)
     return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",

@@ -188,8 +188,8 @@ tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_
     const double logit = logit_at(logits, type, i);
     if (isfinite(logit)) continue;
     return tri_fail(TRI_DIVERGED,
-                    "behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has diverged, "
-                    "or its numbers are beyond the precision",
+                    "after %ld tokens the model's logits are not finite (that of token %ld is %g): the model has "
+                    "diverged, or its numbers exceed the range of the precision",
                     (long)position, (long)i, logit);
   }
   return TRI_OK;

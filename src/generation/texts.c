@@ -65,7 +65,7 @@ static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   if (t->asked.cache_bytes == 0) return TRI_OK;
   const size_t pages = t->asked.cache_bytes / page;
   if (pages < 1) {
-    return tri_fail(TRI_BAD_USAGE, "--cache: %zu bytes do not hold a page of %d positions, which takes %zu",
+    return tri_fail(TRI_BAD_USAGE, "--cache: %zu bytes are too few for a page of %d positions, which takes %zu",
                     t->asked.cache_bytes, (int)TRI_PAGE_ROWS, page);
   }
   if (pages < (size_t)all) sizes->pages = (int64_t)pages;

@@ -25,7 +25,7 @@ void tri_asked_release(tri_asked_list *asked) {
 
 static tri_status add_answer(tri_asked *a, const char *key, const json_t *value) {
   if (!json_is_string(value)) {
-    return tri_fail(TRI_BAD_FILE, "`%s` is %s: write a text, or an array of texts of which any is right", key,
+    return tri_fail(TRI_BAD_FILE, "`%s` is %s; write a text, or an array of texts that are all right answers", key,
                     tri_json_kind(value));
   }
   if (json_string_length(value) == 0) {
@@ -61,7 +61,7 @@ static tri_status add_asked(void *context, int64_t line, const json_t *object) {
   if (!json_is_string(prompt)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(prompt));
   TRI_TRY(tri_judge_text_of(prompt, &a->prompt));
   TRI_TRY(tri_judge_find(object, answer_keys, COUNT_OF(answer_keys), &key, &answer));
-  if (answer == NULL) return tri_fail(TRI_BAD_FILE, "nothing says what is right: give `answer`, a text");
+  if (answer == NULL) return tri_fail(TRI_BAD_FILE, "the right answer is missing; give `answer`, a text");
   return set_answers(a, key, answer);
 }
 

@@ -149,8 +149,9 @@ tri_status tri_judge_find_context(const json_t *object, const char *const *keys,
   TRI_TRY(tri_judge_find(object, keys, count, key, out));
   for (size_t i = 0; *out != NULL && i < sizeof others / sizeof others[0]; i++) {
     if (json_string_length(json_object_get(object, others[i])) == 0) continue;
-    return tri_fail(TRI_BAD_FILE, "`%s` is not read beside `%s`: write both into one, as the model should see them",
-                    others[i], *key);
+    return tri_fail(TRI_BAD_FILE,
+                    "`%s` is not read together with `%s`; write both into one, as the model should see them", others[i],
+                    *key);
   }
   return TRI_OK;
 }

@@ -72,7 +72,8 @@ static tri_status set_choices(tri_question *q, const char *key, const json_t *ar
   const size_t count = json_array_size(array);
   if (!json_is_array(array)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not an array", key, tri_json_kind(array));
   if (count < 2 || count > MOST_CHOICES) {
-    return tri_fail(TRI_BAD_FILE, "`%s` holds %zu: a question needs two choices or more, and %d at most", key, count,
+    return tri_fail(TRI_BAD_FILE,
+                    "`%s` is an array of length %zu; a question needs at least two choices and at most %d", key, count,
                     MOST_CHOICES);
   }
   TRI_TRY(tri_alloc("choices", count, sizeof *q->choices, &q->choices));
@@ -158,8 +159,7 @@ static tri_status find_answer(tri_question *q, const json_t *object) {
     found = answer_keys[i];
   }
   if (found != NULL) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "nothing says which choice is right: give `answer`, `gold` or `label`, its number from 0");
+  return tri_fail(TRI_BAD_FILE, "the right choice is missing; give its number from 0 as `answer`, `gold` or `label`");
 }
 
 /* ---- HellaSwag's own spelling ------------------------------------------------------------------------------------ */
@@ -277,7 +277,8 @@ static tri_status read_mmlu(const json_t *object, tri_question *q) {
   TRI_TRY(set_choices(q, "choices", json_object_get(object, "choices")));
   TRI_TRY(find_answer(q, object));
   if (q->num_choices > LETTERS) {
-    return tri_fail(TRI_BAD_FILE, "`choices` holds %" PRId64 ", and MMLU's prompt has a letter for %d at most",
+    return tri_fail(TRI_BAD_FILE,
+                    "`choices` is an array of length %" PRId64 ", but MMLU's prompt has letters for at most %d choices",
                     q->num_choices, LETTERS);
   }
   TRI_TRY(
@@ -340,13 +341,13 @@ static tri_status read_plain(const json_t *object, tri_question *q) {
   const char *key = NULL;
   const json_t *context = NULL, *choices = NULL;
   TRI_TRY(tri_judge_find_context(object, context_keys, COUNT_OF(context_keys), &key, &context));
-  if (context == NULL) return tri_fail(TRI_BAD_FILE, "there is no question: give `question`, `context` or `query`");
+  if (context == NULL) return tri_fail(TRI_BAD_FILE, "the question is missing; give `question`, `context` or `query`");
   if (!json_is_string(context)) {
     return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(context));
   }
   TRI_TRY(tri_judge_text_of(context, &q->context));
   TRI_TRY(tri_judge_find(object, choice_keys, COUNT_OF(choice_keys), &key, &choices));
-  if (choices == NULL) return tri_fail(TRI_BAD_FILE, "there are no `choices`: give an array of two texts or more");
+  if (choices == NULL) return tri_fail(TRI_BAD_FILE, "`choices` is missing; give an array of at least two texts");
   TRI_TRY(set_choices(q, key, choices));
   return find_answer(q, object);
 }

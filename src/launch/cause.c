@@ -71,7 +71,7 @@ static tri_status report_silence(const tri_ending *e) {
   char who[TRI_PLACE_BYTES + 64], at[64];
   return tri_fail(TRI_COMM,
                   "%s on %s ended without an error message, %s; the job of %lld ranks is ended, and the same command "
-                  "resumes from the newest checkpoint. The launcher says:\n"
+                  "resumes from the newest checkpoint. Output of the launcher:\n"
                   "%s",
                   tri_cause_name_rank(e, e->silent_rank, who, sizeof who), node_of(e, e->silent_rank), when(e, at),
                   (long long)e->num_ranks, e->noise.text);
@@ -113,8 +113,8 @@ static tri_status report_launcher(const tri_ending *e) {
   if (e->secondary.said) return report_words(&e->secondary);
   if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   return tri_fail(TRI_COMM,
-                  "the job of %lld ranks ended with status %d, and no rank has said why; the same command resumes from "
-                  "the newest checkpoint. The launcher says:\n"
+                  "the job of %lld ranks ended with status %d, but no rank printed an error message; the same command "
+                  "resumes from the newest checkpoint. Output of the launcher:\n"
                   "%s",
                   (long long)e->num_ranks, code, e->noise.text);
 }

@@ -146,8 +146,8 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
 static tri_status run_job(const tri_launch_options *options, char number[NUMBER_BYTES], char **line, int used) {
   tri_rank_news *news = NULL;
   tri_ending *ending = NULL;
-  tri_status status = tri_alloc("what is known of the ranks", (size_t)options->ranks, sizeof *news, &news);
-  if (status == TRI_OK) status = tri_alloc("what is known of a job's end", 1, sizeof *ending, &ending);
+  tri_status status = tri_alloc("state of the ranks", (size_t)options->ranks, sizeof *news, &news);
+  if (status == TRI_OK) status = tri_alloc("the end of a job", 1, sizeof *ending, &ending);
   if (status == TRI_OK) status = run_again_and_again(options, number, line, used, news, ending);
   tri_free(ending);
   tri_free(news);

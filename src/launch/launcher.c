@@ -131,6 +131,6 @@ tri_status tri_launcher_find(const char *search_path, const char *library, tri_l
   }
   if (found) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
-                  "there is no mpiexec in the PATH; install Open MPI or MPICH (on Debian: apt install "
-                  "openmpi-bin), or load the cluster's MPI module");
+                  "cannot find mpiexec in the PATH; install Open MPI or MPICH (on Debian: apt install openmpi-bin), or "
+                  "load the cluster's MPI module");
 }

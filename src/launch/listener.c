@@ -19,7 +19,7 @@ enum { PACKET_BYTES = TRI_PARENT_TEXT_BYTES + (int)sizeof(tri_parent_head), BACK
 static tri_status choose_names(tri_listener *listener) {
   uint64_t chance[3];
   if (getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance) {
-    return tri_fail(TRI_IO_FAILED, "the system has no random numbers to give: %s", strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot get random numbers from the system: %s", strerror(errno));
   }
   snprintf(listener->name, sizeof listener->name, "trireme-%ld-%016llx", (long)getpid(), (unsigned long long)chance[0]);
   snprintf(listener->token, sizeof listener->token, "%016llx%016llx", (unsigned long long)chance[1],
@@ -31,7 +31,7 @@ tri_status tri_listener_open(tri_listener *out) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   *out = (tri_listener){.socket = -1};
   TRI_TRY(choose_names(out));
-  TRI_TRY(tri_alloc("what ranks say", PACKET_BYTES + 1, 1, &out->packet));
+  TRI_TRY(tri_alloc("messages of ranks", PACKET_BYTES + 1, 1, &out->packet));
   size_t length = strlen(out->name);
   memcpy(address.sun_path + 1, out->name, length); /* an abstract name, which disappears with its socket */
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

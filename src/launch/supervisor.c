@@ -491,7 +491,7 @@ static void handle_signals(supervisor *a) {
 static tri_status wait_some(supervisor *a, double wait_s) {
   struct pollfd *polled = NULL;
   size_t lines = tri_listener_num_polled(&a->listener);
-  TRI_TRY(tri_alloc("what is waited for", lines + 2, sizeof *polled, &polled));
+  TRI_TRY(tri_alloc("events to wait for", lines + 2, sizeof *polled, &polled));
   tri_listener_fill(&a->listener, polled);
   polled[lines] = (struct pollfd){.fd = a->signals, .events = POLLIN};
   polled[lines + 1] = (struct pollfd){.fd = a->output, .events = POLLIN};

@@ -41,7 +41,7 @@ static tri_status check_scaling(const tri_model *m) {
     case TRI_ROPE_DYNAMIC:
       if (tri_model_rotary_dim(m) > 2) return TRI_OK;
       return tri_fail(TRI_BAD_CONFIG,
-                      "`rope_scaling.type` dynamic is for heads of which more than 2 components rotate; take linear");
+                      "`rope_scaling.type` dynamic needs heads with more than 2 rotated components; use linear");
     case TRI_ROPE_LONG: return check_longrope(m);
     case TRI_ROPE_YARN: break;
   }

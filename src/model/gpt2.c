@@ -14,8 +14,8 @@ static tri_status gpt2_check(const tri_model *m) {
 static tri_status gpt2_check_words(const tri_model *m) {
   if (m->num_heads * m->head_dim == m->hidden_size && m->num_kv_heads == m->num_heads) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
-                  "Hugging Face's GPT-2 has no words for head_dim %" PRId64 " x num_heads %" PRId64
-                  " beside hidden_size %" PRId64 ", nor for num_kv_heads %" PRId64,
+                  "the config.json of Hugging Face's GPT-2 cannot describe head_dim %" PRId64 " x num_heads %" PRId64
+                  " with hidden_size %" PRId64 ", or num_kv_heads %" PRId64,
                   m->head_dim, m->num_heads, m->hidden_size, m->num_kv_heads);
 }
 

@@ -82,10 +82,10 @@ static tri_status check_text(const char *set, const char *key, int64_t num_layer
     }
   }
   if (good) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` is `%.60s`; it says `all`, some of each few layers (`5 of 6`), or layers from 0 on (`0, 4-7`, "
-                  "`28-`)",
-                  key, set);
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`%s` is `%.60s`; it takes `all`, some of each group of layers (`5 of 6`), or layers from 0 on (`0, 4-7`, `28-`)",
+      key, set);
 }
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */

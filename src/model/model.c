@@ -15,7 +15,7 @@ tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, co
     return TRI_OK;
   }
   return tri_fail(
-      code, "the sequence length is missing: %s takes up to %" PRId64 " tokens, which is too long for a default; %s",
+      code, "the sequence length is missing, and the maximum of %s, %" PRId64 " tokens, is too long for a default; %s",
       model->name, model->max_sequence, how);
 }
 

@@ -16,7 +16,8 @@ static tri_status unknown_preset(const tri_yaml *reference) {
   tri_preset_suggest("models", reference->text, all, nearest);
   if (all[0] == '\0') {
     return tri_yaml_fail(reference, subject,
-                         " is not a model preset: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`");
+                         " is not a model preset, because the presets are not installed; set TRIREME_CONFIGS to "
+                         "Trireme's folder `configs`");
   }
   if (nearest[0] == '\0') {
     return tri_yaml_fail(reference, subject, " is not a model preset; they are %s (a file's name ends in .yaml)", all);

@@ -42,7 +42,7 @@ static const tri_config_key keys[] = {
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_objective_config, allow_dropout),
      .fallback = "false",
-     .help = "dropout may be above 0 beside a loss of preferences, whose log-probabilities it makes noisy"},
+     .help = "allow dropout above 0 with a loss of preferences, although it makes log-probabilities noisy"},
 };
 
 const tri_config_table tri_objective_table = {

@@ -44,7 +44,8 @@ static tri_status opt_check(const tri_model *m) {
   TRI_TRY(tri_family_check_kv_heads(m));
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->norm_eps == 1e-5) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`norm_eps` is 1e-5 in opt, whose config.json has no key for it; leave it out");
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`norm_eps` must be 1e-5 for opt, because its config.json has no key for it; leave it out");
 }
 
 static const tri_hf_keys hf_keys[] = {

@@ -82,8 +82,8 @@ static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_tab
   const bool of_head = head->factors[0] >= 0, of_embedding = embedding->factors[0] >= 0;
   if (!embedding->frozen && (of_head || of_embedding)) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.targets` names %.80s, which is tied to %.80s, and `adapter.train` trains the two as one: "
-                    "PEFT has no factors beside such a tie; leave one of them out",
+                    "`adapter.targets` names %.80s, which is tied to %.80s, but `adapter.train` trains the two as one "
+                    "parameter, and PEFT supports no factors of it; leave one of them out",
                     of_head ? head->name : embedding->name, of_head ? embedding->name : head->name);
   }
   if (!adapter->ensure_weight_tying || !embedding->frozen) return TRI_OK;
@@ -233,8 +233,8 @@ static tri_status check_tied_patterns(const tri_parameter_table *table, const ch
     if (head->tied_to < 0 || head->factor || tri_trainable_num_named(patterns, head) == 0) continue;
     const tri_parameter *embedding = &table->entries[head->tied_to];
     if (tri_trainable_num_named(patterns, embedding) > 0) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`%s` matches %.80s, which is tied to %.80s; name that, which stands for both", key,
-                    head->name, embedding->name);
+    return tri_fail(TRI_BAD_CONFIG, "`%s` matches %.80s, which is tied to %.80s; name the latter, which includes both",
+                    key, head->name, embedding->name);
   }
   return TRI_OK;
 }
@@ -265,18 +265,17 @@ static tri_status check_words(const tri_trainable *tuning) {
                          adapter->rank_pattern.count > 0 || adapter->alpha_pattern.count > 0 ||
                          adapter->ensure_weight_tying;
   if (!tri_trainable_has_adapter(tuning) && says_more) {
-    return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
+    return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so the run has no adapter; set a rank, for example 16");
   }
   if (tri_adapter_is_principal(adapter) && tri_trainable_is_quantised(tuning)) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.init`: pissa is not for a base in four bits, of which it would have no singular vectors; "
-                    "leave `adapter.quantise` out, or use kaiming or gaussian");
+                    "`adapter.init`: pissa is not supported for a base in four bits, because its singular vectors are "
+                    "unknown; leave `adapter.quantise` out, or use kaiming or gaussian");
   }
   if (tri_adapter_is_principal(adapter) && adapter->magnitude) {
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`adapter.magnitude` is not for `adapter.init: pissa`, whose factors begin as parts of the base; leave "
-        "one of them out");
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.magnitude` is not supported with `adapter.init: pissa`, because its factors begin as "
+                    "parts of the base; leave one of them out");
   }
   if (!tri_trainable_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,

@@ -70,7 +70,7 @@ extern const tri_config_word tri_adapter_init_words[];
        .words = tri_adapter_init_words,                                                                                \
        .fallback = "kaiming",                                                                                          \
        .help =                                                                                                         \
-           "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "    \
+           "initial values of A: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "   \
            "and B are the first singular vectors of their matrix"},                                                    \
       {.name = "magnitude",                                                                                            \
        .type = TRI_CONFIG_BOOL,                                                                                        \
@@ -88,7 +88,7 @@ extern const tri_config_word tri_adapter_init_words[];
        .offset = offsetof(BASE, MEMBER.ensure_weight_tying),                                                           \
        .fallback = "false",                                                                                            \
        .help =                                                                                                         \
-           "of a tied model: factors beside the embedding or the output projection are beside both, and the model "    \
+           "tied models: factors of the embedding or the output projection apply to both, and the model "              \
            "stays tied"},                                                                                              \
       {.name = "quantise",                                                                                             \
        .type = TRI_CONFIG_CHOICE,                                                                                      \

@@ -31,8 +31,8 @@ static const tri_config_key keys[] = {
      .offset = offsetof(tri_muon_settings, scale),
      .words = scales,
      .fallback = "moonlight",
-     .help = "of a step: moonlight is 0.2 sqrt(longer side), for AdamW's rate and decay; keller sqrt(out / in), at "
-             "least 1"},
+     .help = "scale of a step: moonlight is 0.2 sqrt(longer side), for AdamW's rate and decay; keller sqrt(out / in), "
+             "at least 1"},
     {.name = "iterations",
      .type = TRI_CONFIG_INT,
      .offset = offsetof(tri_muon_settings, iterations),

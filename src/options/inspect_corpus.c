@@ -243,7 +243,7 @@ tri_status tri_inspect_say_longest(const char *const *prefixes, int count) {
   if (status == TRI_OK && list.count > 0) {
     qsort(list.lengths, (size_t)list.count, sizeof *list.lengths, compare_lengths);
     tri_log("  the longest has %" PRId64 " tokens, and 95 %% have %" PRId64
-            " or fewer; those longer than data.sequence are truncated unless data.too_long says otherwise",
+            " or fewer; longer ones than data.sequence are truncated by default (data.too_long)",
             list.lengths[list.count - 1], list.lengths[(95 * list.count + 99) / 100 - 1]);
   }
   tri_free(list.lengths);

@@ -54,7 +54,7 @@ static tri_status read_fraction(const char *path, int64_t sequence, bool packed,
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_FILE,
-                  "%s does not say what masks leave of attention in sequences of %" PRId64
+                  "%s has no share of attention under masks in sequences of %" PRId64
                   " tokens; make it with `trireme inspect CORPUS --sequence %" PRId64 " --json`",
                   path, sequence, sequence);
 }

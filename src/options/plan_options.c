@@ -54,7 +54,7 @@ static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   }
   if (tri_optimizer_settings_check(out) == TRI_OK) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
-                  "--optimizer is `%s`, which keeps moments of some directions of each matrix; say how many, for "
+                  "--optimizer is `%s`, which keeps moments of some directions of each matrix; add their number, for "
                   "example --optimizer %s:128",
                   given, given);
 }
@@ -113,9 +113,9 @@ static tri_status devices_of(const char *text, tri_plan_options *o) {
   snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
   snprintf(last, sizeof last, "%.*s", (int)strcspn(dots + 2, ":"), dots + 2);
   TRI_TRY(tri_option_int("--devices, before the dots,", first, 1, MOST, &o->devices));
-  TRI_TRY(tri_option_int("--devices, behind the dots,", last, o->devices, MOST, &o->devices_to));
+  TRI_TRY(tri_option_int("--devices, after the dots,", last, o->devices, MOST, &o->devices_to));
   if (colon == NULL) return TRI_OK;
-  return tri_option_int("--devices, behind the colon,", colon + 1, 1, MOST, &o->devices_step);
+  return tri_option_int("--devices, after the colon,", colon + 1, 1, MOST, &o->devices_step);
 }
 
 /* Parses "640", or "16M-tokens": K, M and G are 2^10, 2^20 and 2^30, as in papers. */
@@ -224,7 +224,7 @@ static tri_status apply_operation(tri_plan_options *o) {
   if (o->node_power >= 0) o->cluster.cost.node_power = o->node_power;
   if (o->mtbf > 0 && failures->storage_bandwidth == 0 && failures->node_storage_bandwidth == 0) {
     return tri_fail(TRI_BAD_USAGE,
-                    "--mtbf: the file of %s does not say how fast checkpoints are written; set "
+                    "--mtbf needs the speed of writing checkpoints, which is missing in the file of %s; set "
                     "`failures.storage_bandwidth` or `failures.node_storage_bandwidth` there",
                     o->cluster.name);
   }
@@ -266,9 +266,9 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     TRI_TRY(
         tri_lengths_attention_fraction(o->lengths, o->sequence, o->packed, &o->masked_attention_fraction, &o->drawn));
   if (o->packed && o->lengths == NULL) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "--packing says how documents lie in sequences, and --lengths is missing, which says "
-                    "how long they are");
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "--packing (how documents are packed into sequences) needs --lengths (the lengths of the documents)");
   }
   if (o->expert_imbalance > 0 && o->model.num_experts == 0) {
     return tri_fail(TRI_BAD_USAGE, "--expert-imbalance is for models with experts, and %s has none", o->model.name);

@@ -93,15 +93,17 @@ enum {
   "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"
 #define TRI_PLAN_FURTHER_HELP                                                                                          \
   "  --tokens T          also print days and node-hours for T tokens: 300e9, 300B, 15T\n"                              \
-  "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
-  "costs\n"                                                                                                            \
-  "  --mtbf HOURS        mean time between failures of a node, whatever the cluster's file says (its `failures`)\n"    \
-  "  --node-power W      watts of a node beside its devices, whatever the file says (its `cost`)\n"                    \
+  "  --price P           price of a device for an hour in the currency of the cluster's file (its `cost`); prints "    \
+  "the "                                                                                                               \
+  "cost of a step\n"                                                                                                   \
+  "  --mtbf HOURS        mean time between failures of a node, instead of that in the cluster's file (its "            \
+  "`failures`)\n"                                                                                                      \
+  "  --node-power W      watts of a node without its devices, instead of those in the file (its `cost`)\n"             \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
   "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
   "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj],\n"    \
-  "                      freeze=[\"*norm*\"], optimizer.state=int8; as often as wanted\n"                              \
+  "                      freeze=[\"*norm*\"], optimizer.state=int8; may be repeated\n"                                 \
   "  --lengths L         length distribution of the documents (masked attention, data.documents: masked): a corpus, "  \
   "or\n"                                                                                                               \
   "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \

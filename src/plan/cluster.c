@@ -24,7 +24,7 @@ static const tri_config_key link_keys[] = {
     {KEY(tri_link, stripe, TRI_CONFIG_INT), DEVICES, .fallback = "1",
      .help = "ports that one ring goes through at once"},
     {KEY(tri_link, share, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
-     .help = "of the ports' bandwidth that is left when all units of `per` devices send through them at once"},
+     .help = "fraction of the ports' bandwidth that remains when all units of `per` devices send through them at once"},
     {KEY(tri_link, bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "25.0e9",
      .help = "bytes a second of a port, each way"},
     {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6",
@@ -35,33 +35,35 @@ static const tri_config_table link_table = {
 
 static const tri_config_key protocol_keys[] = {
     {KEY(tri_protocol, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_protocol *)0)->name), .example = "LL",
-     .help = "what its library calls it"},
+     .help = "name of the protocol in its library"},
     {KEY(tri_protocol, share, TRI_CONFIG_DOUBLE), SHARE, .example = "0.25",
-     .help = "of the links' bandwidth that is left for data"},
+     .help = "fraction of the links' bandwidth that carries data"},
     {KEY(tri_protocol, latency, TRI_CONFIG_DOUBLE), SHARE, .example = "0.2",
-     .help = "of the links' latency that a hop takes"},
+     .help = "latency of a hop as a fraction of the links' latency"},
 };
 static const tri_config_table protocol_table = {
     .noun = "protocol", .keys = protocol_keys, .num_keys = sizeof protocol_keys / sizeof *protocol_keys};
 
 #define TILE_SIDE .range = {.low = 1, .high = 4096}
 static const tri_config_key tile_keys[] = {
-    {KEY(tri_tile, rows, TRI_CONFIG_INT), TILE_SIDE, .example = "256", .help = "of the product that a tile makes"},
-    {KEY(tri_tile, columns, TRI_CONFIG_INT), TILE_SIDE, .example = "128", .help = "of the product that a tile makes"},
+    {KEY(tri_tile, rows, TRI_CONFIG_INT), TILE_SIDE, .example = "256",
+     .help = "rows of the product that a tile computes"},
+    {KEY(tri_tile, columns, TRI_CONFIG_INT), TILE_SIDE, .example = "128",
+     .help = "columns of the product that a tile computes"},
     {KEY(tri_tile, share, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
-     .help = "of a processor's steady rate that it reaches"},
+     .help = "fraction of a processor's steady rate that the tile reaches"},
 };
 static const tri_config_table tile_table = {
     .noun = "tile", .keys = tile_keys, .num_keys = sizeof tile_keys / sizeof *tile_keys};
 
 #define COST(NAME) KEY(tri_tariff, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key cost_keys[] = {
-    {COST(price), .help = "of a device for an hour; 0: not known, and money is not reported"},
+    {COST(price), .help = "price of a device for an hour; 0: unknown, and money is not reported"},
     {KEY(tri_tariff, currency, TRI_CONFIG_STRING), .bytes = sizeof(((tri_tariff *)0)->currency), .fallback = "USD",
-     .help = "in which the price is"},
-    {COST(device_power), .help = "watts of a device that computes; 0: not known, and energy is not reported"},
+     .help = "currency of the price"},
+    {COST(device_power), .help = "watts of a device that computes; 0: unknown, and energy is not reported"},
     {COST(idle_power), .help = "watts of a device that waits; 0: the same as one that computes"},
-    {COST(node_power), .help = "watts of a node beside its devices"},
+    {COST(node_power), .help = "watts of a node without its devices"},
     {KEY(tri_tariff, pue, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = 10}, .fallback = "1.0",
      .help = "watts that the building takes for each watt of the machine"},
 };
@@ -70,9 +72,9 @@ static const tri_config_table cost_table = {
 
 #define FAILURE(NAME) KEY(tri_failures, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key failure_keys[] = {
-    {FAILURE(node_mtbf_hours), .help = "mean hours between failures of a node; 0: not known, and runs do not fail"},
+    {FAILURE(node_mtbf_hours), .help = "mean hours between failures of a node; 0: unknown, and runs do not fail"},
     {FAILURE(notice), .help = "seconds until a failure is noticed, before `restart` begins"},
-    {FAILURE(restart), .help = "seconds from then to the first step again"},
+    {FAILURE(restart), .help = "seconds from the notice of a failure to the first step after it"},
     {FAILURE(repair_hours),
      .help = "hours until a node that failed can be used again; 0: another one is always at hand"},
     {KEY(tri_failures, spare_nodes, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
@@ -82,8 +84,8 @@ static const tri_config_key failure_keys[] = {
     {FAILURE(storage_bandwidth), .help = "bytes a second that checkpoints are written with, all nodes together; 0: as "
                                          "many as the nodes send"},
     {FAILURE(node_storage_bandwidth), .help = "bytes a second that a node sends there; 0: as many as are taken"},
-    {FAILURE(copy_bandwidth), .help = "bytes a second of a device into its host, where a checkpoint is written from "
-                                      "there while training goes on; 0: training waits until it is written"},
+    {FAILURE(copy_bandwidth), .help = "bytes a second from a device to its host, if the host writes checkpoints while "
+                                      "training continues; 0: training waits until a checkpoint is written"},
 };
 static const tri_config_table failure_table = {
     .noun = "failures", .keys = failure_keys, .num_keys = sizeof failure_keys / sizeof *failure_keys};
@@ -112,7 +114,7 @@ static const tri_config_key cluster_keys[] = {
      .count = offsetof(tri_cluster, num_also),
      .range = {.low = 0, .high = TRI_CLUSTER_ALIASES},
      .fallback = "",
-     .help = "other names by which this preset is asked for: [mi250x, mi250]"},
+     .help = "other names of this preset: [mi250x, mi250]"},
     {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
      .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
              "are counted"},
@@ -183,7 +185,7 @@ static const tri_config_key cluster_keys[] = {
      .count = offsetof(tri_cluster, num_protocols),
      .range = {.low = 0, .high = TRI_CLUSTER_PROTOCOLS},
      .fallback = "",
-     .help = "of the library of collectives, for small ones; none: all go as `links` says"},
+     .help = "protocols of the collective library for small messages; none: `links` describes all messages"},
     {CLUSTER(beside, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
      .help = "fraction of its speed that computation keeps while a collective overlaps it"},
     {.name = "efficiency",
@@ -205,7 +207,7 @@ static const tri_config_key cluster_keys[] = {
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, measured),
      .table = &tri_measured_table,
-     .help = "what it was measured to take, asked before all of this"},
+     .help = "measured times; they take precedence over the keys above"},
 };
 const tri_config_table tri_cluster_table = {
     .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};

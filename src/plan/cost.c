@@ -133,13 +133,13 @@ tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_pr
 static void print_failures(const tri_run_cost *e, FILE *to) {
   char bytes[32];
   const tri_interruptions *f = &e->failures;
-  fprintf(to, "failures: one in %.3g hours; a checkpoint of %s stops training for %.3g s", f->between_s / 3600,
+  fprintf(to, "failures: one in %.3g hours; a checkpoint of %s pauses training for %.3g s", f->between_s / 3600,
           tri_format_bytes(e->checkpoint_bytes, bytes, sizeof bytes), f->stop_s);
-  if (f->behind_s > 0) fprintf(to, " and is there %.3g s later", f->behind_s);
+  if (f->behind_s > 0) fprintf(to, " and is complete %.3g s later", f->behind_s);
   fprintf(to, "; best every %.3g s of training (Young %.3g, Daly %.3g): %.2f %% of the time is progress\n",
           e->interval_s, tri_young_interval(f), tri_daly_interval(f), tri_format_rounded(100 * e->goodput, 2));
   if (e->availability < 1) {
-    fprintf(to, "nodes: enough of them in %.3f %% of the time, with the spare ones (failures.spare_nodes)\n",
+    fprintf(to, "nodes: enough are working in %.3f %% of the time, with the spare ones (failures.spare_nodes)\n",
             100 * e->availability);
   }
 }

@@ -32,8 +32,9 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
     double mean = possible ? (double)r->tokens / (double)r->documents : 0;
     if (possible && mean >= (double)r->from && mean <= (double)r->to) continue;
     return tri_fail(TRI_BAD_FILE,
-                    "%s says that %" PRId64 " documents of %" PRId64 " to %" PRId64 " tokens have %" PRId64
-                    " together; write it again with `trireme inspect CORPUS --json`",
+                    "%s is inconsistent: %" PRId64 " documents of %" PRId64 " to %" PRId64
+                    " tokens cannot have %" PRId64
+                    " tokens in total; write it again with `trireme inspect CORPUS --json`",
                     name, r->documents, r->from, r->to, r->tokens);
   }
   return TRI_OK;

@@ -15,7 +15,7 @@ static const tri_config_key efficiency_keys[] = {
     {EFFICIENCY(memory), SHARE, .example = "0.8", .help = "share of the memory's bandwidth"},
     {EFFICIENCY(link), SHARE, .example = "0.7", .help = "share of the links' bandwidth"},
     {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
-     .help = "seconds of the host for each kernel that it starts, beside the device's work"},
+     .help = "seconds that the host takes to launch a kernel, in addition to the device's work"},
     {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0", .help = "mean seconds that a rank is late at a collective"},
 };
 const tri_config_table tri_efficiency_table = {

@@ -12,7 +12,7 @@
 #define SIZE .range = {.low = 1, .high = 1e15}
 #define SECONDS .range = {.low = 0, .high = 1e6, .open_low = true}
 #define TOOK(STRUCT)                                                                                                   \
-  { KEY(STRUCT, seconds, TRI_CONFIG_DOUBLE), SECONDS, .example = "1.0e-3", .help = "that it took" }
+  { KEY(STRUCT, seconds, TRI_CONFIG_DOUBLE), SECONDS, .example = "1.0e-3", .help = "measured time in seconds" }
 #define TABLE(NAME, NOUN)                                                                                              \
   static const tri_config_table NAME##_table = {                                                                       \
       .noun = NOUN, .keys = NAME##_keys, .num_keys = sizeof NAME##_keys / sizeof *NAME##_keys}
@@ -41,9 +41,9 @@ static const tri_config_key product_keys[] = {
      .help = "plain (a b), turned (a b^T), gradient (a^T b) or added (c += a^T b)"},
     {KEY(tri_measured_product, passing, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "b is a weight that is gathered for each use (ZeRO 3), so it is not packed ahead"},
-    {KEY(tri_measured_product, rows, TRI_CONFIG_INT), SIZE, .example = "1024", .help = "of the product"},
-    {KEY(tri_measured_product, inner, TRI_CONFIG_INT), SIZE, .example = "768", .help = "summed over"},
-    {KEY(tri_measured_product, columns, TRI_CONFIG_INT), SIZE, .example = "3072", .help = "of the product"},
+    {KEY(tri_measured_product, rows, TRI_CONFIG_INT), SIZE, .example = "1024", .help = "rows of the product"},
+    {KEY(tri_measured_product, inner, TRI_CONFIG_INT), SIZE, .example = "768", .help = "dimension that is summed over"},
+    {KEY(tri_measured_product, columns, TRI_CONFIG_INT), SIZE, .example = "3072", .help = "columns of the product"},
     TOOK(tri_measured_product)};
 TABLE(product, "product");
 
@@ -52,16 +52,17 @@ static const tri_config_key attention_keys[] = {
      .help = "forward or backward_input"},
     {KEY(tri_measured_attention, sequence, TRI_CONFIG_INT), SIZE, .example = "1024", .help = "positions"},
     {KEY(tri_measured_attention, head_dim, TRI_CONFIG_INT), SIZE, .example = "64", .help = "width of a head"},
-    {KEY(tri_measured_attention, heads, TRI_CONFIG_INT), SIZE, .example = "24", .help = "of all sequences together"},
+    {KEY(tri_measured_attention, heads, TRI_CONFIG_INT), SIZE, .example = "24",
+     .help = "heads of all sequences together"},
     TOOK(tri_measured_attention)};
 TABLE(attention, "attention");
 
 static const tri_config_key elements_keys[] = {
     {KEY(tri_measured_elements, work, TRI_CONFIG_CHOICE), .words = works, .example = "gelu",
-     .help = "an operation, or what a step does beside them"},
+     .help = "an operation, or another part of a step"},
     {KEY(tri_measured_elements, pass, TRI_CONFIG_CHOICE), .words = passes, .fallback = "forward",
      .help = "forward, backward_input or backward_weight"},
-    {KEY(tri_measured_elements, elements, TRI_CONFIG_INT), SIZE, .example = "1048576", .help = "that it goes over"},
+    {KEY(tri_measured_elements, elements, TRI_CONFIG_INT), SIZE, .example = "1048576", .help = "elements of the work"},
     TOOK(tri_measured_elements)};
 TABLE(elements, "element-wise work");
 
@@ -69,16 +70,17 @@ static const tri_config_key collective_keys[] = {
     {KEY(tri_measured_collective, kind, TRI_CONFIG_CHOICE), .words = kinds, .example = "all_reduce",
      .help = "all_reduce, all_gather, reduce_scatter, all_to_all, or pass: round a ring, to the next"},
     {KEY(tri_measured_collective, shared, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "of buffers that the ranks of a node see, as gradients are and what passes for shared sequences"},
+     .help = "the buffers are in memory that the ranks of a node share, as gradients are and the messages of shared "
+             "sequences"},
     {KEY(tri_measured_collective, ranks, TRI_CONFIG_INT), .range = {.low = 2, .high = 1 << 24}, .example = "8",
-     .help = "of each group"},
+     .help = "ranks of each group"},
     {KEY(tri_measured_collective, bytes, TRI_CONFIG_INT), SIZE, .example = "1048576",
-     .help = "of the whole buffer; of an all_to_all or a pass what a rank sends"},
+     .help = "bytes of the whole buffer; all_to_all and pass: bytes that a rank sends"},
     TOOK(tri_measured_collective)};
 TABLE(collective, "collective");
 
 static const tri_config_key message_keys[] = {
-    {KEY(tri_measured_message, bytes, TRI_CONFIG_INT), SIZE, .example = "1048576", .help = "of a message"},
+    {KEY(tri_measured_message, bytes, TRI_CONFIG_INT), SIZE, .example = "1048576", .help = "bytes of a message"},
     TOOK(tri_measured_message)};
 TABLE(message, "message");
 
@@ -90,13 +92,13 @@ TABLE(message, "message");
   }
 static const tri_config_key measured_keys[] = {
     {KEY(tri_measured, precision, TRI_CONFIG_CHOICE), .words = precisions, .fallback = "none",
-     .help = "of the activations in these tables; none: there are no tables"},
+     .help = "type of the activations in these tables; none: no tables"},
     ROWS(products, num_products, product_table, tri_measured_product, TRI_MEASURED_PRODUCTS,
          "[rows, inner] x [inner, columns]"),
     ROWS(attention, num_attention, attention_table, tri_measured_attention, TRI_MEASURED_ATTENTION, "causal"),
     ROWS(elements, num_elements, elements_table, tri_measured_elements, TRI_MEASURED_ELEMENTS, "element-wise work"),
     ROWS(collectives, num_collectives, collective_table, tri_measured_collective, TRI_MEASURED_COLLECTIVES,
-         "of neighbouring ranks, with all other groups at the same"),
+         "collectives of neighbouring ranks, while all other groups do the same"),
     ROWS(messages, num_messages, message_table, tri_measured_message, TRI_MEASURED_MESSAGES,
          "from each rank to its neighbour"),
 };
@@ -326,8 +328,8 @@ bool tri_measured_message_s(const tri_measured *m, double bytes, double *seconds
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 static tri_status repeated(const char *table, int64_t first, int64_t second) {
-  return tri_fail(TRI_BAD_CONFIG, "`measured.%s` has one size twice, in rows %ld and %ld; leave one out", table,
-                  (long)first + 1, (long)second + 1);
+  return tri_fail(TRI_BAD_CONFIG, "`measured.%s` has the same size twice, in rows %ld and %ld; remove one of them",
+                  table, (long)first + 1, (long)second + 1);
 }
 
 static tri_status check_products(const tri_measured *m) {
@@ -345,7 +347,7 @@ static tri_status check_collectives(const tri_measured *m) {
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const tri_measured_collective *b = &m->collectives[i];
     if (b->kind == TRI_COLLECTIVE_NONE) {
-      return tri_fail(TRI_BAD_CONFIG, "`measured.collectives` has one of the kind `none` in row %ld; say which it is",
+      return tri_fail(TRI_BAD_CONFIG, "row %ld of `measured.collectives` has the kind `none`; set its kind",
                       (long)i + 1);
     }
     for (int64_t j = 0; j < i; j++) {

@@ -14,7 +14,8 @@ static tri_status unknown(const tri_preset_file *kind, const char *name) {
   tri_yaml_excerpt(name, excerpt);
   if (all[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG,
-                    "there is no %s `%s`: none were found; set TRIREME_CONFIGS to Trireme's folder `configs`",
+                    "cannot find the %s `%s`, because the presets are not installed; set TRIREME_CONFIGS to Trireme's "
+                    "folder `configs`",
                     kind->noun, excerpt);
   }
   if (nearest[0] != '\0') snprintf(meant, sizeof meant, "did you mean `%s`? They", nearest);
@@ -56,7 +57,7 @@ static tri_status find_also(const tri_preset_file *kind, const char *name, char 
     count++;
   }
   if (count < 2) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "the %s `%s` is %s: say which", kind->noun, name, found);
+  return tri_fail(TRI_BAD_CONFIG, "the %s `%s` is ambiguous: it is %s; name one of them", kind->noun, name, found);
 }
 
 /* Sets kind->about to the first sentence of the comment that a file begins with, without its period. */

@@ -39,7 +39,7 @@ static const tri_config_key own_keys[] = {
      .bytes = sizeof(((tri_published_row *)0)->model_name),
      .fallback = "",
      .help = "a preset or a model file, which the keys of the model are laid over"},
-    {COUNT(devices), .derived = "tensor x pipeline x data", .help = "of the run"},
+    {COUNT(devices), .derived = "tensor x pipeline x data", .help = "devices of the run"},
     {COUNT(global_batch), .example = "1536", .help = "sequences of a step"},
     {COUNT(sequence), .fallback = "2048", .help = "tokens of a sequence"},
     {KEY(tri_published_row, precision, TRI_CONFIG_CHOICE), .words = precisions, .fallback = "bf16",
@@ -130,14 +130,14 @@ static void row_keys_make(bool has_model, row_keys *out) {
   .name = NAME, .type = TRI_CONFIG_PATH, .offset = offsetof(tri_published_set, MEMBER),                                \
   .bytes = sizeof(((tri_published_set *)0)->MEMBER)
 static const tri_config_key set_keys[] = {
-    {SET(name), .example = "megatron", .help = "what reports call the set"},
+    {SET(name), .example = "megatron", .help = "name of the set in reports"},
     {SET_PATH("cluster", cluster_name), .example = "frontier", .help = "as --cluster"},
     {SET_PATH("system", system_name), .example = "megatron-deepspeed", .help = "as --system"},
     {SET_PATH("rows_from", rows_from), .fallback = "",
-     .help = "a file of comma-separated rows, beside this one; its first line names the keys"},
+     .help = "a file of comma-separated rows in the folder of this file; its first line has the names of the keys"},
     {SET(columns), .fallback = "",
-     .help = "keys of the columns of `rows_from`, with commas between, in the place of what its first line says; a "
-             "column called `-` is left out"},
+     .help = "keys of the columns of `rows_from`, separated by commas, instead of those in its first line; a column "
+             "named `-` is ignored"},
 };
 static const tri_config_table set_table = {
     .noun = "set", .keys = set_keys, .num_keys = sizeof set_keys / sizeof *set_keys};
@@ -235,7 +235,7 @@ static tri_status row_complete(tri_yaml_tree *tree, const tri_published_set *set
   }
   if (row->devices == 0) {
     double devices = (double)layout->tensor * (double)layout->pipeline * (double)layout->context * (double)layout->data;
-    if (devices > 1 << 24) return tri_fail(TRI_BAD_LAYOUT, "%.0f devices, more than there are anywhere", devices);
+    if (devices > 1 << 24) return tri_fail(TRI_BAD_LAYOUT, "%.0f devices, more than any machine has", devices);
     row->devices = (int64_t)devices;
   }
   TRI_TRY(tri_layout_resolve(layout, &row->model, row->sequence, row->global_batch, row->devices));
@@ -398,7 +398,7 @@ static tri_status csv_read(const char *published, tri_published_set *set, const 
   csv_file csv = {.set = set, .each = each, .place = {.source = path}};
   tri_status status = TRI_OK;
   if (strlen(text) != bytes)
-    status = tri_fail(TRI_BAD_CONFIG, "%s holds a byte of zero, which text does not hold", path);
+    status = tri_fail(TRI_BAD_CONFIG, "%s contains a NUL byte, so it is not a text file", path);
   if (status == TRI_OK && set->columns[0] != '\0') status = csv_header(&csv, set->columns);
   if (status == TRI_OK) status = csv_lines(&csv, text);
   tri_free(text);

@@ -30,12 +30,11 @@ const tri_range tri_ranges[] = {
     {"protocols.share", 1e-6, 1, 0.2, 1, "NCCL's LL sends a flag with each word, or a quarter; LL128 one in 16"},
     {"protocols.latency", 1e-6, 1, 0.05, 1, "of Simple's: LL 0.6 of 3.4 us in a node, LL128 4 of 14 across"},
     {"beside", 1e-6, 1, 0.5, 1,
-     "channels take up to 32 of 108 processors, and memory's bandwidth as fast as links are"},
+     "channels occupy at most 32 of 108 processors, and as much of the memory's bandwidth as the links have"},
     {"matmul", 1e-3, 1, 0.4, 1,
-     "best products seen: MI250X 0.65, H100 0.80, A100 0.87 of the peak, clocks included; with `tiles` waves and edges "
-     "are "
-     "counted beside, and a cool chip's steady tile comes near the peak"},
-    {"matmul_half", 0, 1e6, 0, 1000, "elements at which half is left: a few tiles' sides"},
+     "best products seen: MI250X 0.65, H100 0.80, A100 0.87 of the peak, clocks included; with `tiles`, waves and "
+     "edges are counted separately, and a steady tile on a cool chip nearly reaches the peak"},
+    {"matmul_half", 0, 1e6, 0, 1000, "elements at which half of the rate is left: a few sides of a tile"},
     {"attention", 1e-3, 1, 0.1, 0.8, "flash attention 1 on A100 0.3 to 0.5, 2 up to 0.7, 3 on H100 0.75"},
     {"memory", 1e-3, 1, 0.6, 0.95, "streams reach 0.8 to 0.93 of HBM; strided kernels less"},
     {"link", 1e-3, 1, 0.4, 0.95,
@@ -119,7 +118,8 @@ tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit,
 static tri_status check_possible(void *context, const tri_range *range, double value) {
   (void)context;
   if (value >= range->least && value <= range->most) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`%s` is %g, which no machine has: it is between %g and %g, mostly %g to %g (%s)",
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`%s` is %g, which no machine has; the value must be between %g and %g, and is usually %g to %g (%s)",
                   range->name, value, range->least, range->most, range->low, range->high, range->why);
 }
 

@@ -146,10 +146,11 @@ static void print_bytes(const char *name, double bytes, FILE *to) {
 
 static void print_uneven(const tri_document_imbalance *u, FILE *to) {
   if (u->micro_batches == 0) return;
-  fprintf(to,
-          "documents leave %.1f %% of attention's area; on the rank with most of it %.1f %% in the mean of %ld drawn "
-          "micro-batches and %.1f %% in the worst, for which a step waits %.4f s (in bubble)\n",
-          100 * u->mean, 100 * u->busiest, (long)u->micro_batches, 100 * u->worst, u->waiting_s);
+  fprintf(
+      to,
+      "documents leave %.1f %% of attention's area; on the rank with the largest area %.1f %% on average over %ld "
+      "sampled micro-batches and %.1f %% in the worst one, and a step waits %.4f s for that rank (counted as bubble)\n",
+      100 * u->mean, 100 * u->busiest, (long)u->micro_batches, 100 * u->worst, u->waiting_s);
 }
 
 static void print_experts(const tri_expert_load *load, FILE *to) {
@@ -196,7 +197,7 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
   tri_format_bytes(cluster->memory_bytes, out, TRI_REPORT_MEMORY_BYTES);
   const size_t held = strlen(out);
   if (less > 0) {
-    snprintf(out + held, TRI_REPORT_MEMORY_BYTES - held, ", of which %s are reserved",
+    snprintf(out + held, TRI_REPORT_MEMORY_BYTES - held, ", %s of them reserved",
              tri_format_bytes(less, reserved, sizeof reserved));
   }
   return out;
@@ -217,7 +218,9 @@ static void print_peak(const tri_simulation_request *request, double peak, FILE 
 static void print_overlap(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
   tri_overlap overlap;
   if (tri_simulate_overlap(request, p, &overlap) != TRI_OK || 100 * overlap.hidden_s < p->step_s) return;
-  fprintf(to, "beside the computation: %.4f s of gradients and parameters on their way, which slow it by %.4f s\n",
+  fprintf(to,
+          "overlapped with computation: %.4f s of communication of gradients and parameters, which slows the "
+          "computation by %.4f s\n",
           overlap.hidden_s, overlap.slower_s);
 }
 

@@ -119,7 +119,7 @@ static int compare_bounds(const void *left, const void *right) {
 
 /* Fails because no layout with the fixed keys is valid. The message has the reason for one of them. */
 static tri_status none_with_fixed(const tri_search_request *request, tri_layout fixed) {
-  char why[1024] = "ask `simulate` for one such layout, which says why";
+  char why[1024] = "run `trireme simulate` with one such layout to see why";
   if (tri_layout_resolve(&fixed, request->model, request->sequence, request->global_batch, request->devices) !=
       TRI_OK) {
     snprintf(why, sizeof why, "with the defaults of the other keys, %s", tri_status_message());
@@ -153,9 +153,9 @@ static tri_status enumerate(search *s) {
   if (s->count == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64 " devices is valid: tensor must divide the %" PRId64
-                    " heads, pipeline be at most %" PRId64
-                    ", the layers and 2, data x micro_batch divide the global batch of %" PRId64
-                    ", and context leave ranks %d tokens of a sequence (simulate takes more context ranks); try "
+                    " heads, pipeline must be at most %" PRId64
+                    " (the layers and 2), data x micro_batch must divide the global batch of %" PRId64
+                    ", and each context rank needs %d tokens of a sequence (simulate accepts more context ranks); try "
                     "another --devices or --global-batch",
                     request->devices, request->model->num_heads, request->model->num_layers + 2, request->global_batch,
                     TRI_LAYOUT_LEAST_TOKENS);
@@ -323,7 +323,7 @@ static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) 
 static tri_status nothing_fits(search *s) {
   candidate *least = NULL;
   double bytes = 0, room = room_of(s->request);
-  char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "take a smaller model";
+  char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "choose a smaller model";
   int64_t devices = 0, batch = 0;
   TRI_TRY(smallest(s, &least, &bytes));
   TRI_TRY(enough_devices(s, &devices, &batch));
@@ -332,8 +332,8 @@ static tri_status nothing_fits(search *s) {
   }
   return tri_fail(TRI_OUT_OF_MEMORY,
                   "no layout of %s fits %" PRId64
-                  " device%s of %s: the smallest, %s, needs %s on its fullest rank and there "
-                  "are %s, %s (%.0f bytes) too few; %s",
+                  " device%s of %s: the smallest, %s, needs %s on its fullest rank, but %s are available, %s (%.0f "
+                  "bytes) too few; %s",
                   s->request->model->name, s->request->devices, TRI_PLURAL(s->request->devices),
                   s->request->cluster->name, tri_layout_text(&least->layout, layout, sizeof layout),
                   tri_format_bytes(bytes, need, sizeof need), tri_format_bytes(room, there, sizeof there),

@@ -163,19 +163,18 @@ static tri_status check(const tri_simulation_request *request) {
   }
   TRI_TRY(tri_system_check(request->system, cluster));
   if (request->system->fp8_products && request->precision != TRI_BF16) {
-    return tri_fail(
-        TRI_UNSUPPORTED,
-        "the system %s computes products in FP8 beside bf16, and --precision is %s; leave --precision out, or "
-        "choose another --system",
-        request->system->name, tri_dtype_name(request->precision));
+    return tri_fail(TRI_UNSUPPORTED,
+                    "the system %s computes products in FP8 and bf16, but --precision is %s; leave --precision out, or "
+                    "choose another --system",
+                    request->system->name, tri_dtype_name(request->precision));
   }
   if (devices > 1 && cluster->num_links == 0) {
-    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, which %ld devices need", cluster->name,
-                    (long)devices);
+    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, but %ld devices need them; add `links` to its file",
+                    cluster->name, (long)devices);
   }
   int64_t reach = cluster->num_links == 0 ? 1 : cluster->links[cluster->num_links - 1].spans;
   if (reach != 0 && devices > reach) {
-    return tri_fail(TRI_BAD_LAYOUT, "the links of the cluster %s join %ld devices, and the layout has %ld",
+    return tri_fail(TRI_BAD_LAYOUT, "the links of the cluster %s join %ld devices, but the layout has %ld",
                     cluster->name, (long)reach, (long)devices);
   }
   return TRI_OK;

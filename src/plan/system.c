@@ -14,63 +14,72 @@ static const tri_config_key system_keys[] = {
      .help = "name in reports"},
     {FLAG(flash_attention), .fallback = "true", .help = "attention keeps its scores on the chip"},
     {KEY(softmax_batches, TRI_CONFIG_INT), .range = {.low = 0, .high = 1024}, .fallback = "0",
-     .help = "heads x sequences whose multiples the fused softmax takes, where scores are written; 0: all"},
+     .help = "the fused softmax needs a multiple of this number of heads x sequences, if attention writes its scores; "
+             "0: no restriction"},
     {KEY(kernels, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 100}, .fallback = "1.0",
-     .help = "that the host starts for each pass of an operation; 0: a recorded step starts none"},
+     .help = "kernels that the host launches for each pass of an operation; 0: none, because the step is recorded as a "
+             "graph"},
     {KEY(element_traffic, TRI_CONFIG_DOUBLE), .range = {.low = 0.5, .high = 10}, .fallback = "1.0",
      .help = "bytes that element-wise kernels move, as a multiple of this program's"},
-    {BYTES(logit_bytes), .help = "that a loss moves for each logit, beside its products"},
+    {BYTES(logit_bytes), .help = "bytes that a loss moves for each logit, in addition to its products"},
     {KEY(whole_head_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
-     .help = "of a product's rate, by an output layer that no tensor ranks split"},
+     .help = "fraction of a product's rate that an output layer reaches if tensor ranks do not split it"},
     {FLAG(fp8_products), .fallback = "false",
      .help = "matrix products of layers are in FP8: not attention, routers, embedding and output layer"},
     {KEY(fp8_conversion, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 100}, .fallback = "6.0",
      .help = "bytes moved to convert an element of their operands: 2 read for its largest, 2 read again, 2 written"},
     {KEY(offload_activations, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1}, .fallback = "0.0",
      .help = "share of a layer's kept activations that wait in the host's memory for the backward"},
-    {FLAG(overlap_reductions), .fallback = "true", .help = "gradients are reduced beside the backward"},
-    {FLAG(overlap_gathers), .fallback = "true", .help = "parameters are gathered beside it, and beside the forward"},
-    {FLAG(overlap_messages), .fallback = "true", .help = "stages compute while their messages are under way"},
-    {FLAG(scatter_messages), .fallback = "false", .help = "tensor ranks send a part each, and the receivers gather"},
+    {FLAG(overlap_reductions), .fallback = "true", .help = "the reduction of gradients overlaps the backward"},
+    {FLAG(overlap_gathers), .fallback = "true",
+     .help = "the gathering of parameters overlaps the forward and the backward"},
+    {FLAG(overlap_messages), .fallback = "true", .help = "stages compute while their messages are in transfer"},
+    {FLAG(scatter_messages), .fallback = "false",
+     .help = "each tensor rank sends a part of a message, and the receivers gather the parts"},
     {FLAG(overlap_experts), .fallback = "true",
-     .help = "rows are on their way to their experts while ranks compute the shared experts"},
+     .help = "rows are sent to their experts while ranks compute the shared experts"},
     {FLAG(overlap_batches), .fallback = "false",
-     .help = "rows are on their way to their experts and back while ranks compute another micro-batch (DualPipe)"},
+     .help = "rows are sent to their experts and back while ranks compute another micro-batch (DualPipe)"},
     {KEY(expert_row_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
-     .help =
-         "bytes of rows on their way to experts and back, as a share of one in bf16 to each expert: fewer in FP8, or "
-         "sent once to a node"},
+     .help = "bytes of rows sent to experts and back, as a fraction of sending each row in bf16 to each of its "
+             "experts: less in FP8, or if a row is sent only once to a node"},
     {FLAG(gathers_experts), .fallback = "false",
-     .help = "rows are sent once to the ranks that split an expert, which gather them; false: to each of these"},
+     .help = "rows are sent once to the ranks that split an expert, and these gather them; false: rows are sent to "
+             "each of these ranks"},
     {FLAG(overlap_layers), .fallback = "false",
-     .help = "a product's input gradient is added over tensor ranks beside the product that makes its weight's"},
+     .help =
+         "the all-reduce of a product's input gradient over tensor ranks overlaps the product of its weight gradient"},
     {FLAG(selective_attention), .fallback = "false",
-     .help = "recompute: selective runs attention again, and neither norms nor activation functions"},
+     .help = "recompute: selective recomputes attention only, not norms or activation functions"},
     {FLAG(whole_recompute), .fallback = "false",
-     .help = "recompute runs the whole layer again, not only up to what the backward reads"},
+     .help = "recompute runs the whole layer, not only up to the last value that the backward reads"},
     {FLAG(single_ring), .fallback = "false", .help = "a ring goes through one port, whatever `stripe` of a link says"},
     {KEY(link_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
-     .help = "of the cluster's link efficiency, that collectives reach; less for many small ones"},
+     .help = "fraction of the cluster's link efficiency that collectives reach; lower for many small ones"},
     {FLAG(levels), .fallback = "true", .help = "collectives work node by node first; false: rings and trees only"},
-    {BYTES(sum_bytes), .help = "that are moved to add a micro-batch's gradient of a parameter; 0: products add them"},
-    {BYTES(reduce_bytes), .help = "of a gradient on its way; 0: as layout.reduce_precision says"},
-    {BYTES(gather_bytes), .help = "of a parameter on its way; 0: as the engine does"},
-    {FLAG(planned), .fallback = "true", .help = "memory is the engine's plan; false: what the keys below say"},
-    {BYTES(weight_bytes), .help = "of a parameter's value"},
-    {BYTES(gradient_bytes), .help = "of its gradient"},
-    {BYTES(state_bytes), .help = "of its master copy and moments"},
-    {FLAG(whole_gradients), .fallback = "true", .help = "zero shards gradients only when a step is over"},
+    {BYTES(sum_bytes),
+     .help = "bytes moved to add a micro-batch's gradient of a parameter; 0: products add the gradients"},
+    {BYTES(reduce_bytes), .help = "bytes of a gradient in a reduction; 0: layout.reduce_precision decides"},
+    {BYTES(gather_bytes), .help = "bytes of a parameter in a gather; 0: the same as the engine"},
+    {FLAG(planned), .fallback = "true",
+     .help = "the engine's own plan gives the memory; false: the keys below give it"},
+    {BYTES(weight_bytes), .help = "bytes of a parameter's value"},
+    {BYTES(gradient_bytes), .help = "bytes of a parameter's gradient"},
+    {BYTES(state_bytes), .help = "bytes of a parameter's master copy and moments"},
+    {FLAG(whole_gradients), .fallback = "true", .help = "ZeRO shards gradients only at the end of a step"},
     {FLAG(whole_tied_gradients), .fallback = "false", .help = "a tied embedding's gradients are never sharded"},
-    {FLAG(copies_positions), .fallback = "false", .help = "a tied model's last stage has the positions, too"},
-    {FLAG(keeps_messages), .fallback = "false", .help = "messages of micro-batches in flight stay, 1/tensor of each"},
+    {FLAG(copies_positions), .fallback = "false",
+     .help = "the last stage of a tied model has a copy of the position embedding"},
+    {FLAG(keeps_messages), .fallback = "false",
+     .help = "messages of micro-batches in flight stay in memory, 1/tensor of each"},
     {FLAG(keeps_logits), .fallback = "false", .help = "the last stage keeps a micro-batch's logits"},
     {FLAG(gathers_again), .fallback = "false",
-     .help = "inputs that sequence parallelism gathers for a product are gathered again in the backward, not kept"},
-    {BYTES(context_bytes), .help = "of the driver and of libraries on each device"},
-    {BYTES(communicator_bytes), .help = "bytes of buffers for each group of a rank"},
+     .help = "the backward gathers the inputs of products again under sequence parallelism, instead of keeping them"},
+    {BYTES(context_bytes), .help = "bytes of the driver and of libraries on each device"},
+    {BYTES(communicator_bytes), .help = "bytes of buffers for each communicator of a rank"},
     {KEY(fragments, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1}, .fallback = "0.0",
-     .help = "what the allocator holds beyond its tensors, as a share of them at their peak"},
-    {BYTES(bucket_bytes), .help = "of reductions and gathers under way in a step"},
+     .help = "memory that the allocator holds beyond its tensors, as a fraction of the tensors' peak"},
+    {BYTES(bucket_bytes), .help = "bytes of reductions and gathers in progress in a step"},
 };
 const tri_config_table tri_system_table = {
     .noun = "system file", .keys = system_keys, .num_keys = sizeof system_keys / sizeof *system_keys};
@@ -92,19 +101,18 @@ tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout)
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout) {
   if (system->gathers_again) {
     if (!layout->sequence_regather && tri_layout_is_fixed(given, "sequence_regather")) {
-      return tri_fail(
-          TRI_BAD_LAYOUT,
-          "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
-          "the key out, or choose another --system",
-          system->name);
+      return tri_fail(TRI_BAD_LAYOUT,
+                      "layout.sequence_regather is false, but the system %s always gathers again in the backward; "
+                      "remove the key, or choose another --system",
+                      system->name);
     }
     layout->sequence_regather = layout->sequence_parallel;
     return TRI_OK;
   }
   if (!layout->sequence_regather || system->planned) return TRI_OK;
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.sequence_regather is true, and the system %s keeps what sequence parallelism gathers; leave "
-                  "the key out, or choose another --system",
+                  "layout.sequence_regather is true, but the system %s keeps the gathered inputs; remove the key, or "
+                  "choose another --system",
                   system->name);
 }
 
@@ -114,14 +122,15 @@ static tri_status check_engine(const void *values) {
   if (!system->planned) return TRI_OK;
   if (system->fp8_products) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "`fp8_products`: Trireme computes no product in FP8, and `planned: true` is its own engine; plan "
-                    "with --system megatron-core-fp8-2025, or set `planned: false` and what its state takes");
+                    "`fp8_products` is not possible with `planned: true`, which plans Trireme's own engine: it "
+                    "computes no products in FP8; plan with --system megatron-core-fp8-2025, or set `planned: false` "
+                    "and the bytes of its state");
   }
   if (system->offload_activations > 0) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "`offload_activations`: Trireme keeps activations on the device or computes them again "
-                    "(layout.recompute), and `planned: true` is its own engine; plan with --system "
-                    "megatron-core-offload-2025, or set `planned: false` and what its state takes");
+                    "`offload_activations` is not possible with `planned: true`, which plans Trireme's own engine: it "
+                    "keeps activations on the device or recomputes them (layout.recompute); plan with --system "
+                    "megatron-core-offload-2025, or set `planned: false` and the bytes of its state");
   }
   return TRI_OK;
 }
@@ -129,14 +138,14 @@ static tri_status check_engine(const void *values) {
 tri_status tri_system_check(const tri_system *system, const tri_cluster *cluster) {
   if (system->fp8_products && cluster->peak_fp8 <= 0) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "the system %s computes products in FP8, and the cluster %s has no `peak_fp8`: its devices have no "
-                    "FP8 units, or its file does not say how fast they are; choose another --system or --cluster",
+                    "the system %s computes products in FP8, but the cluster %s has no `peak_fp8`: its devices have no "
+                    "FP8 units, or their speed is missing in its file; choose another --system or --cluster",
                     system->name, cluster->name);
   }
   if (system->offload_activations > 0 && cluster->host_bandwidth <= 0) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "the system %s keeps activations in the host's memory, and the cluster %s does not say how fast "
-                    "they get there; set `host_bandwidth` in its file, or choose another --system",
+                    "the system %s keeps activations in the host's memory, but the bandwidth to the host is missing in "
+                    "the cluster %s; set `host_bandwidth` in its file, or choose another --system",
                     system->name, cluster->name);
   }
   return TRI_OK;

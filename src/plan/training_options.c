@@ -23,17 +23,17 @@ static const tri_config_key trained_keys[] = {
     {.name = "optimizer",
      .type = TRI_CONFIG_SECTION,
      .table = &tri_training_options_optimizer_table,
-     .help = "of updates"},
+     .help = "how parameters are updated"},
     TRI_AVERAGE_ROW(tri_training_options, optimizer),
     {.name = "objective",
      .type = TRI_CONFIG_SECTION,
      .table = &tri_objective_table,
      .offset = offsetof(tri_training_options, objective),
      .expand = tri_objective_expand,
-     .help = "what is learned"},
+     .help = "the loss to train with"},
 };
 const tri_config_table tri_training_options_table = {
-    .noun = "list of what is trained", .keys = trained_keys, .num_keys = sizeof trained_keys / sizeof *trained_keys};
+    .noun = "list of training options", .keys = trained_keys, .num_keys = sizeof trained_keys / sizeof *trained_keys};
 
 tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out) {
   tri_yaml_tree *tree = NULL;

@@ -173,7 +173,7 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
   tri_progress *progress = l->progress;
   const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
   if (kept && begins) {
-    tri_log("%s has no average of the weights: it begins here, as `average.every` says",
+    tri_log("%s has no average of the weights, so the average begins here (`average.every`)",
             tri_checkpoint_path(checkpoint));
   } else if (!kept && progress->averaged > 0) {
     tri_warn("%s has an average of the weights, which ends here: the run has average.every 0",

@@ -150,8 +150,8 @@ static tri_status map_file(const char *path, bool create, size_t bytes, mapped *
   close(file);
   if (fault != 0) {
     return tri_fail(fault == ENOSPC ? TRI_OUT_OF_MEMORY : TRI_IO_FAILED,
-                    "cannot hold %zu bytes of a snapshot in %s: %s; turn checkpoint.snapshot_every off (0), or give "
-                    "%s more room",
+                    "cannot store %zu bytes of a snapshot in %s: %s; turn checkpoint.snapshot_every off (0), or make "
+                    "more room in %s",
                     bytes, path, fault == ENOSPC ? strerror(fault) : tri_write_fault(fault), MEMORY_FOLDER);
   }
   *out = (mapped){begin, bytes};

@@ -122,7 +122,7 @@ static void watchdog_report(const answers *a, int culprit, int last) {
              (long long)a->flights[last].step, a->flights[last].number > 0 ? "joined" : "answered");
   }
   snprintf(message, sizeof message,
-           "no progress for %.0f s (hang_timeout). %s is behind: it %s%s. What every rank was doing is in %s; the same "
+           "no progress for %.0f s (hang_timeout). %s is behind: it %s%s. The state of every rank is in %s; the same "
            "command resumes from the newest checkpoint, and a larger hang_timeout waits longer",
            w->timeout_s, who, state, chain, w->folder);
   tri_log_failure(TRI_COMM, message);

@@ -196,7 +196,7 @@ static void write_row(const tri_compared *run, int64_t number, bool accuracies, 
 
 static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
   const bool accuracies = tri_comparison_has_accuracies(runs, count);
-  tri_html_begin("Runs beside each other", to);
+  tri_html_begin("Comparison of runs", to);
   for (int course = 0; course < TRI_NUM_COURSES; course++) {
     tri_chart chart;
     fprintf(to, "<h2>Over %s</h2>\n", course_title((tri_course)course));

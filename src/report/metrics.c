@@ -69,8 +69,8 @@ static tri_status cut_lines(tri_metrics *metrics, int64_t first_step) {
 static tri_status refuse_planted(const char *directory, const char *path) {
   if (!tri_path_is_planted(directory, path)) return TRI_OK;
   return tri_fail(TRI_IO_FAILED,
-                  "%s is a link that another user can have made, and what it names would be written over; remove it, "
-                  "or take an output folder in which you alone may write",
+                  "%s is a link that another user may have made, and its target would be overwritten; remove it, or "
+                  "use an output folder that only you may write to",
                   path);
 }
 

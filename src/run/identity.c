@@ -79,7 +79,7 @@ static tri_status read_run(const char *path, tri_identity *out) {
   if (known) return TRI_OK;
   return tri_fail(
       TRI_BAD_FILE,
-      "%s does not hold the id of a run; remove it to give the run a new id (its checkpoints can still be resumed)",
+      "%s does not contain the id of a run; remove it to give the run a new id (its checkpoints can still be resumed)",
       path);
 }
 
@@ -203,13 +203,12 @@ static tri_status base_changed(const tri_run_config *config, const tri_identity 
     tri_log("the base %s is not the one that the run began with, as `allow_change` allows", identity->base);
     return TRI_OK;
   }
-  return tri_fail(
-      TRI_BAD_FILE,
-      "the base %s has changed since the run in %s began: its signature was %s and is %s; an adapter belongs "
-      "to the numbers that it was trained on: restore them, start over with --resume never, or, if the "
-      "change is meant, --set allow_change=adapter",
-      identity->base, config->output, tri_base_signature_text(there, before),
-      tri_base_signature_text(&identity->signature, now));
+  return tri_fail(TRI_BAD_FILE,
+                  "the base %s has changed since the run in %s began: its signature was %s and is %s; an adapter is "
+                  "valid only for the weights that it was trained on; restore them, start over with --resume never, "
+                  "or, if the change is intended, --set allow_change=adapter",
+                  identity->base, config->output, tri_base_signature_text(there, before),
+                  tri_base_signature_text(&identity->signature, now));
 }
 
 /* On the first rank: computes the base's signature, and compares it with the one in run.json. */
@@ -975,26 +974,27 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   }
   if (!c.fits) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "%s does not go with this run: %s; its weights do not fit such a model; make the keys equal, or "
+                    "%s does not match this run: %s; its weights do not fit such a model; make the keys equal, or "
                     "take them from there: --set model=%s",
                     folder, c.text, folder);
   }
   if (c.other_factors) {
     return tri_fail(
         TRI_BAD_CONFIG,
-        "%s does not go with this run: %s; its factors do not fit such an adapter; make the keys equal, start "
+        "%s does not match this run: %s; its factors do not fit such an adapter; make the keys equal, start "
         "over with --resume never, or choose another `output`",
         folder, c.text);
   }
   if (c.other_answers) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "%s does not go with this run: %s; the reference is the model as the run began, before %" PRId64
-                    " updates, and without it there are no log-probabilities of other answers; make the keys equal, "
-                    "or begin a new run in another `output`, with `init: %s`",
-                    folder, c.text, c.updates, folder);
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "%s does not match this run: %s; the reference is the model at the beginning of the run, before %" PRId64
+        " updates, and log-probabilities of other answers cannot be computed without it; make the keys equal, or begin "
+        "a new run in another `output`, with `init: %s`",
+        folder, c.text, c.updates, folder);
   }
   return tri_fail(TRI_BAD_CONFIG,
-                  "%s does not go with this run: %s%s; make them equal, or, if the change is meant, allow it by name: "
+                  "%s does not match this run: %s%s; make them equal, or, if the change is intended, allow it by name: "
                   "--set allow_change=%s",
                   folder, c.text, samples, c.keys);
 }

@@ -69,14 +69,14 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   }
   if (whole != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`data.%s does not go with data.preferences, whose texts are whole and do not see each other; "
-                    "leave it out",
+                    "`data.%s cannot be used with data.preferences, because its texts are complete and do not see each "
+                    "other; leave it out",
                     whole);
   }
   if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`data.too_long` %s does not go with data.preferences, whose answers are never cut; use refuse, "
-                    "drop or truncate_prompt (cuts the beginning of prompts)",
+                    "`data.too_long` %s cannot be used with data.preferences, because answers are never cut; use "
+                    "refuse, drop or truncate_prompt (cuts the beginning of prompts)",
                     tri_run_config_too_long(c->data.too_long));
   }
   return check_dropout(c);

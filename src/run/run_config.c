@@ -98,12 +98,12 @@ static const tri_config_key data_keys[] = {
      .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
     {PATH("validation", data.validation), .fallback = "", .help = "prefix of the validation corpus; empty: none"},
     {PATH("preferences", data.preferences), .fallback = "",
-     .help = "in the place of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
+     .help = "instead of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
              "lines; empty: none"},
     {PATH("validation_preferences", data.validation_preferences), .fallback = "",
      .help = "preferences that are held out, the same way; empty: none"},
     {PATH("tokenizer", data.tokenizer), .fallback = "",
-     .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
+     .help = "tokenizer.json; empty: the one in the folder of `train`, if it exists"},
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
      .help = "tokens in one sample; required if max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
@@ -130,7 +130,7 @@ static const tri_config_key optimizer_keys[] = {
      .follows = offsetof(tri_run_config, optimizer.epochs), .help = "steps of the whole run"},
     {NUMBER("epochs", optimizer.epochs), .range = {.low = 0, .high = 1e6, .open_low = true}, .derived = "(steps)",
      .optional = true,
-     .help = "in the place of steps: passes over the samples of data.train, such as 3 or 0.5; steps are rounded up"},
+     .help = "instead of steps: passes over the samples of data.train, such as 3 or 0.5; steps are rounded up"},
     {NUMBER("lr", optimizer.lr), NOT_NEGATIVE, .example = "6.0e-4", .help = "highest learning rate"},
     {COUNT("warmup", optimizer.warmup, 0, MOST_STEPS), .fallback = "0",
      .help = "warm-up: steps in which the learning rate rises to `lr`"},
@@ -176,11 +176,11 @@ static const tri_config_key checkpoint_keys[] = {
     {KEY("at_end", checkpoint.at_end, TRI_CONFIG_BOOL), .fallback = "true",
      .help = "save at the end, also if a signal ends the run"},
     {COUNT("keep", checkpoint.keep, 0, MOST_STEPS), .fallback = "3",
-     .help = "newest checkpoints that are kept, beside the newest one that later steps have proven good; 0: all"},
+     .help = "newest checkpoints to keep, in addition to the newest one that later steps have proven good; 0: all"},
     {COUNT("snapshot_every", checkpoint.snapshot_every, 0, MOST_STEPS), .fallback = "0",
      .help = "steps between snapshots in the memory of this node and of another one; 0: never"},
     {KEY("async", checkpoint.async, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "save in the background: copy the state and write it while training goes on"},
+     .help = "save in the background: copy the state and write it while training continues"},
     {KEY("best", checkpoint.best, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "also save whenever the validation loss is the lowest so far; the newest of these is always kept"},
     {COUNT("shard_bytes", checkpoint.shard_bytes, 1, (int64_t)1 << 50), .fallback = "5000000000",
@@ -210,20 +210,20 @@ static const tri_config_key samples_keys[] = {
          "messages of a user that each such text answers, by the chat template: [\"What is the capital of Peru?\"]"},
     {COUNT("tokens", samples.tokens, 1, 1 << 24), .fallback = "100", .help = "the most tokens of each text"},
     {NUMBER("temperature", samples.temperature), .fallback = "1.0", .range = {.low = 0, .high = 1e6},
-     .help = "0 takes the most likely token each time, 1 draws as the model says"},
+     .help = "0: always the most likely token; 1: sample from the model's probabilities"},
     {COUNT("top_k", samples.top_k, 0, 1 << 24), .fallback = "0",
      .help = "sample from this many most likely tokens; 0: from all"},
     {NUMBER("top_p", samples.top_p), .fallback = "1.0", .range = {.low = 1e-9, .high = 1},
      .help = "sample from the most likely tokens that together have this probability"},
     {KEY("seed", samples.seed, TRI_CONFIG_SEED), .fallback = "1234",
-     .help = "of the draws: the same weights and seed write the same text"},
+     .help = "seed of sampling: the same weights and seed write the same text"},
 };
 TABLE(samples_table, samples_keys);
 
 static const tri_config_key adapter_keys[] = {
     TRI_ADAPTER_ROWS(tri_run_config, model.tuning.adapter),
     {PATH("from", adapter_from), .fallback = "",
-     .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty: unused"},
+     .help = "folder of a run, a checkpoint or a PEFT adapter with the initial factors of a new run; empty: unused"},
 };
 TABLE(adapter_table, adapter_keys);
 
@@ -242,7 +242,7 @@ static const tri_config_key run_keys[] = {
      .table = &tri_objective_table,
      .offset = offsetof(tri_run_config, objective),
      .expand = tri_objective_expand,
-     .help = "what is learned from it: the next token, or preferences"},
+     .help = "the loss to train with: the next token, or preferences"},
     {.name = "layout",
      .type = TRI_CONFIG_SECTION,
      .table = &tri_layout_table,
@@ -279,12 +279,13 @@ static const tri_config_key run_keys[] = {
     {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
      .help = "times that -n restarts a job from its newest checkpoint after a rank is lost"},
     {PATH("init", init), .fallback = "",
-     .help = "folder of a checkpoint, a run or a Hugging Face model whose weights a new run begins with; empty: none"},
+     .help =
+         "folder of a checkpoint, a run or a Hugging Face model with the initial weights of a new run; empty: none"},
     TRI_FREEZE_ROW(tri_run_config, model.tuning.freeze),
     {.name = "adapter",
      .type = TRI_CONFIG_SECTION,
      .table = &adapter_table,
-     .help = "LoRA: trained low-rank factors beside frozen matrices"},
+     .help = "LoRA: trained low-rank factors of frozen matrices"},
     {TEXT("allow_change", allow_change), .fallback = "",
      .help = "keys in which the checkpoint or model that is loaded may differ from this run, separated by commas: "
              "model.rope_theta, data.train"},
@@ -338,7 +339,7 @@ static tri_status check_sizes(const tri_run_config *c) {
   for (int i = 0; i < 4; i++) {
     if (axes[i] != 0) ranks *= axes[i];
     if (ranks > MOST_RANKS) {
-      return tri_fail(TRI_BAD_LAYOUT, "`layout` asks for more than %d ranks: tensor x pipeline x context x data",
+      return tri_fail(TRI_BAD_LAYOUT, "`layout` has more than %d ranks: tensor x pipeline x context x data",
                       MOST_RANKS);
     }
   }
@@ -416,7 +417,7 @@ static tri_status finish_evaluation(tri_run_config *c) {
   if (batches > 0 && c->evaluation.sequences > 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`evaluation.batches` %" PRId64 " and evaluation.sequences %" PRId64
-                    " both say how much text an evaluation reads; keep sequences",
+                    " both set the length of an evaluation; keep only sequences",
                     batches, c->evaluation.sequences);
   }
   if (batches > MOST_STEPS / micro_batch) {
@@ -629,7 +630,7 @@ static tri_status choose_length(const tri_yaml *root, const written_length *writ
     return TRI_OK;
   }
   return tri_yaml_fail(epochs, "`optimizer.epochs`",
-                       " and optimizer.steps both say how long the run is; keep one of them");
+                       " and optimizer.steps both set the length of the run; keep one of them");
 }
 
 static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
@@ -742,8 +743,8 @@ static tri_status check_file(const char *path) {
     const size_t end = strlen(records[i]);
     if (length <= end || strcmp(path + length - end, records[i]) != 0 || !tri_path_exists(path)) continue;
     return tri_fail(TRI_BAD_USAGE,
-                    "%s holds records or text, and is not a run file; `trireme prepare` makes a corpus of it, which a "
-                    "run file names by data.train (preferences: data.preferences)",
+                    "%s contains records or text, so it is not a run file; make a corpus of it with `trireme prepare`, "
+                    "and name the corpus in data.train of a run file (preferences: data.preferences)",
                     path);
   }
   return TRI_OK;

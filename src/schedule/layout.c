@@ -247,8 +247,7 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
   if (layout->balance == TRI_BALANCE_WORK) return TRI_OK;
   return tri_fail(
       TRI_BAD_LAYOUT,
-      "`layout.stage_layers` says which layers each stage has, and layout.balance=layers would divide them; "
-      "leave one of them out");
+      "`layout.stage_layers` and layout.balance=layers both set the layers of each stage; leave one of them out");
 }
 
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
@@ -310,9 +309,9 @@ static tri_status resolve_inner(tri_layout *layout) {
   if (layout->context_inner == 0) layout->context_inner = all ? context : 1;
   if (all && layout->context_inner != context) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.context_inner is %ld and layout.context %ld, and with layout.context_exchange=heads all of "
-                    "them exchange heads; leave context_inner out, or set context_exchange to gather or ring for what "
-                    "is left",
+                    "layout.context_inner is %ld and layout.context %ld, but with layout.context_exchange=heads all "
+                    "context ranks exchange heads; leave context_inner out, or set context_exchange to gather or ring "
+                    "for the other context ranks",
                     (long)layout->context_inner, (long)context);
   }
   if (context % layout->context_inner == 0) return TRI_OK;

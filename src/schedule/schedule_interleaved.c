@@ -47,9 +47,9 @@ static tri_status check_group(const tri_schedule_shape *shape) {
   snprintf(would, sizeof would, "%ld", (long)above);
   if (below >= shape->stages) snprintf(would, sizeof would, "%ld or %ld", (long)below, (long)above);
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.micro_batch_group %ld cuts the %ld micro-batches of a rank (optimizer.global_batch / "
-                  "(layout.micro_batch x layout.data)) into groups of which one has fewer than layout.pipeline %ld; "
-                  "%s would do, or auto",
+                  "layout.micro_batch_group %ld divides the %ld micro-batches of a rank (optimizer.global_batch / "
+                  "(layout.micro_batch x layout.data)) into groups, but one group has fewer than layout.pipeline %ld; "
+                  "use %s, or auto",
                   (long)group, (long)shape->micro_batches, (long)shape->stages, would);
 }
 

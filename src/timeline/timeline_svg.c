@@ -263,7 +263,7 @@ static void write_title(drawing *d, const tri_event *event) {
   tri_file_writer_put(d->to, ", step %lld: ", (long long)event->step + 1);
   write_duration(d, event->end_s - event->begin_s);
   if (event->wait_s > 0) {
-    tri_file_writer_put(d->to, ", of which ");
+    tri_file_writer_put(d->to, ", including ");
     write_duration(d, event->wait_s);
     tri_file_writer_put(d->to, " waiting");
   }

@@ -328,7 +328,7 @@ static void release(learner *l) {
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out) {
   if (vocab_size < FIRST_MERGE_ID || vocab_size > TRI_MAX_VOCABULARY) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "a vocabulary to learn has %d to %d tokens (256 bytes, %s and what is learnt), not %lld",
+                    "a learned vocabulary must have %d to %d tokens (256 bytes, %s and the learned ones), not %lld",
                     FIRST_MERGE_ID, TRI_MAX_VOCABULARY, end_of_text, (long long)vocab_size);
   }
   tri_status status = TRI_OK;

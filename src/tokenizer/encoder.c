@@ -202,8 +202,8 @@ static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t 
   bool spaced = !vocabulary->characters && total == kept + 1 && bytes > 0 && text[0] != ' ';
   if (total != kept && !spaced) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "the tokenizer's tokens do not spell the text (it has an unk_token, or drops what its pattern does "
-                    "not match), so the tokens of an answer are not known");
+                    "the tokenizer's tokens do not spell the whole text (it has an unk_token, or drops text that its "
+                    "pattern does not match), so the tokens of an answer cannot be identified");
   }
   while (at < bytes && is_dropped(tokenizer, text[at])) at++;
   for (int64_t i = first; i < encoder->out->count; i++) {

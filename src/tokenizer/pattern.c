@@ -280,11 +280,10 @@ static tri_status read_property(translation *t, size_t begin, char end, property
   }
   out->negated ^= negated;
   if (out->categories != 0 || out->facts != 0) return TRI_OK;
-  return tri_fail(
-      TRI_UNSUPPORTED,
-      "%s: the pattern asks for the property %s at byte %zu, which is not supported; general categories such "
-      "as L, Lu and N are",
-      t->where, name, begin);
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: the pattern has the property %s at byte %zu, which is not supported; only general categories "
+                  "such as L, Lu and N are",
+                  t->where, name, begin);
 }
 
 static uint32_t read_digits_of(translation *t, int base, int most) {
@@ -587,7 +586,7 @@ static tri_status append_group(translation *t) {
     TRI_TRY(append_until(t, '>'));
   } else {
     const size_t length = kind == '\0' ? 1 : kind == '<' ? 4 : 3;
-    if (kind != '\0' && strchr(":=!><", kind) == NULL) return refuse(t, "a group of a kind that is not known", t->at);
+    if (kind != '\0' && strchr(":=!><", kind) == NULL) return refuse(t, "a group of an unknown kind", t->at);
     TRI_TRY(append_pattern_bytes(t, t->pattern + t->at, length < t->bytes - t->at ? length : t->bytes - t->at));
     t->at += length;
   }

@@ -54,7 +54,7 @@ static tri_status decode_strip(decoder_reader *reader, const json_t *object) {
 }
 
 static tri_status decode_replace(decoder_reader *reader, const json_t *object) {
-  if (reader->fused || reader->decoding->bytes) return refuse(reader, "Replace", " behind ByteFallback or Fuse");
+  if (reader->fused || reader->decoding->bytes) return refuse(reader, "Replace", " after ByteFallback or Fuse");
   return tri_text_steps_read_replace(reader->where, object, &reader->decoding->replaced);
 }
 

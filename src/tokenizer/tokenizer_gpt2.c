@@ -43,7 +43,8 @@ static tri_status warn_of_missing_merges(const char *encoder_file, const char *m
   char shown[TRI_SHOWN_BYTES];
   const tri_token *token = &vocabulary->tokens[first];
   tri_warn(
-      "%s makes none of %lld tokens of %s, of which \"%s\" (id %d) is the first; is it whole, and of this vocabulary?",
+      "%s makes none of %lld tokens of %s; the first of them is \"%s\" (id %d); is the file complete, and does it "
+      "belong to this vocabulary?",
       merges_file, (long long)missing, encoder_file,
       tri_tokenizer_show(vocabulary->pool + token->offset, token->bytes, shown), (int)first);
   return TRI_OK;

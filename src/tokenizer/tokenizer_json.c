@@ -36,7 +36,7 @@ static tri_status find_model(json_reader *reader) {
   if (!json_is_object(reader->model)) {
     const tri_file_kind *kind = tri_file_kind_find(reader->file);
     if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, reader->file, kind, "a tokenizer.json");
-    return tri_fail(TRI_BAD_FILE, "%s: there is no object \"model\"; is this a tokenizer.json?", reader->file);
+    return tri_fail(TRI_BAD_FILE, "%s: the object \"model\" is missing; is this a tokenizer.json?", reader->file);
   }
   const char *where = at_key(reader, "model");
   TRI_TRY(tri_json_string(where, reader->model, "type", "BPE", &type));
@@ -75,7 +75,7 @@ static tri_status index_added(json_reader *reader) {
     if (!json_is_integer(id)) return tri_fail(TRI_BAD_FILE, "%s: \"id\" must be a whole number", where);
     json_int_t value = json_integer_value(id);
     if (value < 0 || value >= TRI_MAX_VOCABULARY) {
-      return tri_fail(TRI_BAD_FILE, "%s: the id is %lld; ids lie between 0 and %d", where, (long long)value,
+      return tri_fail(TRI_BAD_FILE, "%s: the id is %lld; ids must be between 0 and %d", where, (long long)value,
                       TRI_MAX_VOCABULARY - 1);
     }
     if (value > reader->largest_added) reader->largest_added = value;

@@ -14,7 +14,7 @@ tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t by
   TRI_TRY(tri_json_parse(file, text, bytes, JSON_REJECT_DUPLICATES, &root));
   if (!json_is_object(root)) {
     json_decref(root);
-    return tri_fail(TRI_BAD_FILE, "%s: the file must hold a JSON object", file);
+    return tri_fail(TRI_BAD_FILE, "%s: the file must contain a JSON object", file);
   }
   *out = root;
   return TRI_OK;
@@ -86,7 +86,7 @@ static tri_status check_ids(const char *where, json_t *object, int64_t *largest,
     }
     json_int_t id = json_integer_value(value);
     if (id < 0 || id >= TRI_MAX_VOCABULARY) {
-      return tri_fail(TRI_BAD_FILE, "%s: the id of \"%s\" is %lld; ids lie between 0 and %d", where,
+      return tri_fail(TRI_BAD_FILE, "%s: the id of \"%s\" is %lld; ids must be between 0 and %d", where,
                       tri_tokenizer_show(key, strlen(key), shown), (long long)id, TRI_MAX_VOCABULARY - 1);
     }
     if (id > *largest) *largest = id;

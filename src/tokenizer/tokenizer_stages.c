@@ -96,7 +96,7 @@ static tri_status read_metaspace(const char *where, const json_t *object, tri_to
   TRI_TRY(tri_metaspace_read(where, object, &space));
   size_t bytes = strlen(space.mark);
   if (out->pretokenizer.count > 0 || out->spaces.count > 0) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: Metaspace behind another pre-tokenizer is not supported", where);
+    return tri_fail(TRI_UNSUPPORTED, "%s: Metaspace after another pre-tokenizer is not supported", where);
   }
   TRI_TRY(tri_text_steps_add_replace(&out->spaces, where, " ", 1, space.mark, bytes));
   if (space.prepends) {
@@ -197,7 +197,8 @@ static tri_status read_one(stages_reader *reader, const json_t *object) {
   return tri_fail(TRI_UNSUPPORTED,
                   "%s: the pre-tokenizer %s is not supported%s; ByteLevel, Metaspace, Split, Digits, Punctuation and a "
                   "Sequence of these are",
-                  where, type_of(object, shown), again || is_type(object, "Metaspace") ? " beside ByteLevel" : "");
+                  where, type_of(object, shown),
+                  again || is_type(object, "Metaspace") ? " together with ByteLevel" : "");
 }
 
 static tri_status read_pretokenizer(stages_reader *reader, const json_t *object, int depth) {

@@ -212,7 +212,7 @@ tri_status tri_gemm_choices_agree(const tri_engine_options *options, const tri_r
   TRI_TRY(tri_common_status(world, ask_own(options, device, &text)));
   own.length = strlen(text);
   own.hash = XXH3_64bits(text, strlen(text));
-  tri_status status = tri_alloc("what ranks ask for", (size_t)world->size, sizeof *all, &all);
+  tri_status status = tri_alloc("requests of ranks", (size_t)world->size, sizeof *all, &all);
   TRI_TRY_GOTO(tri_common_status(world, status), done);
   TRI_TRY_GOTO(tri_gather_bytes(world, sizeof own, &own, all), done);
   TRI_TRY_GOTO(gather_asked(world, all, text, &products), done);

@@ -17,7 +17,7 @@ static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH
   if (config->data.tokenizer[0] != '\0') {
     TRI_TRY(tri_hub_resolve(config->data.tokenizer, out));
     if (tri_path_exists(out)) return TRI_OK;
-    return tri_fail(TRI_BAD_CONFIG, "`data.tokenizer`: there is no %s; name a tokenizer.json or its folder", out);
+    return tri_fail(TRI_BAD_CONFIG, "`data.tokenizer`: cannot find %s; name a tokenizer.json or its folder", out);
   }
   if (config->init[0] != '\0') {
     const tri_checkpoint_use use = {.settings_only = true};
@@ -26,8 +26,8 @@ static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH
     if (tri_path_exists(folder)) return TRI_OK;
   }
   return tri_fail(TRI_BAD_CONFIG,
-                  "`data.preferences`: %s is text, and the run names no tokenizer; set data.tokenizer to a "
-                  "tokenizer.json or its folder, or begin with a model (`init`) whose folder has one",
+                  "`data.preferences`: %s is text, but the run has no tokenizer; set data.tokenizer to a "
+                  "tokenizer.json or its folder, or begin with a model (`init`) that has one in its folder",
                   config->data.preferences);
 }
 
@@ -35,7 +35,7 @@ static tri_status prepare_some(const tri_run_config *config, const char *key, co
   char out[TRI_PATH_BYTES], tokenizer[TRI_PATH_BYTES];
   tri_prepare_report report = {0};
   if (from[0] == '\0' || !tri_preferences_are_text(from)) return TRI_OK;
-  if (!tri_path_exists(from)) return tri_fail(TRI_BAD_FILE, "`%s`: there is no file %s", key, from);
+  if (!tri_path_exists(from)) return tri_fail(TRI_BAD_FILE, "`%s`: cannot find the file %s", key, from);
   TRI_TRY(find_tokenizer(config, tokenizer));
   memcpy(out, prefix, sizeof out);
   *strrchr(out, '/') = '\0';

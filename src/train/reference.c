@@ -334,7 +334,7 @@ static tri_status refuse(const tri_training *t, const tri_preference_source *sou
                     "`%s`: %s has the reference's log-probabilities of other data (%s), and the reference is the model "
                     "as this run began, before %ld updates; %s, or begin a new run with `init` in a new output",
                     held_out ? "data.validation_preferences" : "data.preferences", path, found->why, updates,
-                    held_out ? "name the pairs of before, or none" : "make `data` and `objective` what they were");
+                    held_out ? "name the pairs of before, or none" : "restore the earlier `data` and `objective`");
   }
   if (!found->there && held_out) {
     return tri_fail(

@@ -63,11 +63,10 @@ static tri_status check_prompts(const tri_run_config *config, const tri_sample_p
     tri_free(tokens.ids);
     TRI_TRY(status);
     if (count == 0 && tri_tokenizer_end_of_text(tokenizer) < 0) {
-      return tri_fail(
-          TRI_BAD_CONFIG,
-          "`samples.prompts` number %ld is empty, and the tokenizer has no token that ends a text and could "
-          "stand before one; give it a beginning",
-          (long)i + 1);
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`samples.prompts` number %ld is empty, and the tokenizer has no end-of-text token to begin "
+                      "with; write a prompt",
+                      (long)i + 1);
     }
     if (i == 0) first = count;
     TRI_TRY(check_length(config, i, count, first));
@@ -82,7 +81,7 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
   if (tri_num_samples(config) == 0) return TRI_OK;
   if (tokenizer_file[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`samples.%s` asks for texts, and %s has no tokenizer.json beside it; name one in "
+                    "`samples.%s` requests texts, but the folder of %s has no tokenizer.json; name one in "
                     "data.tokenizer, or leave the prompts out",
                     config->samples.num_prompts > 0 ? "prompts" : "chat", config->data.train[0].path);
   }

@@ -183,7 +183,7 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
   }
   if (needs[first].available == 0 || sum.total <= needs[first].available) return TRI_OK;
   char need_text[32], have_text[32];
-  return tri_fail(TRI_OUT_OF_MEMORY, "the %d ranks on %s need %s and it has %s to give; %s:%s%s", ranks,
+  return tri_fail(TRI_OUT_OF_MEMORY, "the %d ranks on %s need %s, but it has %s available; %s:%s%s", ranks,
                   needs[first].node, tri_format_bytes((double)sum.total, need_text, sizeof need_text),
                   tri_format_bytes((double)needs[first].available, have_text, sizeof have_text), advice(&sum),
                   told.bytes, ranks > RANKS_TOLD ? "\n  ..." : "");
@@ -203,7 +203,7 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   }
   add_rank(&told, &mesh->shape, rank, &on_device);
   return tri_fail(
-      TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s to give (`device_memory`)%s; %s:%s", rank,
+      TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s available (`device_memory`)%s; %s:%s", rank,
       tri_format_bytes((double)n->on_device, need_text, sizeof need_text), n->device,
       tri_format_bytes((double)n->device_has, have_text, sizeof have_text), n->taken, advice(n), told.bytes);
 }

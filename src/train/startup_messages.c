@@ -159,7 +159,8 @@ static void announce_held_out(const tri_training *t) {
   for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
     if (strcmp(identity->train[k], identity->validation) != 0) continue;
     tri_warn(
-        "data.validation%s has the same content as %s, which the run trains on: its loss says nothing about other text",
+        "data.validation%s has the same content as %s, which the run trains on, so its loss does not measure other "
+        "text",
         t->loop->of_preferences ? "_preferences" : "", t->config->data.train[k].path);
     return;
   }
@@ -200,7 +201,7 @@ static void announce_documents(const tri_training *t) {
   for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
     tokens += (double)tri_packing_tokens(train->sources[k].pieces.packing);
   }
-  tri_log("documents packed into %ld sequence%s of %ld tokens, of which %.2f %% is padding%s%s", (long)train->per_epoch,
+  tri_log("documents packed into %ld sequence%s of %ld tokens, %.2f %% of it padding%s%s", (long)train->per_epoch,
           TRI_PLURAL(train->per_epoch), (long)train->sequence,
           100.0 * (1.0 - tokens / ((double)train->per_epoch * (double)train->sequence)), train->masked ? "; " : "",
           masked);

@@ -75,7 +75,8 @@ static tri_status trainer_set_up(tri_training *t, const tri_train_options *optio
   if (options->dry_run) ranks = options->ranks > 0 ? options->ranks : tri_layout_least_ranks(&config->layout);
   TRI_TRY(tri_training_choose_layout(config, ranks));
   if (options->dry_run_rank >= ranks) {
-    return tri_fail(TRI_BAD_USAGE, "--rank %ld: the ranks of this layout are 0 to %ld; say how many there are with -n",
+    return tri_fail(TRI_BAD_USAGE,
+                    "--rank %ld: the ranks of this layout are 0 to %ld; give the number of ranks with -n",
                     (long)options->dry_run_rank, (long)ranks - 1);
   }
   return TRI_OK;

@@ -208,7 +208,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
   words_of(down, down_words);
   form.top = 4, form.bottom = 28;
   form.height = form.top + form.bottom + 22 * (int)down->count;
-  begin_plot(&c, &form, "Where trials failed", to);
+  begin_plot(&c, &form, "Failed trials", to);
   tri_chart_set_words_across(&c, across_words, across->count);
   tri_chart_set_words_down(&c, down_words, down->count);
   tri_chart_draw_axes(&c);
@@ -256,7 +256,7 @@ static void print_known(const tri_explanation *e, FILE *to) {
   if (e->study->num_known == 0) return;
   fprintf(to,
           "<h2>Known recipes</h2>\n<div class=\"wide\"><table><tr><th>recipe</th><th>layout</th><th>value</th>"
-          "<th>place</th><th>beside the best</th></tr>\n");
+          "<th>place</th><th>relative to the best</th></tr>\n");
   for (int64_t r = 0; r < e->study->num_known; r++) {
     const tri_trial *t = &e->known[r];
     fprintf(to, "<tr><td>");

@@ -91,7 +91,7 @@ void tri_halving_text(const tri_study *study, const tri_member *rows, int64_t co
   print_rows(study, of, trials, to);
   tri_free(of);
   if (winner == NULL) {
-    fprintf(to, "no trial has come to its end yet\n");
+    fprintf(to, "no trial has finished yet\n");
     return;
   }
   tri_trial_schedule_print_use(study, &winner->point, to);

@@ -38,7 +38,7 @@ void tri_population_text(const tri_study *study, const tri_member *rows, int64_t
           (long)tri_rounds_count(rows, count, TRI_TRIAL_DONE), (long)tri_rounds_count(rows, count, TRI_TRIAL_FAILED),
           (long)takeovers(rows, count));
   if (best == NULL) {
-    fprintf(to, "no stretch has come to an end yet\n");
+    fprintf(to, "no stretch has finished yet\n");
     return;
   }
   fprintf(to, "the best: member %ld after round %ld, validation loss %.4f\n\nits line:\n  round  member  %10s",

@@ -13,7 +13,8 @@
 #define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), .bytes = sizeof(((STRUCT *)0)->NAME)
 
 static const tri_config_key knob_keys[] = {
-    {TEXT(tri_knob, name), .example = "tensor", .help = "what is varied: a key of `layout:`, nodes, or accumulation"},
+    {TEXT(tri_knob, name), .example = "tensor",
+     .help = "key that is varied: a key of `layout:`, nodes, or accumulation"},
     {TEXT(tri_knob, values), .fallback = "", .help = "its values: [1, 2, 4, 8], or 1 2 4 8"},
     {KEY(tri_knob, low, TRI_CONFIG_DOUBLE), .range = {.low = -1e9, .high = 1e9}, .fallback = "0.0",
      .help = "or from here"},

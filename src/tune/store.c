@@ -150,8 +150,9 @@ static bool is_same_but_for_sums(const char *theirs, const char *mine) {
 
 static tri_status accept_sums(tri_store *s, const char *mine) {
   sqlite3_stmt *query = NULL;
-  tri_warn("%s was begun by an earlier version: that its model, cluster and system still say the same is not checked",
-           s->path);
+  tri_warn(
+      "%s was written by an earlier version, so it is not checked whether its model, cluster and system are unchanged",
+      s->path);
   TRI_TRY(tri_store_prepare(s, "UPDATE study SET text = ? WHERE id = 1", &query));
   sqlite3_bind_text(query, 1, mine, -1, SQLITE_TRANSIENT);
   tri_status status = sqlite3_step(query) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write the study");
@@ -177,7 +178,7 @@ static tri_status compare_descriptions(const tri_store *s, const char *mine, con
   }
   if (strcmp(theirs, mine) == 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "%s holds another study: the file says `%.*s`, the store `%.*s`; take another store (--store), or "
+                  "%s belongs to another study: the file has `%.*s`, the store `%.*s`; use another store (--store), or "
                   "give the study another name",
                   s->path, (int)strcspn(mine + line, "\n"), mine + line, (int)strcspn(theirs + line, "\n"),
                   theirs + line);
@@ -270,7 +271,8 @@ tri_status tri_store_beat(tri_store *s) {
     TRI_TRY(tri_store_prepare(s, text, &update));
     sqlite3_bind_text(update, 1, host, -1, SQLITE_TRANSIENT);
     sqlite3_bind_int64(update, 2, getpid());
-    tri_status status = sqlite3_step(update) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "say that a trial goes on");
+    tri_status status =
+        sqlite3_step(update) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "update the heartbeat of a trial");
     sqlite3_finalize(update);
     TRI_TRY(status);
   }
@@ -468,7 +470,7 @@ static tri_status read_on(tri_store *s) {
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
     status = tri_grow("trials", sizeof *s->trials, held, &s->room, &s->trials);
     if (status == TRI_OK && held == TRI_STORE_MOST_ROWS) {
-      status = tri_fail(TRI_BAD_FILE, "%s holds more than %d trials, and no space has more points; name another file",
+      status = tri_fail(TRI_BAD_FILE, "%s has more than %d trials, but no space has more points; name another file",
                         s->path, TRI_STORE_MOST_ROWS);
     }
     if (status == TRI_OK) status = read_trial(s, query, &s->trials[held]);
@@ -584,8 +586,8 @@ tri_status tri_store_known(tri_store *s, const tri_recipe *recipe, tri_trial *ou
     snprintf(out->reason, sizeof out->reason, "%s", reason == NULL ? "" : reason);
     int64_t state = sqlite3_column_int64(query, 0);
     if (state < 0 || state > TRI_TRIAL_FAILED || !isfinite(out->value)) {
-      status = tri_fail(TRI_BAD_FILE, "%s: what it says of the recipe `%s` is not a result; name another file", s->path,
-                        recipe->layout);
+      status = tri_fail(TRI_BAD_FILE, "%s: its entry for the recipe `%s` is not a valid result; name another file",
+                        s->path, recipe->layout);
     }
   }
   sqlite3_finalize(query);
@@ -627,7 +629,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   sqlite3_stmt *query = NULL;
   snprintf(s.path, sizeof s.path, "%s", path);
   text[0] = '\0';
-  if (!tri_path_exists(path)) return tri_fail(TRI_BAD_FILE, "there is no store %s", path);
+  if (!tri_path_exists(path)) return tri_fail(TRI_BAD_FILE, "the store %s does not exist", path);
   tri_status status = open_guarded(&s, SQLITE_OPEN_READWRITE);
   if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
     bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database without our tables */
@@ -651,7 +653,7 @@ static tri_status read_steps(const char *path, char *text, tri_study *out) {
   const char *line = strstr(text, "\n" STEPS_LINE);
   const long long steps = line == NULL ? 0 : strtoll(line + 1 + strlen(STEPS_LINE), NULL, 10);
   if (steps < 1 || steps > TRI_STORE_MOST_NUMBER)
-    return tri_fail(TRI_BAD_FILE, "%s does not say how many steps its trials have; name another file", path);
+    return tri_fail(TRI_BAD_FILE, "%s does not contain the number of steps of its trials; name another file", path);
   out->trial.steps = steps;
   return TRI_OK;
 }
@@ -660,7 +662,7 @@ tri_status tri_store_study(const char *path, tri_study *out) {
   char *text = NULL;
   TRI_TRY(tri_alloc("a study's text", TRI_STUDY_TEXT_BYTES, 1, &text));
   tri_status status = text_of(path, "SELECT file FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES);
-  if (status == TRI_OK && text[0] == '\0') status = tri_fail(TRI_BAD_FILE, "%s holds no study yet", path);
+  if (status == TRI_OK && text[0] == '\0') status = tri_fail(TRI_BAD_FILE, "%s has no study yet", path);
   if (status == TRI_OK) status = tri_study_read(path, text, strlen(text), out);
   if (status == TRI_OK && out->trial.steps == 0) status = read_steps(path, text, out);
   tri_free(text);
@@ -672,9 +674,9 @@ tri_status tri_store_check_layouts(const char *path) {
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
   tri_status status = tri_store_study(path, study);
   if (status == TRI_OK && study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) {
-    status =
-        tri_fail(TRI_BAD_FILE,
-                 "%s is a study of optimizers or rates, whose trials have one layout; name a study of layouts", path);
+    status = tri_fail(
+        TRI_BAD_FILE,
+        "%s is a study of optimizers or rates, and all its trials have the same layout; name a study of layouts", path);
   }
   tri_free(study);
   return status;

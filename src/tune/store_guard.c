@@ -85,8 +85,8 @@ bool tri_store_is_damage(int code) {
 tri_status tri_store_check_number(const char *path, const char *what, int64_t number, int64_t most) {
   if (number >= 1 && number <= most) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: %s %lld: no tuner writes that, %ss are numbered from 1 to %lld at most; another program has "
-                  "written this store, or it is damaged: name another file",
+                  "%s: %s %lld is not a valid number; %ss are numbered from 1 to %lld at most; another program has "
+                  "written this store, or it is damaged; name another file",
                   path, what, (long long)number, what, (long long)most);
 }
 
@@ -99,6 +99,6 @@ tri_status tri_store_check_state(const char *path, const char *what, int64_t num
 tri_status tri_store_check_real(const char *path, const char *what, int64_t number, const char *column, double value) {
   const double most = 1e30; /* its square is finite */
   if (fabs(value) <= most) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s: %s %lld: its `%s` is %g, and no more than %g can be; name another file", path,
-                  what, (long long)number, column, value, most);
+  return tri_fail(TRI_BAD_FILE, "%s: %s %lld: its `%s` is %g, but %g is the maximum; name another file", path, what,
+                  (long long)number, column, value, most);
 }

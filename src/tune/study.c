@@ -72,7 +72,7 @@ static const tri_config_key trial_keys[] = {
      .offset = offsetof(tri_study, trial.memory_gib),
      .range = {.low = 0, .high = 1e6},
      .fallback = "0.0",
-     .help = "what each of its ranks may take; 0: its share of the node"},
+     .help = "memory that each of its ranks may use; 0: its share of the node"},
     {.name = "target_loss",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, trial.target_loss),
@@ -171,16 +171,16 @@ static const tri_config_key study_keys[] = {
      .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
-     .help = "what is best; cost: tokens per device-second; time_to_loss: how soon trial.target_loss is reached; "
-             "validation_loss: the loss after the steps of a trial"},
+     .help = "the value to optimize; cost: tokens per device-second; time_to_loss: the time until trial.target_loss is "
+             "reached; validation_loss: the loss after the steps of a trial"},
     {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "auto",
-     .help = "how points are chosen; auto: all of them where they are simulated within exhaustive_seconds and neither "
-             "trials nor node_hours are given, else gaussian; halving: of a validation loss, all points, of which the "
-             "worse half stops after an eighth, a quarter and a half of the steps"},
+     .help = "how points are chosen; auto: all points if they can be simulated within exhaustive_seconds and neither "
+             "trials nor node_hours is given, else gaussian; halving, for a validation loss: all points, and the worse "
+             "half of them stops after an eighth, a quarter and a half of the steps"},
     {KEY(tri_study, exhaustive_seconds, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "30.0",
-     .help = "of simulation that method: auto spends on trying all points; 0: never"},
+     .help = "seconds of simulation that method: auto spends on trying all points; 0: never"},
     {KEY(tri_study, prior, TRI_CONFIG_CHOICE), .words = priors, .fallback = "planner",
-     .help = "gaussian begins with what the planner expects of the points on the cluster, or with nothing"},
+     .help = "whether gaussian begins with the planner's predictions for the points on the cluster"},
     {AT("trials", search.trials, TRI_CONFIG_INT), .range = {.low = 0, .high = 100000}, .fallback = "0",
      .help = "the budget; 0: 64, or all where all are tried"},
     {AT("initial", search.initial, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "8",
@@ -188,10 +188,11 @@ static const tri_config_key study_keys[] = {
     {KEY(tri_study, minutes, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "0.0",
      .help = "the budget of time; 0: none"},
     {KEY(tri_study, node_hours, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e9}, .fallback = "0.0",
-     .help = "the budget of what trials cost, simulated ones what they would have cost; 0: none"},
+     .help =
+         "the budget in node-hours of all trials, for simulated trials the hours that real ones would take; 0: none"},
     {KEY(tri_study, parallel, TRI_CONFIG_INT), .range = {.low = 1, .high = 256}, .fallback = "1",
      .help = "real trials at once; each has its part of the cores"},
-    {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of all random choices"},
+    {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "seed of all random choices"},
     {.name = "trial", .type = TRI_CONFIG_SECTION, .table = &trial_table, .help = "a real trial"},
     {.name = "population", .type = TRI_CONFIG_SECTION, .table = &population_table, .help = "method: pbt"},
     {.name = "known",
@@ -211,7 +212,7 @@ static const tri_config_key study_keys[] = {
      .count = offsetof(tri_study, space.num_knobs),
      .range = {.low = 1, .high = TRI_KNOBS},
      .example = "[{name: tensor, values: 1 2 4 8}]",
-     .help = "what is varied"},
+     .help = "parameters that are varied"},
     {.name = "constraints",
      .type = TRI_CONFIG_LIST,
      .offset = offsetof(tri_study, space.rules),
@@ -220,7 +221,7 @@ static const tri_config_key study_keys[] = {
      .count = offsetof(tri_study, space.num_rules),
      .range = {.low = 0, .high = TRI_RULES},
      .fallback = "",
-     .help = "what must hold"},
+     .help = "constraints that points must satisfy"},
 };
 static const tri_config_table study_table = {
     .noun = "study file", .keys = study_keys, .num_keys = sizeof study_keys / sizeof *study_keys};
@@ -586,7 +587,7 @@ static tri_status check_given(const tri_study *study) {
                     "or vary `accumulation` in `space`");
   }
   if (nodes && (study->cluster_name[0] == '\0' || tri_study_calibrates(study))) {
-    return tri_fail(TRI_BAD_CONFIG, "`space`: `nodes` needs a `cluster`, which says how many devices a node has");
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `nodes` needs a `cluster`, which sets the number of devices of a node");
   }
   for (int64_t r = 0; r < study->num_known; r++) {
     const tri_recipe *recipe = &study->known[r];

@@ -76,8 +76,8 @@ tri_status tri_objective_check_space(const char *source, const tri_yaml *root) {
   if (!tri_objective_is_of_loss(is)) return TRI_OK;
   if (space == NULL) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`space` is missing from %s; add what is tried, for example `space: [{name: optimizer.lr, values: "
-                    "1e-4 1e-3 1e-2}]`",
+                    "`space` is missing from %s; add the values to try, for example `space: [{name: optimizer.lr, "
+                    "values: 1e-4 1e-3 1e-2}]`",
                     source);
   }
   if (space->kind != TRI_YAML_LIST || space->first != NULL) return TRI_OK;
@@ -110,7 +110,7 @@ static tri_status check_parameter(const tri_study *study, const tri_yaml *root, 
   const bool of_loss = tri_objective_is_of_loss(study->objective);
   char meant[128], reason[256];
   if (strcmp(name, "optimizer.steps") == 0 || strcmp(name, "optimizer.epochs") == 0)
-    return refuse(root, name, "cannot be varied: how long a trial is, `trial.steps` says");
+    return refuse(root, name, "cannot be varied; `trial.steps` sets the length of a trial");
   const bool known = is_key(name, meant);
   if (!is_of_optimizer(name) && is_of_optimizer(meant) && strcmp(name, "state") != 0 && strcmp(name, "name") != 0) {
     snprintf(reason, sizeof reason, "is not a parameter; did you mean `%s`?%s", meant,
@@ -147,9 +147,11 @@ static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
        study->objective == TRI_OBJECTIVE_VALIDATION_LOSS},
       {NULL, "known", "is for objectives of speed: a recipe is a layout, which does not change the loss",
        study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && study->num_known > 0},
-      {NULL, "minutes", "is not for `method: halving`, whose steps are known beforehand; set `trials`",
+      {NULL, "minutes",
+       "is not supported with `method: halving`, because it takes a known number of steps; set `trials`",
        study->search.method == TRI_METHOD_HALVING && study->minutes > 0},
-      {NULL, "node_hours", "is not for `method: halving`, whose steps are known beforehand; set `trials`",
+      {NULL, "node_hours",
+       "is not supported with `method: halving`, because it takes a known number of steps; set `trials`",
        study->search.method == TRI_METHOD_HALVING && study->node_hours > 0},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -188,8 +190,8 @@ tri_status tri_objective_take_steps(tri_study *study, int64_t steps) {
   if (study->trial.steps == 0) study->trial.steps = steps;
   if (study->trial.steps == 0) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`trial.steps` is missing: %s says optimizer.epochs, not steps; add the steps of a trial, for "
-                    "example `trial: {steps: 1500}`",
+                    "`trial.steps` is missing, and %s has optimizer.epochs instead of steps; add the steps of a trial, "
+                    "for example `trial: {steps: 1500}`",
                     study->run);
   }
   if (study->search.method != TRI_METHOD_HALVING || study->trial.steps >= FEWEST_STEPS) return TRI_OK;

@@ -150,11 +150,11 @@ def test_begun_and_ended_in_the_middle(tmp_path, corpus):
 
     mean = dict(average=dict(every=1, decay=0))
     go_on(3)
-    assert "has no average of the weights: it begins here, as `average.every` says" in go_on(6, **mean)
+    assert "has no average of the weights, so the average begins here (`average.every`)" in go_on(6, **mean)
     check_weights(averages_of(tmp_path / "run"), theirs([weights_after(step) for step in (4, 5, 6)], 1, 0, 0), 1e-12)
     assert "has an average of the weights, which ends here: the run has average.every 0" in go_on(8)
     assert not averages_of(tmp_path / "run")
-    assert "it begins here" in go_on(10, **mean)
+    assert "the average begins here" in go_on(10, **mean)
     check_weights(averages_of(tmp_path / "run"), theirs([weights_after(step) for step in (9, 10)], 1, 0, 0), 1e-12)
 
 
@@ -222,9 +222,9 @@ def test_refused(tmp_path, corpus):
     trireme("train", write_run(tmp_path, corpus, dict(steps=2)))
     for words in (["export", tmp_path / "run", tmp_path / "out"], ["eval", tmp_path / "run", corpus / "validation"], ["generate", tmp_path / "run", "--prompt", "a"]):
         answer = fails(*words, "--average")
-        assert "has no average of the weights: a run keeps one with average.every (1, say); without --average its weights are meant" in answer
+        assert "has no average of the weights; set average.every in the run (for example 1) to keep one, or leave out --average to use the weights themselves" in answer
     assert not (tmp_path / "out").exists()
-    assert "import: --merge, --base and --average are export's" in fails("import", tmp_path / "run", tmp_path / "in", "--average")
+    assert "import: --merge, --base, --average and --quantised are export's" in fails("import", tmp_path / "run", tmp_path / "in", "--average")
 
 
 def test_damaged(tmp_path, corpus):

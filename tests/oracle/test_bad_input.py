@@ -63,7 +63,7 @@ def test_a_link_in_the_output(tmp_path, made):
     path = write_run(tmp_path, made)
     for mode in (0o777, 0o1777):
         (tmp_path / "run").chmod(mode)
-        check(trireme("train", path, status=5), "run/metrics.jsonl is a link that another user can have made")
+        check(trireme("train", path, status=5), "run/metrics.jsonl is a link that another user may have made")
         assert (tmp_path / "mine").read_text() == "kept\n"
     (tmp_path / "run").chmod(0o755)
     (tmp_path / "mine").write_text("")
@@ -103,7 +103,7 @@ def test_run_file(tmp_path, made):
     (4, "context=4 context_inner=8 context_exchange=ring", ["layout.context_inner 8 does not divide layout.context 4; 4 would"]),
     (1, "context_inner=2", ["layout.context_inner 2 does not divide layout.context 1; 1 would"]),
     (4, "context=4 context_exchange=heads context_inner=2", [
-        "layout.context_inner is 2 and layout.context 4, and with layout.context_exchange=heads all of them exchange heads; leave context_inner out"]),
+        "layout.context_inner is 2 and layout.context 4, but with layout.context_exchange=heads all context ranks exchange heads; leave context_inner out"]),
     (3, "context=2", ["context 2 = 2 does not divide the 3 ranks", "start 2 ranks"]),
     (2, "context=3 data=1", ["context 3 x data 1 = 3 ranks, and this job has 2"]),
     (6, "context=2 data=2 optimizer.global_batch=4", ["context 2 x data 2 = 4 ranks, and this job has 6", "layout.data=3"]),
@@ -145,7 +145,7 @@ def test_corpus(tmp_path, made):
 def test_out_of_memory_is_said_before_the_run(tmp_path, made):
     path = write_run(tmp_path, made)
     done = trireme("train", path, "--set", "model=frontier-22b", status=6)
-    check(done, "this run needs", "bytes", "and the machine has", "reduce")
+    check(done, "this run needs", "bytes", "but the machine has", "reduce")
 
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
@@ -354,7 +354,7 @@ def test_numbers_that_fp32_loses(tmp_path, made, change, said):
 
 def test_a_byte_of_zero(tmp_path, made):
     """Text behind it is never dropped in silence: YAML, JSON, JSON lines and lists of merges."""
-    said = "a byte of zero, which text does not hold"
+    said = "a NUL byte, which a text file must not contain"
     path = write_run(tmp_path, made)
     path.write_bytes(path.read_bytes() + b"\n\0\nseed: 1\n")
     check(trireme("train", path, status=3), said, "run.yaml")

@@ -197,8 +197,8 @@ def test_words(tmp_path, made, copy):
     state = (copy / "state.json").read_bytes()
     (copy / "state.json").unlink()
     done = trireme("eval", copy, made / "data/train", status=4)
-    assert done.stderr == (f"trireme: cannot open {copy}/state.json: No such file or directory; with COMPLETE and without it "
-                           "the checkpoint is damaged\n")
+    assert done.stderr == (f"trireme: cannot open {copy}/state.json: No such file or directory; a checkpoint that has COMPLETE "
+                           "but not this file is damaged\n")
     (copy / "state.json").write_bytes(state)
     (copy / "COMPLETE").rename(copy / "COMPLETE.old")
     done = trireme("export", copy, tmp_path / "new", status=4)
@@ -224,7 +224,7 @@ def test_no_verify_says_so(tmp_path, made, whole, copy):
     raw = bytearray(file.read_bytes())
     raw[-2] ^= 1
     file.write_bytes(raw)
-    line = f"warning: {copy} is not compared with its checksums, as --no-verify asks\n"
+    line = f"warning: {copy} is not compared with its checksums (--no-verify)\n"
     assert trireme("eval", copy, made / "data/train", "--no-verify").stderr.startswith(line)
     assert trireme("generate", copy, "--prompt", "S", "--tokens", "1", "--no-verify", errors="replace").stderr.startswith(line)
     assert trireme("export", copy, tmp_path / "exported", "--no-verify").stderr.startswith(line)
@@ -315,8 +315,8 @@ def test_weights_that_are_no_numbers(tmp_path, made, whole, value):
     plain = tmp_path / "plain"
     trireme("export", whole, plain)
     spoil(plain, "transformer.h.1.mlp.c_fc.weight", value)
-    line = (f"trireme: {plain}: element 5 of the tensor `transformer.h.1.mlp.c_fc.weight` is NaN or infinite (as fp32): nothing can "
-            "be computed with it\n")
+    line = (f"trireme: {plain}: element 5 of the tensor `transformer.h.1.mlp.c_fc.weight` is NaN or infinite (as fp32), so the "
+            "model cannot be used\n")
     for arguments in (["import", plain, tmp_path / "new"], ["export", plain, tmp_path / "new"],
                       ["eval", plain, made / "data/train", "--json"], ["generate", plain, "--prompt", "a"]):
         done = trireme(*arguments, status=4)
@@ -359,7 +359,7 @@ def test_a_loss_that_is_no_number(tmp_path, made, whole):
     done = trireme("eval", plain, made / "data/train", status=8)
     assert re.fullmatch(r"loss            -?nan\n", done.stdout)
     done = trireme("generate", plain, "--prompt", "a", status=8)
-    assert "trireme: behind 1 tokens the model's logits are not finite (that of token 0 is " in done.stderr
+    assert "trireme: after 1 tokens the model's logits are not finite (that of token 0 is " in done.stderr
     assert done.stdout == "a\n"
 
 
@@ -428,7 +428,7 @@ def test_no_label_counts(tmp_path, made):
 
 
 def test_corpora_too_short(tmp_path, made, whole):
-    for count, words in ((0, "the corpus is empty (0 documents, no tokens)"), (1, "has 1 token, and it takes two")):
+    for count, words in ((0, "the corpus is empty (0 documents, no tokens)"), (1, "has 1 token, but at least two are needed")):
         write_corpus(tmp_path / f"c{count}", [7] * count)
         done = trireme("eval", whole, tmp_path / f"c{count}", "--json", status=4)
         assert words in done.stderr and done.stdout == ""

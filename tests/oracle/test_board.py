@@ -534,8 +534,8 @@ BAD_STORES = {
     "named a table": (["DROP TABLE trials", f"CREATE VIEW trials AS {ENDLESS}", "PRAGMA writable_schema = ON", "UPDATE sqlite_schema SET type = 'table' WHERE name = 'trials'"],
                       "`trials` is a view or virtual table|malformed database schema"),  # SQLite finds some
     "trigger": ([f"CREATE TRIGGER t BEFORE UPDATE ON trials BEGIN SELECT * FROM ({ENDLESS}); END"], "`t` is a trigger"),
-    "trial 0": (["UPDATE trials SET number = 0 WHERE number = 1"], "trial 0: no tuner writes that, trials are numbered from 1"),
-    "trial -5": (["UPDATE trials SET number = -5 WHERE number = 1"], "trial -5: no tuner writes that, trials are numbered from 1"),
+    "trial 0": (["UPDATE trials SET number = 0 WHERE number = 1"], "trial 0 is not a valid number; trials are numbered from 1"),
+    "trial -5": (["UPDATE trials SET number = -5 WHERE number = 1"], "trial -5 is not a valid number; trials are numbered from 1"),
     "a million letters": ([("UPDATE trials SET point = ? WHERE number = 1", ("p" * 1000000,)), ("UPDATE study SET text = ?", ("study " + "s" * 900000,))], None),
     "two million letters": ([("UPDATE trials SET layout = ? WHERE number = 1", ("p" * 2000000,))], "too big"),
     "blobs": (["UPDATE trials SET reason = zeroblob(900000)"] + [f"INSERT INTO trials (point, state, reason) VALUES ('p{i}', 2, printf('%.*c', 900000, 'x'))" for i in range(40)],

@@ -90,8 +90,8 @@ def test_a_mask_belongs_to_its_corpus(folder):
     assert prepare(folder, "--validation", 0).returncode == 0
     path = folder / "out/train.mask"
     mask = bytearray(path.read_bytes())
-    for changed, message in ((mask[:-1], "a mask has a byte for each"), (b"\x02" + mask[1:], "byte 0 is 2"),
-                             (b"\x01" + mask[1:], "which was changed"), (None, "there is no file of that name")):
+    for changed, message in ((mask[:-1], "a mask must have one byte for each token"), (b"\x02" + mask[1:], "byte 0 is 2"),
+                             (b"\x01" + mask[1:], "which was changed"), (None, "its folder lacks the file with the suffix")):
         path.unlink(missing_ok=True)
         if changed is not None:
             path.write_bytes(changed)

@@ -98,27 +98,27 @@ def without(key):
 
 
 @pytest.mark.parametrize("line, words", [
-    (without("answer"), "nothing says which choice is right: give `answer`"),
-    (dict(GOOD, answer=None), "nothing says which choice is right"),
+    (without("answer"), "the right choice is missing; give its number from 0 as `answer`"),
+    (dict(GOOD, answer=None), "the right choice is missing"),
     (dict(GOOD, answer=2), "`answer` 2 is not one of the 2 choices, which are numbered from 0 to 1"),
     (dict(GOOD, answer=-1), "`answer` -1 is not one of the 2 choices"),
     (dict(GOOD, answer="C"), "`answer` 2 is not one of the 2 choices"),
     (dict(GOOD, answer="neither"), "is not a choice's text, letter or number"),
     (dict(GOOD, answer=0.5), "`answer` is a number: write the number of the right choice"),
     (dict(GOOD, choices=["1", "2"], answer="1"), "is the text of choice 0 and the name of choice 1"),
-    (dict(GOOD, choices=["b"]), "`choices` holds 1: a question needs two"),
-    (dict(GOOD, choices=[]), "`choices` holds 0"),
+    (dict(GOOD, choices=["b"]), "`choices` is an array of length 1; a question needs at least two"),
+    (dict(GOOD, choices=[]), "`choices` is an array of length 0"),
     (dict(GOOD, choices=["b", ""]), "choice 1 of `choices` is empty"),
     (dict(GOOD, choices=["b", 3]), "choice 1 of `choices` is a number, not a string"),
     (dict(GOOD, choices="bc"), "`choices` is a string, not an array"),
-    (without("choices"), "there are no `choices`"),
-    (without("question"), "there is no question: give `question`"),
+    (without("choices"), "`choices` is missing"),
+    (without("question"), "the question is missing; give `question`"),
     (dict(GOOD, question=1), "`question` is a number, not a string"),
     (dict(question="a", choices=dict(text=["b", "c"], label=["A", "B"]), answerKey="D"), "`answerKey` \"D\" is not one of `choices.label`"),
     (dict(question="a", choices=dict(text=["b", "c"], label=["A", "A"]), answerKey="A"), "`answerKey` \"A\" is the label of choices 0 and 1"),
     (dict(question="a", choices=dict(text=["b", "c"], label=["A"]), answerKey="A"), "`choices.label` has 1 labels for 2 texts"),
     (dict(GOOD, context="a text that the question is about"), "`context` and `question` are both there, and one alone is read"),
-    (dict(GOOD, article="a text that the question is about"), "`article` is not read beside `question`: write both into one"),
+    (dict(GOOD, article="a text that the question is about"), "`article` is not read together with `question`; write both into one"),
     (dict(GOOD, answer=0, label=1), "`answer` means choice 0 and `label` choice 1: keep one of them"),
     (dict(GOOD, options=["c", "b"]), "`choices` and `options` are both there"),
     (dict(goal="a", sol1="b", sol2=""), "choice 1 of `sol2` is empty"),
@@ -269,10 +269,10 @@ def test_several_answers_and_spaces(run, tmp_path):
 
 @pytest.mark.parametrize("line, words", [
     (dict(answer="a"), "`prompt` is missing"), (dict(prompt=1, answer="a"), "`prompt` is a number, not a string"),
-    (dict(prompt="a"), "nothing says what is right: give `answer`"), (dict(prompt="a", answer=""), "`answer` has an empty text"),
+    (dict(prompt="a"), "the right answer is missing; give `answer`"), (dict(prompt="a", answer=""), "`answer` has an empty text"),
     (dict(prompt="a", context="b", answer="c"), "`prompt` and `context` are both there"), (dict(prompt="a", answer="b", target="c"), "`answer` and `target` are both there"),
-    (dict(question="a", passage="b", answer="c"), "`passage` is not read beside `question`: write both into one"),
-    (dict(prompt="a", answer=[]), "`answer` is empty"), (dict(prompt="a", answers=["a", 2]), "`answers` is a number: write a text"),
+    (dict(question="a", passage="b", answer="c"), "`passage` is not read together with `question`; write both into one"),
+    (dict(prompt="a", answer=[]), "`answer` is empty"), (dict(prompt="a", answers=["a", 2]), "`answers` is a number; write a text"),
 ])
 def test_bad_answers(model, tmp_path, line, words):
     path = write_lines(tmp_path / "bad.jsonl", [dict(prompt="a", answer="b"), line])
@@ -418,7 +418,7 @@ def test_mmlu(model, chat, tmp_path):
 
 def test_chat_refusals(model, tmp_path):
     path = write_lines(tmp_path / "rows.jsonl", [GOOD])
-    for words, status, part in ((["--chat"], 4, "there is no chat template beside "), (["--system", "x"], 2, "it goes with --chat")):
+    for words, status, part in ((["--chat"], 4, "has no chat template, neither "), (["--system", "x"], 2, "it goes with --chat")):
         done = trireme("eval", model, "--choices", path, *words)
         assert done.returncode == status and part in done.stderr, done.stderr
     done = trireme("eval", model, "corpus", "--chat")

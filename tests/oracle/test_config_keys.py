@@ -117,24 +117,24 @@ def test_lines(tmp_path):
 
     assert said("llama", attn_logit_softcapping=50.0, sliding_window=8, embedding_multiplier=1.0) == [
         "ignored: `attn_logit_softcapping` (50.0), `sliding_window` (8); transformers does not read them for model_type llama either"]
-    assert said("gpt2", hidden_size=24) == ["`n_embd` (32) and `hidden_size` (24) stand for one thing here and differ; `hidden_size` counts"]
-    assert said("mixtral", num_experts=6) == ["`num_local_experts` (4) and `num_experts` (6) stand for one thing here and differ; `num_experts` counts"]
+    assert said("gpt2", hidden_size=24) == ["`n_embd` (32) and `hidden_size` (24) have the same meaning here, but differ; `hidden_size` is used"]
+    assert said("mixtral", num_experts=6) == ["`num_local_experts` (4) and `num_experts` (6) have the same meaning here, but differ; `num_experts` is used"]
     assert said("llama", rope_theta=5e5) == [
-        "`rope_theta` (500000.0) and `rope_parameters.rope_theta` (10000.0) stand for one thing here and differ; `rope_parameters.rope_theta` counts"]
+        "`rope_theta` (500000.0) and `rope_parameters.rope_theta` (10000.0) have the same meaning here, but differ; `rope_parameters.rope_theta` is used"]
     assert said("gpt_neox", rope_parameters=None, rope_theta=50.0, partial_rotary_factor=1.0) == [
         "ignored: `rope_theta` (50.0); transformers reads `rotary_emb_base` in its place for model_type gpt_neox",
         "ignored: `partial_rotary_factor` (1.0); transformers reads `rotary_pct` in its place for model_type gpt_neox"]
     assert said("gpt_neox", rope_parameters=None, rope_theta=50.0, rotary_emb_base=50) == []
     scaling = dict(rope_type="linear", factor=2.0)
-    assert said("llama", rope_scaling=scaling)[0].endswith("stand for one thing here and differ; `rope_scaling` counts")
+    assert said("llama", rope_scaling=scaling)[0].endswith("have the same meaning here, but differ; `rope_scaling` is used")
     assert said("gpt2", attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.2) == [
-        "`attn_pdrop` is 0.1, and this dropout is not done here: training goes without",
-        "`embd_pdrop` (0.1) and `resid_pdrop` (0.2) stand for one thing here and differ; `resid_pdrop` counts"]
+        "`attn_pdrop` is 0.1, but this dropout is not supported, so training does not apply it",
+        "`embd_pdrop` (0.1) and `resid_pdrop` (0.2) have the same meaning here, but differ; `resid_pdrop` is used"]
     done = describe(tmp_path / "other", config_keys.config_of("qwen2", dict(layer_types=config_keys.SLIDING)))
     assert done.returncode != 0
     assert "`layer_types` has sliding_attention, and `use_sliding_window` is false or missing; correct one of them" in done.stderr
     done = describe(tmp_path / "other", config_keys.config_of("gemma3_text", dict(rope_scaling=scaling)))
-    assert "`rope_scaling` and `rope_parameters` are both there, which transformers refuses for this model_type; remove one of them" in done.stderr
+    assert "has both `rope_scaling` and `rope_parameters`, which transformers refuses for this model_type; remove one of them" in done.stderr
     text = json.dumps(config_keys.config_of("llama", {}))
     (tmp_path / "other/config.json").write_text('{"hidden_size": 64, ' + text[1:])
     done = subprocess.run([os.path.join(TOOLS, "parity_tool"), "describe", str(tmp_path / "other")], capture_output=True, text=True)

@@ -95,7 +95,7 @@ def test_both_files_of_a_gpt2_vocabulary(made, tmp_path):
     assert "gpt2/vocab.bpe" not in trireme(*command).stderr
     (tmp_path / "gpt2/vocab.bpe").write_text("#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges[:-4]))
     said = trireme(*command).stderr
-    assert f"warning: {tmp_path}/gpt2/vocab.bpe makes none of 4 tokens of {tmp_path}/gpt2/encoder.json, of which " in said
+    assert f"warning: {tmp_path}/gpt2/vocab.bpe makes none of 4 tokens of {tmp_path}/gpt2/encoder.json; the first of them is " in said
 
 
 def test_a_learnt_vocabulary_replaces_the_tokenizer_that_is_there(made, tmp_path):
@@ -119,14 +119,14 @@ def test_a_corpus_without_a_record_is_accepted_and_that_is_said(made, tmp_path):
     for suffix in "bin", "idx":
         shutil.copy(made / f"bytes/train.{suffix}", tmp_path / f"train.{suffix}")
     said = trireme("eval", made / "run", tmp_path / "train").stderr
-    assert said.count("does not say which tokenizer made it") == 1, said
+    assert said.count("the tokenizer of") == 1, said
 
 
 @pytest.mark.parametrize("size, is_said", [(257, False), (320, False), (384, False), (385, True), (4096, True)])
 def test_a_large_gap_is_said(made, tmp_path, size, is_said):
     run = train(tmp_path / "run", made / "bytes", vocab_size=size)
     said = trireme("eval", run, made / "bytes/validation").stderr
-    assert (f"was made with a vocabulary of 257, and the model's is {size}: " in said) == is_said, said
+    assert (f"was made with a vocabulary of 257, but the model's is {size}; " in said) == is_said, said
     # Whether a token of those that it made has a text is another matter.
     said = subprocess.run([TRIREME, "generate", run, "--prompt", "a", "--tokens", "2"], capture_output=True).stderr.decode()
     assert (f"the tokenizer has 257 tokens and the model's vocabulary {size}: " in said) == is_said, said
@@ -148,14 +148,14 @@ def test_parts_of_two_corpora(made, tmp_path):
             assert name == "idx"
             continue
         said = refusal(made, folder / "train")
-        assert f"{folder}/train.bin and {folder}/train.idx are not the corpus of which {folder}/train.corpus.json tells" in said
-        assert f"if the change was meant, remove {folder}/train.corpus.json" in said
+        assert f"{folder}/train.bin and {folder}/train.idx are not the corpus that {folder}/train.corpus.json describes" in said
+        assert f"if the change was intended, remove {folder}/train.corpus.json" in said
     folder = tmp_path / "side by side"
     shutil.copytree(made / "bytes", folder)
     for path in other.glob("validation.*"):
         shutil.copy(path, folder)
     for name in "train", "validation":
-        assert "are of two different runs of `trireme prepare`" in refusal(made, folder / name)
+        assert "come from two different runs of `trireme prepare`" in refusal(made, folder / name)
     (folder / "validation.corpus.json").unlink()
     trireme("eval", made / "run", folder / "train")
 
@@ -178,7 +178,7 @@ GOOD = dict(version=1, corpus="0" * 32, tokens=1, documents=1, tokenizer="0" * 3
 @pytest.mark.parametrize("content, text", [
     (b"", "not valid JSON at line 1"), (b"\0", "not valid JSON"), (b"\0" * 1000, "not valid JSON"), (b"{", "not valid JSON at line 1"),
     (b"[]", "must hold a JSON object"), (b"3", "not valid JSON"), (b"{}", 'it has no "version"'), (b'{"version": "1"}', 'it has no "version"'),
-    (b'{"version": 4}', "has version 4, and this program knows 1 to 3"), (b'{"version": 1}', '"corpus" must be a string of 32 hexadecimal'),
+    (b'{"version": 4}', "has version 4, but this program reads versions 1 to 3"), (b'{"version": 1}', '"corpus" must be a string of 32 hexadecimal'),
     (b'{"version": 1, "version": 1}', "not valid JSON"), (b" " * 70000, "is larger than the 64"),
     (b'{"version": 1, "corpus": "\xff"}', "not valid JSON"), (b"[" * 60000, "not valid JSON"),
     (dict(GOOD, corpus="0" * 31), '"corpus" must be a string of 32'), (dict(GOOD, corpus="0" * 31 + "G"), '"corpus" must be'),
@@ -186,7 +186,7 @@ GOOD = dict(version=1, corpus="0" * 32, tokens=1, documents=1, tokenizer="0" * 3
     (dict(GOOD, tokens=-1), '"tokens" must be'), (dict(GOOD, tokens=1.5), '"tokens" must be'), (dict(GOOD, tokens=10**30), "not valid JSON"),
     (dict(GOOD, documents=None), '"documents" must be'), (dict(GOOD, vocab_size=0), '"vocab_size" must be a whole number of at least 1'),
     (dict(GOOD, tokenizer=""), '"tokenizer" must be'), (dict(GOOD, generation={}), '"generation" must be'),
-    (GOOD, "are not the corpus of which"),
+    (GOOD, "are not the corpus that"),
 ])
 def test_a_damaged_record(made, tmp_path, content, text):
     shutil.copytree(made / "bytes", tmp_path / "c")
@@ -252,8 +252,8 @@ def test_a_folder_that_may_only_be_read(made, tmp_path):
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
     assert done.returncode == 5, done.stderr
     said = failure(done)
-    assert f"{folder} holds parts of two corpora: `trireme prepare` ended while it replaced the corpus" in said
-    assert "(Read-only file system); run the command once as a user who may write" in said
+    assert f"{folder} has parts of two corpora: `trireme prepare` ended while it replaced the corpus" in said
+    assert "(Read-only file system); run the command as a user who may write" in said
     trireme("eval", made / "run", folder / "train")
 
 
@@ -321,7 +321,7 @@ def checksum(data):
     return library.XXH3_64bits(data, len(data))
 
 
-TAKEN = "was made when the machine's PCRE2 decided which characters are letters, digits or punctuation; it is taken, though"
+TAKEN = "was made by a version that took letters, digits and punctuation from the machine's PCRE2; it is used, but"
 
 
 def test_what_was_made_before_is_taken(made, tmp_path):

@@ -174,7 +174,7 @@ def test_operation_by_options(tmp_path):
     given = simulate(tmp_path, 16, "--mtbf", 10, "--node-power", 500, failures=failures, cost=cost)
     written = simulate(tmp_path, 16, failures=dict(failures, node_mtbf_hours=10), cost=dict(cost, node_power=500))
     assert given == written
-    assert "does not say how fast checkpoints are written" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10), status=2)
+    assert "needs the speed of writing checkpoints" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10), status=2)
     assert "has no `cost.device_power`" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--node-power", 10), status=2)
 
 
@@ -215,8 +215,8 @@ def test_range_without_a_layout(tmp_path):
     assert "no layout is valid and fits: no layout of 32768" in run(*options(tmp_path, "plan", "4096..32768"))
 
 
-@pytest.mark.parametrize("given,part", [("12..24", "whole nodes"), ("16..8", "behind the dots"), ("8..x", "whole number"),
-                                        ("8..16:0", "behind the colon")])
+@pytest.mark.parametrize("given,part", [("12..24", "whole nodes"), ("16..8", "after the dots"), ("8..x", "whole number"),
+                                        ("8..16:0", "after the colon")])
 def test_bad_ranges(tmp_path, given, part):
     said = subprocess.run([TRIREME, *map(str, options(tmp_path, "plan", given))], capture_output=True, text=True, timeout=100)
     assert said.returncode != 0 and part in said.stderr

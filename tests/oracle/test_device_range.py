@@ -64,12 +64,12 @@ class DeviceRangeTest(unittest.TestCase):
 
     def test_wrong_ranges(self):
         for text, said in (
-            ("64..16", "--devices, behind the dots, must be from 64 to 16777216, not 16"),
-            ("16..", "--devices, behind the dots, takes a whole number, not ``"),
+            ("64..16", "--devices, after the dots, must be from 64 to 16777216, not 16"),
+            ("16..", "--devices, after the dots, takes a whole number, not ``"),
             ("..16", "--devices, before the dots, takes a whole number, not ``"),
-            ("16..64:0", "--devices, behind the colon, must be from 1 to 16777216, not 0"),
+            ("16..64:0", "--devices, after the colon, must be from 1 to 16777216, not 0"),
             ("16..64:3", "--devices is 19, which is not a number of whole nodes of frontier (8 devices each); try 16 or 24"),
-            ("16...64", "--devices, behind the dots, takes a whole number, not `.64`"),
+            ("16...64", "--devices, after the dots, takes a whole number, not `.64`"),
             ("16:64", "--devices takes a whole number, not `16:64`"),
         ):
             done = run("simulate", *FLAGS, *LAYOUT, "--devices", text)

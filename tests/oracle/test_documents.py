@@ -294,7 +294,7 @@ def test_layouts_of_runs(tmp_path, corpora, model, packing):
         ranks = layout.get("tensor", 1) * layout.get("pipeline", 1) * layout.get("data", 1) * layout.get("context", 1)
         done = subprocess.run([*(mpi(ranks) if ranks > 1 else []), TRIREME, "train", str(run)], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (layout, done.stderr)
-        assert "documents do not see each other" in done.stderr and ("% is padding" in done.stderr) == (packing == "documents")
+        assert "documents do not see each other" in done.stderr and ("% of it padding" in done.stderr) == (packing == "documents")
         lines = metrics_of(tmp_path / f"run{i}")
         first = first or lines
         for a, b in zip(lines, first):
@@ -584,7 +584,7 @@ def test_plans_know_the_area(tmp_path):
 def test_lengths_that_say_nothing(tmp_path):
     for given, said, status in [
             (["--lengths", tmp_path / "none"], "is neither a corpus (the prefix of its .bin and .idx) nor a file", 2),
-            (["--packing", "documents"], "--lengths is missing", 2), (["--packing", "docs"], "--packing is windows or documents, not `docs`", 2)]:
+            (["--packing", "documents"], "needs --lengths (the lengths of the documents)", 2), (["--packing", "docs"], "--packing is windows or documents, not `docs`", 2)]:
         assert said in trireme("simulate", *SIMULATED, *LAYOUT, *given, status=status).stderr
     for text in ("{}", "nothing", json.dumps(dict(sequences=[dict(sequence=4096, windows_area=0.5)])),
                  json.dumps(dict(sequences=[dict(sequence=8192, windows_area=1.5)]))):

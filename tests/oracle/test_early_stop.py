@@ -156,7 +156,7 @@ def test_batches_are_sequences(tmp_path, corpus):
     again = [json.loads(line)["validation_loss"] for line in open(tmp_path / "again/metrics.jsonl") if "validation_loss" in line]
     assert abs(again[0] / first[0][1] - 1) < 1e-6
     said = trireme("train", write_run(tmp_path, corpus, evaluation=dict(every=2, batches=3, sequences=6)), status=3).stderr
-    assert "evaluation.batches` 3 and evaluation.sequences 6 both say how much text an evaluation reads; keep sequences" in said
+    assert "evaluation.batches` 3 and evaluation.sequences 6 both set the length of an evaluation; keep only sequences" in said
 
 
 def test_the_best_is_a_model(tmp_path, corpus):

@@ -57,7 +57,7 @@ def test_an_option_takes_the_place_of_the_files_other(tmp_path, corpus):
     trireme("train", write(tmp_path, corpus, dict(steps=2), name="other"), "--set", "optimizer.epochs=0.4")
     assert len(losses(tmp_path, "other")) == 4
     said = trireme("train", write(tmp_path, corpus, dict(steps=2, epochs=1), name="both"), status=3).stderr
-    assert "`optimizer.epochs` at line 1 of" in said and "and optimizer.steps both say how long the run is; keep one of them" in said
+    assert "`optimizer.epochs` at line 1 of" in said and "and optimizer.steps both set the length of the run; keep one of them" in said
     said = trireme("train", write(tmp_path, corpus, {}, name="none"), status=3).stderr
     assert "`optimizer.steps` is missing" in said and "or `epochs:`, for example `epochs: 3`" in said
 

@@ -119,7 +119,7 @@ def test_wrong_folders(tmp_path, made):
         return folder
 
     done = trireme("import", good, good, status=2)
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert "is not a folder" in trireme("import", good / "config.json", tmp_path / "x", status=4).stderr
     header, tensors = read_file(good / "model.safetensors")
     name = next(n for n in tensors if n.endswith("weight") and len(header[n]["shape"]) == 2 and "0" in n)

@@ -121,7 +121,7 @@ def test_names_of_wrappers(made, tmp_path, rename):
     folder = copy_of(made, tmp_path / "wrapped")
     rename_tensors(folder / "model.safetensors", rename)
     done = trireme("export", folder, tmp_path / "plain")
-    assert done.stderr.count("which a wrapper of PyTorch's put there, is taken off the names of") == 1, done.stderr
+    assert done.stderr.count("of a PyTorch wrapper is removed from the names of") == 1, done.stderr
     trireme("export", made / "good", tmp_path / "good")
     assert (tmp_path / "plain/model.safetensors").read_bytes() == (tmp_path / "good/model.safetensors").read_bytes()
     names = ["_orig_mod.twice", "twice"]

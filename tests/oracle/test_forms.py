@@ -124,17 +124,17 @@ def test_a_long_array_takes_no_memory(tmp_path):
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20)))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["skipped_documents"] == 64000
-    assert "line 1: `output` is empty: there is no answer to learn" in done.stderr
+    assert "line 1: `output` is empty, so the record has no answer to learn" in done.stderr
 
 
 BAD = {
     "no answer": ([dict(instruction="a", output="b"), dict(instruction="c", input="", output="")], [],
-                  "bad.jsonl line 2: `output` is empty: there is no answer to learn; remove the record, or give --skip-bad"),
-    "null": ([dict(instruction="a", output=None)], [], "line 1: `output` is null, and a record of the form alpaca needs it; remove the record, or give --skip-bad"),
+                  "bad.jsonl line 2: `output` is empty, so the record has no answer to learn; remove the record, or give --skip-bad"),
+    "null": ([dict(instruction="a", output=None)], [], "line 1: `output` is null, but a record of the form alpaca needs it; remove the record, or give --skip-bad"),
     "two forms": ([dict(instruction="a", output="b", text="c")], [], "line 1: the record fits two forms, alpaca and text; choose with --form alpaca or --form text"),
-    "half a form": ([dict(question="a", id=1)], [], "line 1: the record has `question` but not `answer`, which belong together (form question-answer); it has `question`, `id`"),
+    "half a form": ([dict(question="a", id=1)], [], "line 1: the record has `question` but not `answer`, but the form question-answer needs both; it has `question`, `id`"),
     "no form": ([dict(body="a")], [], "line 1: the record has `body`, which is not a known form"),
-    "another form": ([dict(question="a", answer="b")], ["--form", "alpaca"], "line 1: there is no key `instruction`; it has `question`, `answer`: choose with --form"),
+    "another form": ([dict(question="a", answer="b")], ["--form", "alpaca"], "line 1: the record has no key `instruction`; it has `question`, `answer`: choose one with --form"),
     "unknown form": ([dict(question="a", answer="b")], ["--form", "alpacca"], "--form is `alpacca`; it is messages, prompt-completion, sharegpt, alpaca, question-answer or text"),
     "a key of its own": ([dict(question="a", answer="b")], ["--form", "alpaca", "--key", "x"], "--key does not go with --form alpaca"),
     "preferences": ([dict(prompt="a", chosen="b", rejected="c")], [], "`chosen` and `rejected` are preferences"),
@@ -156,7 +156,7 @@ def test_an_element_of_an_array_is_named(tmp_path):
     records = [dict(instruction="a", output="b")] * 6 + [dict(instruction="a", output="")]
     (tmp_path / "bad.json").write_text(json.dumps(records))
     chat = ["--chat", "--chat-template", tmp_path / "t.jinja", "--out", tmp_path / "out", tmp_path / "bad.json"]
-    assert "bad.json line 1: `output` is empty: there is no answer to learn; remove the record, or give --skip-bad (element 7 of the array)" in prepare(tmp_path, *chat, status=4)
+    assert "bad.json line 1: `output` is empty, so the record has no answer to learn; remove the record, or give --skip-bad (element 7 of the array)" in prepare(tmp_path, *chat, status=4)
     said = prepare(tmp_path, "--skip-bad", "--validation", 0, *chat)
     assert "; 1 was bad and skipped\n" in said and "(element 7 of the array)" in said
     (tmp_path / "bad.json").write_text(json.dumps([dict(text="a"), dict(text=5)]))

@@ -124,7 +124,7 @@ def test_what_transformers_does_not_load(tmp_path, corpus):
 
 def test_quantised_once(made, tmp_path):
     done = trireme("export", made / "ours", tmp_path / "out", "--quantised", status=2)
-    assert "q_proj" in done.stderr and "in 4 bits already" in done.stderr and not (tmp_path / "out").exists()
+    assert "q_proj" in done.stderr and "already in 4 bits" in done.stderr and not (tmp_path / "out").exists()
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -261,8 +261,8 @@ def changed(tensors, **changes):
 
 Q = four_bits.AT + "self_attn.q_proj.weight"
 BROKEN = {
-    "no magnitudes": (lambda t: {k: v for k, v in t.items() if k != Q + ".absmax"}, r"there is no `.*q_proj.weight.absmax`"),
-    "no codes": (lambda t: {k: v for k, v in t.items() if k != Q}, r"but not `.*q_proj.weight`, whose codes it describes"),
+    "no magnitudes": (lambda t: {k: v for k, v in t.items() if k != Q + ".absmax"}, r"the tensor `.*q_proj.weight.absmax` is missing"),
+    "no codes": (lambda t: {k: v for k, v in t.items() if k != Q}, r"but not `.*q_proj.weight`, the codes that it describes"),
     "too few codes": (lambda t: t | {Q: t[Q][:-1]}, r"has 2047 numbers of type U8, not 2048"),
     "too few scales": (lambda t: t | {Q + ".nested_absmax": t[Q + ".nested_absmax"][:0]}, r"has 0 numbers of type F32, not 1"),
     "magnitudes of another type": (lambda t: t | {Q + ".absmax": t[Q + ".absmax"].astype(numpy.float32)}, r"of type F32, not 64 of type U8"),

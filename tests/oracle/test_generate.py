@@ -379,7 +379,7 @@ def test_dry_run(folder, draft):
 
 def test_refusals(folder):
     for words, message in (
-        (("--cache", 100), "--cache: 100 bytes do not hold a page of 64 positions, which takes 32768"),
+        (("--cache", 100), "--cache: 100 bytes are too few for a page of 64 positions, which takes 32768"),
         (("--cache", "99999999TiB"), "--cache: 99999999TiB is more than any memory"),
         (("--cache", "-1GiB"), "--cache must be at least a byte, not -1GiB"),
         (("--cache", "much"), "--cache takes a number of bytes, as 512MiB or 4GiB, not `much`"),
@@ -388,7 +388,7 @@ def test_refusals(folder):
     ):
         assert message in generate(folder, "--prompt", "a", *words, status=2).stderr.decode()
     long = "the oars " * 9
-    assert "longer than the 32 positions" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()
+    assert "of 81 tokens were requested, but only 32 positions are available" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()
 
 
 def test_an_interrupted_run_writes_what_is_there(folder):

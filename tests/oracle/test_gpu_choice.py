@@ -171,5 +171,5 @@ def test_doctor_of_a_library_of_products_that_is_too_new():
 def test_doctor_of_a_gpu_that_cannot_be_opened():
     env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="fail=cuDevicePrimaryCtxRetain:1:719")
     (gpu,) = (check for check in json.loads(trireme("doctor", "--json", "--quick", env=env).stdout)["checks"] if check["name"] == "GPU 0")
-    assert gpu["mark"] == "warning" and gpu["value"] == "CUDA sees it, and it cannot be opened" and "chip" not in gpu, gpu
+    assert gpu["mark"] == "warning" and gpu["value"] == "CUDA lists it, but it cannot be opened" and "chip" not in gpu, gpu
     assert "719" in gpu["advice"] and gpu["advice"].endswith("shows which kernel it is"), gpu["advice"]

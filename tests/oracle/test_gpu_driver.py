@@ -144,9 +144,9 @@ def test_library_that_is_none(tmp_path):
 
 def test_gpu_that_others_have_filled(tmp_path):
     said = message(tool(environment(tmp_path, taken=(2 << 30) - 1000), "zeros", 1), 6)
-    assert said.startswith("GPU 0 (stand-in 0) has no memory left to begin with: other processes hold it (`nvidia-smi`"), said
+    assert said.startswith("GPU 0 (stand-in 0) has no free memory at the start: other processes use it (`nvidia-smi`"), said
     said = message(tool(environment(tmp_path, fail="cuMemAlloc_v2:2:2", taken=1 << 30), "zeros", 5000), 6)
-    assert re.search(r"GPU 0 \(stand-in 0\) does not give 4.88 KiB: of its 2.00 GiB this process holds 32.00 MiB, others and the driver 1.06 GiB, and 928.00 MiB are free", said), said
+    assert re.search(r"GPU 0 \(stand-in 0\) cannot allocate 4.88 KiB: of its 2.00 GiB, this process uses 32.00 MiB, other processes and the driver use 1.06 GiB, and 928.00 MiB are free", said), said
     said = message(tool(environment(tmp_path, fail="cuMemHostAlloc:1:2"), "rows", 3, 3, given=b"123456789"), 6)
     assert "page-locked" in said, said
 
@@ -212,7 +212,7 @@ def test_compiler_of_another_major_version(tmp_path, version):
 
 def test_compiler_that_is_newer_than_the_driver(tmp_path):
     said = message(tool(environment(tmp_path, driver=12080), "zeros", 1), 7)
-    assert "driver CUDA 12.8 does not take the kernels" in said and "update the driver" in said and "nvidia-cuda-nvrtc-cu12" in said, said
+    assert "driver CUDA 12.8 rejects the compiled kernels" in said and "update the driver" in said and "nvidia-cuda-nvrtc-cu12" in said, said
     works(environment(tmp_path, driver=13000, nvrtc="13.5"))  # newer by less than a major version
     said = message(tool(environment(tmp_path, driver=13000, nvrtc="13.5", chip="13.0"), "zeros", 1), 7)
     assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)" in said, said
@@ -222,7 +222,7 @@ def test_compiler_that_fails(tmp_path):
     said = message(tool(environment(tmp_path, nvrtc_fails=6), "zeros", 1), 7)
     assert "does not compile device/gpu/kernels/elements.c with --gpu-architecture=sm_90a for 32 bits" in said and "elements.c(1): error: told to fail" in said, said
     said = message(tool(environment(tmp_path, nvrtc_fails=7), "zeros", 1), 7)
-    assert "libnvrtc-builtins of its version, which belongs beside it, is missing or damaged" in said, said
+    assert "libnvrtc-builtins of its version, which belongs in the same folder, is missing or damaged" in said, said
 
 
 def without_compiler(tmp_path):

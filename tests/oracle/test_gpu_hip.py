@@ -115,9 +115,9 @@ def test_library_that_is_none(tmp_path):
 
 def test_gpu_that_others_have_filled(tmp_path):
     said = message(tool(environment(tmp_path, taken=(2 << 30) - 1000), "zeros", 1), 6)
-    assert said.startswith("GPU 0 (stand-in 0) has no memory left to begin with: other processes hold it (`rocm-smi --showpids`"), said
+    assert said.startswith("GPU 0 (stand-in 0) has no free memory at the start: other processes use it (`rocm-smi --showpids`"), said
     said = message(tool(environment(tmp_path, fail="hipMalloc:2:2", taken=1 << 30), "zeros", 5000), 6)
-    assert re.search(r"GPU 0 \(stand-in 0\) does not give 4.88 KiB: of its 2.00 GiB this process holds 32.00 MiB, others and the driver 1.06 GiB, and 928.00 MiB are free", said), said
+    assert re.search(r"GPU 0 \(stand-in 0\) cannot allocate 4.88 KiB: of its 2.00 GiB, this process uses 32.00 MiB, other processes and the driver use 1.06 GiB, and 928.00 MiB are free", said), said
     said = message(tool(environment(tmp_path, fail="hipHostMalloc:1:2"), "rows", 3, 3, given=b"123456789"), 6)
     assert "page-locked" in said, said
 
@@ -176,7 +176,7 @@ def test_name_that_is_no_chip(tmp_path, chip):
 
 def test_kernels_that_are_refused(tmp_path):
     said = message(tool(environment(tmp_path, hiprtc_chip="gfx908"), "zeros", 1), 7)
-    assert "does not take the kernels `elements` as they were compiled: hipErrorNoBinaryForGpu (209). Where hipRTC is of a newer ROCm" in said, said
+    assert "rejects the compiled kernels `elements`: hipErrorNoBinaryForGpu (209). If hipRTC belongs to a newer ROCm" in said, said
 
 
 # ---- the compiler -------------------------------------------------------------------------------------------------------

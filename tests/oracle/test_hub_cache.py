@@ -199,7 +199,7 @@ def test_what_the_cache_has_not(made, tmp_path, hub):
     said = ask(hub, "inspect", NAME, status=4).stderr
     assert f"the cache does not have the commit that is asked for: {root}/snapshots/{'b' * 40}" in said
     (root / "refs/main").write_text("../../somewhere")
-    assert f"{root}/refs/main does not hold a commit" in ask(hub, "inspect", NAME, status=4).stderr
+    assert f"{root}/refs/main does not contain a commit" in ask(hub, "inspect", NAME, status=4).stderr
 
 
 def test_links(made, tmp_path, hub):

@@ -427,7 +427,7 @@ def test_example_of_a_checkpoint(tree, trained, examples):
     assert set(mean) == set(wanted)
     tree.run("trireme", "inspect", "mean")
     tree.run("trireme", "generate", "mean", "--prompt", "Line", "--tokens", "3", "--tokenizer", "corpus/tokenizer.json")
-    assert "is there already" in tree.run(examples / "average_checkpoints", "mean", *two, fails=True)
+    assert "already exists" in tree.run(examples / "average_checkpoints", "mean", *two, fails=True)
 
 
 @needs_library

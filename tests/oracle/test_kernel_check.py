@@ -39,9 +39,9 @@ def test_a_printed_seed_repeats_and_others_differ(tmp_path):
 
 def test_a_device_that_fails_is_opened_again(tmp_path):
     done = check("guarded:fail_kernel=3", "--quick", "--kernels", "add", "--types", "fp32", "--json", tmp_path / "out.json")
-    assert done.returncode == 1 and "FAILED" in done.stdout and "the device was told to fail the 3rd (fail_kernel)" in done.stdout
+    assert done.returncode == 1 and "FAILED" in done.stdout and "the device fails the 3rd, as requested (fail_kernel)" in done.stdout
     result = json.loads((tmp_path / "out.json").read_text())["results"][0]
-    assert not result["ok"] and "told to fail" in result["first"] and 1 <= result["failures"] < result["cases"]
+    assert not result["ok"] and "as requested" in result["first"] and 1 <= result["failures"] < result["cases"]
 
 
 @pytest.mark.parametrize("words, status, text", [

@@ -77,8 +77,8 @@ def test_launcher_that_stays(play):
         echoes=("for r in (Rank(0), Rank(1)):\n    r.say(ECHO, 9, 'another rank is gone')\n    r.heard()\n    r.leave(9)\n",
                 9, r"trireme: another rank is gone"),
         echo=("r, other = Rank(0), Rank(1)\nr.say(ECHO, 9, 'another rank is gone')\nr.heard()\n", 9, r"trireme: another rank is gone"),
-        left=("Rank(0).leave(0)\nRank(1).leave(5)\n", 9, r"trireme: the job of 2 ranks ended with status \d+, and no rank has said why.*"),
-        failed=("r = Rank(0)\nr.say(ECHO, 5, '')\nr.leave(5)\n", 9, r"trireme: the job of 2 ranks ended with status \d+, and no rank .*"),
+        left=("Rank(0).leave(0)\nRank(1).leave(5)\n", 9, r"trireme: the job of 2 ranks ended with status \d+, but no rank printed an error message.*"),
+        failed=("r = Rank(0)\nr.say(ECHO, 5, '')\nr.leave(5)\n", 9, r"trireme: the job of 2 ranks ended with status \d+, but no rank .*"),
         well=("Rank(0).leave(0)\nRank(1).leave(0)\n", 0, None),
         own=("r, other = Rank(0), Rank(1)\nr.say(WORDS, 4, 'no such file')\nr.heard()\n", 4, r"trireme: no such file"),
         deaf=("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nr = Rank(0)\nr.say(CRASH, 11)\n", 9, r"trireme: rank 0 on here was killed by signal 11.*"))

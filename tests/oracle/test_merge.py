@@ -115,7 +115,7 @@ def test_ties(made, tmp_path, density):
     (("a", "b", "--weights", "1"), 2, "one number for each of the 2 models"),
     (("a", "b", "--method", "mean"), 2, "linear, task_arithmetic, slerp or ties"),
     (("a", "b", "--method", "ties"), 2, "needs --base"),
-    (("a", "b", "c", "--method", "slerp"), 2, "takes 2 models, and 3"),
+    (("a", "b", "c", "--method", "slerp"), 2, "takes 2 models, but 3"),
     (("a", "b", "--method", "slerp", "--weights", "1,3"), 2, "--weights does not apply to slerp"),
     (("a", "b", "--density", "0.5"), 2, "--density does not apply to linear"), (("a", "b", "--scale", "2"), 2, "--scale does not apply to linear"),
     (("a", "b", "--t", "0.5"), 2, "--t does not apply to linear"), (("a", "b", "--method", "task_arithmetic", "--base", "c", "--density", "1"), 2, "--density does not apply to task_arithmetic"),
@@ -129,7 +129,7 @@ def test_what_does_not_go_together_is_refused(made, tmp_path, words, status, mes
 
 
 def test_a_folder_that_is_there_is_refused(made, tmp_path):
-    assert "is there already" in trireme("merge", made / "a", made / "b", "--out", made / "c", status=2).stderr
+    assert "already exists" in trireme("merge", made / "a", made / "b", "--out", made / "c", status=2).stderr
 
 
 def test_another_tokenizer_is_refused(made, tmp_path):

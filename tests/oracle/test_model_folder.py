@@ -114,8 +114,8 @@ def test_what_is_no_model(tmp_path, corpus):
         return trireme("inspect", "--model", name, cwd=tmp_path, status=status).stderr
 
     (tmp_path / "empty").mkdir()
-    assert refused("empty", 4) == "trireme: empty holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json): it is empty\n"
-    assert refused("no/such/model", 3) == ("trireme: the model is neither a folder nor a file that is there: no/such/model (relative to the "
+    assert refused("empty", 4) == "trireme: empty contains neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json): it is empty\n"
+    assert refused("no/such/model", 3) == ("trireme: the model is neither an existing folder nor an existing file: no/such/model (relative to the "
                                            "current directory)\n")
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert/config.json").write_text(json.dumps(dict(model_type="bert", hidden_size=16)))
@@ -136,7 +136,7 @@ def test_what_is_no_model(tmp_path, corpus):
     done = trireme("inspect", "--model", "keys", cwd=tmp_path)
     assert "passing over the checkpoint keys/checkpoints/step-00000002: " in done.stderr and "2 heads" in done.stdout
     (newest / "state.json").unlink()
-    assert "the checkpoint is damaged" in refused(newest, 4)
+    assert "a checkpoint that has COMPLETE but not this file is damaged" in refused(newest, 4)
 
 
 def test_a_folder_and_ranks(tmp_path, corpus):

@@ -35,7 +35,7 @@ def test_the_file_runs_as_it_is(made, tmp_path, words, data, there):
     for name in ("tiny.yaml", "model", "corpus", "tuning"):
         (tmp_path / name).symlink_to(made / name)
     said = trireme("new", "first", *words, "--data", f"{data}/train", cwd=tmp_path).stderr
-    assert "first.yaml is written; look it over, and then: trireme train first.yaml" in said
+    assert "first.yaml is written; check it, and then run: trireme train first.yaml" in said
     text = (tmp_path / "first.yaml").read_text()
     assert all(part in text for part in [*there, f"  train: {data}/train\n", f"  validation: {data}/validation\n", "  sequence: 64 "]), text
     assert re.search(r"# Made by `trireme new` for this machine: \d+ cores, [\d.]+ \S+ of memory", text)
@@ -49,7 +49,7 @@ def test_the_file_runs_as_it_is(made, tmp_path, words, data, there):
 def test_names_with_blanks(made, tmp_path):
     (tmp_path / "my data: one").symlink_to(made / "corpus")
     said = trireme("new", "my run", "--model", made / "tiny.yaml", "--data", "my data: one/train", cwd=tmp_path).stderr
-    assert "and then: trireme train 'my run.yaml'\n" in said
+    assert "and then run: trireme train 'my run.yaml'\n" in said
     text = (tmp_path / "my run.yaml").read_text()
     assert 'train: "my data: one/train"\n' in text and 'output: "runs/my run"\n' in text
     trireme("train", "my run.yaml", "--dry-run", cwd=tmp_path)
@@ -81,7 +81,7 @@ def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     (["a", "--model", "gpt2-demo"], 2, "new: --data is missing: the prefix of a corpus that `trireme prepare` made"),
     (["a", "--model", "gpt2-demo", "--data", "nothing/train"], 4, "cannot open nothing/train.idx"),
     (["a", "--model", "gpt3-demo", "--data", "corpus/train"], 3, "`gpt3-demo` is not a model preset; did you mean `gpt2-demo`?"),
-    (["a", "--model", "gpt2-demo", "--data", "corpus/train", "--lora"], 2, "new: --lora is for the folder of a trained model, and gpt2-demo has no weights"),
+    (["a", "--model", "gpt2-demo", "--data", "corpus/train", "--lora"], 2, "new: --lora is for the folder of a trained model, but gpt2-demo has no weights"),
     (["a", "--model", "frontier-1t", "--data", "corpus/train"], 6, "frontier-1t does not fit: a rank takes"),
     (["a", "b", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: name one run"),
     (["..", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `..` is not a name; name a run"),

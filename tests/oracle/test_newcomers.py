@@ -107,7 +107,7 @@ def test_names_of_files_to_export_to(made):
 
 
 @pytest.mark.parametrize("command, said", dict(
-    chat="trireme generate RUN --chat", serve="there is no server", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
+    chat="trireme generate RUN --chat", serve="Trireme has no server", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
     lora="an adapter is the section `adapter:`", dpo="learning from preferences is `trireme train` of a run file with data.preferences", infer="did you mean `generate`?",
     convert="for GGUF run llama.cpp's convert_hf_to_gguf.py", push="hf upload takes the folder", download="hf download NAME").items())
 def test_commands_of_other_programs(made, command, said):
@@ -163,7 +163,7 @@ def test_help(made):
     said = answer(made, "help", "optimizer", status=0)
     assert "optimizer.lr (run file)" in said and "optimizer.warmup (run file)" in said
     assert "did you mean `optimizer.warmup`?" in answer(made, "help", "warmupp")
-    for word, there in (("fp8", "use precision: bf16"), ("serve", "there is no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "adapter.magnitude: true"), ("gguf", "llama.cpp")):
+    for word, there in (("fp8", "use precision: bf16"), ("serve", "Trireme has no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "adapter.magnitude: true"), ("gguf", "llama.cpp")):
         assert there in answer(made, "help", word), word
     terminal, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 90, 0, 0))
@@ -211,10 +211,10 @@ def test_keys_of_other_programs(made, setting, said):
     ("train corpus/train", "corpus/train is a corpus, not a run file; a run file names it as `train: corpus/train` under `data:`"),
     ("train model", "model is a folder, not a run file; a run file names the model to begin with as `init: model`"),
     ("train runs/first", "runs/first is the folder of a run; its run file is runs/first/config.yaml"),
-    ("train text.txt", "text.txt holds records or text, and is not a run file; `trireme prepare` makes a corpus of it"),
+    ("train text.txt", "text.txt contains records or text, so it is not a run file; make a corpus of it with `trireme prepare`"),
     ("tune run.yaml", "run.yaml is a run file, not a study; a study names it as `run: run.yaml`"),
     ("train study.yaml", "study.yaml is a study, not a run file: trireme tune study.yaml"),
-    ("train run.yaml --layout-from rates.db", "rates.db is a study of optimizers or rates, whose trials have one layout"),
+    ("train run.yaml --layout-from rates.db", "rates.db is a study of optimizers or rates, and all its trials have the same layout"),
     ("train run.yaml --set optimizer.global_batch=16 --set layout.micro_batch=16 -n 2 --dry-run", "x layout.data 2 = 32; try 32 or 64, or layout.micro_batch 8"),
     ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster gpu.yaml", "must be one of accelerator, cpu, not `gpu`; did you mean `accelerator`?"),
     ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster link.yaml", "`link` is not a key of a cluster file at line 24 of link.yaml; did you mean `links`?"),

@@ -206,11 +206,11 @@ def test_no_home_folder(tmp_path):
     nowhere = {name: value for name, value in os.environ.items() if name != "HOME"}
     for name in commands():
         said = trireme(name, "~/x", status=2, env=nowhere, stdin=subprocess.DEVNULL).stderr
-        assert said == f"trireme: {name}: `~/x` lies in the home folder, and HOME is not set; write the whole path\n"
+        assert said == f"trireme: {name}: `~/x` is in the home folder, but HOME is not set; write the whole path\n"
         said = trireme(name, "~ann/x", status=2, env={**nowhere, "HOME": "/"}, stdin=subprocess.DEVNULL).stderr
-        assert f"trireme: {name}: `~ann/x` would lie in the home folder of another user, `ann`" in said
+        assert f"trireme: {name}: `~ann/x` names the home folder of another user, `ann`" in said
     said = trireme("merge", "a", "b", "--out=~/x", status=2, env={**nowhere, "HOME": ""}).stderr
-    assert said == "trireme: merge: --out `~/x` lies in the home folder, and HOME is empty; write the whole path\n"
+    assert said == "trireme: merge: --out `~/x` is in the home folder, but HOME is empty; write the whole path\n"
     run = dict(model=MODEL, data=dict(train="~ann/corpus"), optimizer=dict(global_batch=2, steps=2, lr=1e-3), output="run")
     (tmp_path / "run.yaml").write_text(yaml_of(run))
     said = trireme("train", tmp_path / "run.yaml", status=3, cwd=tmp_path).stderr

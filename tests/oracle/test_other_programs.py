@@ -6,7 +6,7 @@ import pytest
 from parity import trireme
 
 COMMANDS = {
-    "chat": "talk with a model by: trireme generate RUN --chat", "serve": "there is no server; talk with a model by `trireme generate RUN --chat`",
+    "chat": "talk with a model by: trireme generate RUN --chat", "serve": "Trireme has no server; chat with a model with `trireme generate RUN --chat`",
     "infer": "did you mean `generate`?", "sft": "fine-tuning is `trireme train` of a run file with `init: FOLDER`", "finetune": "with `init: FOLDER`",
     "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "learning from preferences is `trireme train` of a run file with data.preferences and objective.name",
     "grpo": "reinforcement learning and reward models are not supported; the nearest is to learn from preferences", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",

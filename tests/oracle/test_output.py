@@ -410,7 +410,7 @@ def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
     assert json.loads((theirs / "run/run.json").read_text())["run"] == names[1]
     (theirs / "run/run.json").write_text("{")
     done = trireme("train", theirs / "run.yaml", "--set", "optimizer.steps=9", status=4)
-    assert "run.json does not hold the id of a run" in done.stderr
+    assert "run.json does not contain the id of a run" in done.stderr
 
 
 def test_a_branch_that_was_lost_before_it_saved_anything(tmp_path, corpus):
@@ -503,7 +503,7 @@ def test_init_takes_the_model_and_its_weights(tmp_path, corpus):
     done = trireme("train", path, "--set", "init=nowhere", "--resume", "never", status=3)
     assert "`init` names no folder: nowhere" in done.stderr
     done = trireme("train", again, "--set", f"init={tmp_path}", "--resume", "never", status=4)
-    assert "holds neither a model (config.json) nor a checkpoint" in done.stderr
+    assert "contains neither a model (config.json) nor a checkpoint" in done.stderr
 
 
 def test_a_corpus_that_changed(tmp_path):

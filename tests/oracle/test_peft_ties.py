@@ -56,7 +56,7 @@ def test_what_is_left_out(made, tmp_path, name):
         data=dict(train=str(made / "window"), sequence=LENGTH), optimizer=dict(global_batch=1, steps=1, lr=1e-2), output=str(tmp_path / "run"))))
     for command in (["eval", adapter, made / "window"], ["export", "--merge", adapter, tmp_path / "merged"], ["train", tmp_path / "run.yaml"]):
         said = trireme(*command, status=4).stderr
-        assert "PEFT passes over the tensor `base_model.model.model.layers." in said and f"since `{key}` of adapter_config.json leaves its module out" in said
+        assert "PEFT ignores the tensor `base_model.model.model.layers." in said and f"because `{key}` of adapter_config.json does not include its module" in said
 
 
 def test_names_without_a_prefix(made, tmp_path):
@@ -68,7 +68,7 @@ def test_names_without_a_prefix(made, tmp_path):
     header = raw[8:8 + length].replace(prefix, b"").ljust(length)
     file.write_bytes(raw[:8] + header + raw[8 + length:])
     said = trireme("eval", adapter, made / "window", status=4).stderr
-    assert "PEFT passes over the tensor `model.layers.0.self_attn.q_proj.lora_A.weight`, whose name it would have as `base_model.model.model.layers.0" in said
+    assert "PEFT ignores the tensor `model.layers.0.self_attn.q_proj.lora_A.weight`, because its name must be `base_model.model.model.layers.0" in said
 
 
 @pytest.mark.parametrize("train", ["*embed_tokens*", "*input_layernorm*"])

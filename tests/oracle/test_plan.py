@@ -576,7 +576,7 @@ def test_parts_of_a_report():
 
 def test_sequences_are_not_assumed(tmp_path):
     """A long context is asked for, in every command that would assume it; a short one is said in the first line."""
-    ask = "the sequence length is missing: llama-3-70b takes up to 131072 tokens, which is too long for a default; "
+    ask = "the sequence length is missing, and the maximum of llama-3-70b, 131072 tokens, is too long for a default; "
     words = ["--model", "llama-3-70b", "--cluster", "dgx-h100", "--devices", 512, "--global-batch", 1024]
     assert ask + "give --sequence, for example --sequence 4096" in run("plan", *words, status=2)
     assert ask + "give --sequence" in run("simulate", *words, "--layout", "tensor=8,pipeline=8", status=2)
@@ -710,10 +710,10 @@ def test_reserved_bytes(tmp_path):
         return changed(tmp_path / "c.yaml", "selene-a100-80", **change)
 
     assert "reserved" not in run("simulate", "--cluster", machine(), *USUAL)
-    assert "of 80.00 GiB, of which 3.73 GiB are reserved (a rank of stage 0): fits" in run("simulate", "--cluster", machine(reserved_bytes=4e9), *USUAL)
+    assert "of 80.00 GiB, 3.73 GiB of them reserved (a rank of stage 0): fits" in run("simulate", "--cluster", machine(reserved_bytes=4e9), *USUAL)
     context = 1.65e9  # megatron-lm-2021's
     said = run("simulate", "--cluster", machine(reserved_bytes=4e9), "--system", "megatron-lm-2021", *USUAL)
-    assert f"of which {(4e9 - context) / 2**30:.2f} GiB are reserved" in said
+    assert f", {(4e9 - context) / 2**30:.2f} GiB of them reserved" in said
     assert "reserved" not in run("simulate", "--cluster", machine(reserved_bytes=1e9), "--system", "megatron-lm-2021", *USUAL)
     room = memory_of("selene-a100-80")
     need = json.loads(run("simulate", "--cluster", machine(), *USUAL, "--json"))["memory"]["peak"]
@@ -834,7 +834,7 @@ def test_bad_input(arguments, status, said):
     (dict(links=3), r"`links`.*list of mappings"),
     (dict(links=[dict(name="a", bandwidth=1e9, latency=0), dict(name="b", bandwidth=1e9, latency=0)]), r"a joins all devices and is not the last"),
     (dict(links=[dict(name="a", spans=8, bandwidth=1e9, latency=0), dict(name="b", spans=12, bandwidth=1e9, latency=0)]), r"b spans 12 devices"),
-    (dict(links=[]), r"has no links, which 4 devices need"),
+    (dict(links=[]), r"has no links, but 4 devices need them; add `links` to its file"),
     (dict(peak_bf16=0), r"this device computes nothing"),
     (dict(bandwith=1), r"`bandwith` is not a key of a cluster file"),
 ])
@@ -847,10 +847,10 @@ def test_bad_clusters(tmp_path, change, said):
 
 def test_nothing_fits(tmp_path):
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 64, "--global-batch", 64, status=6)
-    assert re.search(r"no layout of frontier-1t fits 64 devices of frontier: the smallest, tensor=\S+, needs \S+ GiB on its fullest rank and there "
-                     r"are 63.98 GiB, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
+    assert re.search(r"no layout of frontier-1t fits 64 devices of frontier: the smallest, tensor=\S+, needs \S+ GiB on its fullest rank, but "
+                     r"63.98 GiB are available, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 1048, "--global-batch", 8, status=3)
-    assert "no layout of 1048 devices is valid" in out and "context leave ranks 8192 tokens of a sequence (simulate takes more" in out
+    assert "no layout of 1048 devices is valid" in out and "each context rank needs 8192 tokens of a sequence (simulate accepts more" in out
 
 
 def check_tables(folder, cluster):
@@ -879,7 +879,7 @@ def check_tables(folder, cluster):
     assert re.search(r"`work` under `measured.elements:` at its line of .* must be one of", refused("{work: gelu,", "{work: gelo,"))
     assert re.search(r"`heads` under `measured.attention:` at its line of .* must be", refused("heads: 24,", "heads: 0,"))
     row = re.search(r"    - \{form: gradient.*\n", text)[0]
-    assert "`measured.products` has one size twice, in rows " in refused(row, row + row)
+    assert "`measured.products` has the same size twice, in rows " in refused(row, row + row)
     assert "`measured` has tables of computation, and `measured.precision` is none" in refused("  precision: fp32", "  precision: none")
 
 
@@ -908,7 +908,7 @@ def test_calibrate_and_compare(tmp_path):
     """The file that calibrate writes is a cluster; the bytes predicted for a run are those that it held."""
     cluster = tmp_path / "here.yaml"
     run("calibrate", cluster, "--time", 0, "--model", write(tmp_path / "model.yaml", MODEL), "--sequence", 24, "--micro-batch", 3)
-    assert re.search(r"half of the measurements lie within: products \d+", cluster.read_text())
+    assert re.search(r"Half of the measurements differ from the fit by at most: products \d+", cluster.read_text())
     check_tables(tmp_path, cluster)
     (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(3000)))
     run("prepare", "--tokenizer", "bytes", "--out", tmp_path / "data", tmp_path / "text.txt")
@@ -944,16 +944,16 @@ def test_calibrate_and_compare(tmp_path):
         assert done.returncode == status, done.stderr
         return done.stderr
     assert compare(lambda text: text) == ""
-    assert re.search(rf"the run \S+ had {threads} threads a rank, and the cluster here was measured with {threads + 1}: nothing that it predicts holds",
+    assert re.search(rf"the run \S+ had {threads} threads a rank, but the cluster here was measured with {threads + 1}, so its predictions are not valid",
                      compare(lambda text: re.sub(r"^threads: \d+", f"threads: {threads + 1}", text, flags=re.M), 3))
-    assert "the cluster here does not say for how many threads a rank it was measured" in compare(
+    assert "the cluster here does not have the number of threads of a rank that it was measured with" in compare(
         lambda text: re.sub(r"^(threads|cores|nodes): .*$", "", text, flags=re.M))
     assert "had 1 nodes, and the cluster here was measured with 3" in compare(lambda text: re.sub(r"^nodes: \d+", "nodes: 3", text, flags=re.M))
     assert "had 1 ranks, and the cluster here was measured with 2" in compare(lambda text: re.sub(r"^node_devices: \d+", "node_devices: 2", text, flags=re.M))
     del summary["threads"]
     (tmp_path / "run/summary.json").write_text(json.dumps(summary))
-    assert f"summary.json does not say how many threads a rank had; the cluster here was measured with {threads}" in compare(lambda text: text)
-    assert "wants a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
+    assert f"summary.json does not have the number of threads of a rank; the cluster here was measured with {threads}" in compare(lambda text: text)
+    assert "needs a --cluster" in run("simulate", "--against", tmp_path / "run", status=2)
     assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=4)
     assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)
     assert "--sequence and --micro-batch are those of a --model" in run("calibrate", tmp_path / "out.yaml", "--sequence", 8, status=2)
@@ -1062,7 +1062,7 @@ def test_a_batch_in_tokens(batch, sequences):
     ("--devices", "64,8,64", "--devices lists 64 twice"),
     ("--devices", "64,ten", "--devices, between commas,"),
     ("--devices", "64,65", "which is not a number of whole nodes"),
-    ("--devices", "512..64", "--devices, behind the dots,"),
+    ("--devices", "512..64", "--devices, after the dots,"),
 ])
 def test_bad_batches_and_devices(option, value, said):
     words = {"--model": "llama-3-8b", "--cluster": "dgx-h100", "--devices": "64", "--global-batch": "64", "--sequence": "8192", option: value}
@@ -1114,7 +1114,7 @@ def test_a_name_of_several_clusters(tmp_path):
     """It is asked which; so it is of presets of one's own whose names collide. A preset's own name goes before others."""
     words = ["simulate", "--model", "gpt2-124m", "--devices", 4, "--global-batch", 8, "--layout", "tensor=2", "--cluster"]
     for name in ("dgx-a100", "a100"):
-        assert f"the cluster `{name}` is a100-40 or selene-a100-80: say which" in run(*words, name, status=3)
+        assert f"the cluster `{name}` is ambiguous: it is a100-40 or selene-a100-80; name one of them" in run(*words, name, status=3)
     (tmp_path / "clusters").mkdir()
     text = (ROOT / "configs/clusters/a100-40.yaml").read_text()
     (tmp_path / "clusters/mine.yaml").write_text(text.replace("name: a100-40", "name: mine").replace("also: [", "also: [ours, frontier, "))
@@ -1122,7 +1122,7 @@ def test_a_name_of_several_clusters(tmp_path):
     env = {**os.environ, "TRIREME_CONFIGS": str(tmp_path)}
     def ask(name):
         return subprocess.run([TRIREME, *map(str, words), name], capture_output=True, text=True, env=env)
-    assert "the cluster `ours` is mine or theirs: say which" in ask("ours").stderr and ask("ours").returncode == 3
+    assert "the cluster `ours` is ambiguous: it is mine or theirs; name one of them" in ask("ours").stderr and ask("ours").returncode == 3
     assert "devices of frontier:" in ask("frontier").stdout
     (tmp_path / "clusters/theirs.yaml").write_text(text.replace("name: a100-40", "name: theirs").replace("also: [", "also: [[ours], "))
     assert ask("theirs").returncode == 3 and "`also`" in ask("theirs").stderr
@@ -1153,6 +1153,6 @@ def test_a_table_of_all_that_was_simulated(tmp_path):
         assert float(row["peak_bytes"]) == found["memory"]["peak"] and (row["fits"] == "true") == found["fits"]
     run("plan", *words, "--devices", "4,8", "--csv", tmp_path / "two.csv", "--json")
     assert {row["devices"] for row in csv.DictReader((tmp_path / "two.csv").open())} == {"4", "8"}
-    assert "there is no folder" in run("plan", *words, "--devices", 8, "--csv", tmp_path / "nowhere/all.csv", status=2)
+    assert "does not exist" in run("plan", *words, "--devices", 8, "--csv", tmp_path / "nowhere/all.csv", status=2)
     run("plan", "--model", "llama-3-70b", *words[2:], "--sequence", 4096, "--devices", 1, "--csv", tmp_path / "none.csv", status=6)
     assert not (tmp_path / "none.csv").exists()

@@ -52,8 +52,8 @@ def test_price_of_gathering_again(tmp_path, recompute, gathers):
 
 @pytest.mark.parametrize("layout, system, said", [
     ("tensor=8,pipeline=4,sequence_regather=true", "trireme", "`layout.sequence_regather` gathers again what layout.sequence_parallel gathers, and that is false; set layout.sequence_parallel to true"),
-    ("tensor=8,pipeline=4,sequence_parallel=true,sequence_regather=false", "llama3-2024", "layout.sequence_regather is false, and the system llama3-2024 always gathers again"),
-    ("tensor=8,pipeline=4,sequence_parallel=true,sequence_regather=true", "torchtitan-eager", "the system torchtitan-eager keeps what sequence parallelism gathers"),
+    ("tensor=8,pipeline=4,sequence_parallel=true,sequence_regather=false", "llama3-2024", "layout.sequence_regather is false, but the system llama3-2024 always gathers again"),
+    ("tensor=8,pipeline=4,sequence_parallel=true,sequence_regather=true", "torchtitan-eager", "the system torchtitan-eager keeps the gathered inputs"),
 ])
 def test_what_a_system_does_not_do(layout, system, said):
     assert said in refused("simulate", *LLAMA_70B, "--system", system, "--layout", layout)
@@ -94,7 +94,7 @@ BAD_LAYERS = [
     ("[19,21,21,x]", "must be whole numbers in brackets, `[a, b, ...]`"),
     ("19", "must be whole numbers in brackets, `[a, b, ...]`, not `19`"),
     ("[19,21,21,-1]", "must be between 0 and 16384, not -1"),
-    ("[20,20,20,20],balance=layers", "layout.balance=layers would divide them; leave one of them out"),
+    ("[20,20,20,20],balance=layers", "layout.balance=layers both set the layers of each stage; leave one of them out"),
     ("[20,20,20,20", "not valid YAML"),
     ("[" + ",".join("1" * 300) + "]", "may have at most 256 numbers"),
 ]

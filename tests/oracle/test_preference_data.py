@@ -214,11 +214,11 @@ def test_training_on_texts_refuses_it(tmp_path):
 
 
 DAMAGE = {
-    "no labels": ("labels", lambda b: None, "has labels, but there is no file of that name ending in .labels"),
-    "changed": ("labels", lambda b: bytes([1 - b[0]]) + b[1:], "is not of the file ending in .labels beside it, which was changed"),
-    "too few": ("labels", lambda b: b[1:], "has 19 bytes, and the corpus beside it 20 documents; there is a label for each"),
-    "two": ("labels", lambda b: b"\2" + b[1:], "byte 0 is 2; labels are 0 (undesirable) and 1 (desirable) alone"),
-    "no mask": ("mask", lambda b: None, "has a mask, but there is no file of that name ending in .mask"),
+    "no labels": ("labels", lambda b: None, "has labels, but its folder lacks the file with the suffix .labels"),
+    "changed": ("labels", lambda b: bytes([1 - b[0]]) + b[1:], "does not match the file with the suffix .labels in its folder, which was changed"),
+    "too few": ("labels", lambda b: b[1:], "has 19 bytes, but its corpus has 20 documents; labels must have one byte for each document"),
+    "two": ("labels", lambda b: b"\2" + b[1:], "byte 0 is 2; labels are only 0 (undesirable) and 1 (desirable)"),
+    "no mask": ("mask", lambda b: None, "has a mask, but its folder lacks the file with the suffix .mask"),
     "no such kind": ("corpus.json", lambda b: b.replace(b'"labels",', b'"ranks",'), '"preferences" must be "pairs" or "labels"'),
 }
 
@@ -240,7 +240,7 @@ def test_an_odd_number_of_documents_is_no_pairs(tmp_path):
     del record["labels"]
     path.write_text(json.dumps(record))
     (tmp_path / "out" / "train.labels").unlink()
-    assert "tells of preferences, and the corpus beside it has an odd number of documents" in inspect(tmp_path)
+    assert "describes a corpus of preferences, but the corpus has an odd number of documents" in inspect(tmp_path)
 
 
 # ---- bad input ------------------------------------------------------------------------------------------------------------------
@@ -255,39 +255,39 @@ BAD = {
     "equal messages": (PAIR | dict(rejected=answer("yes")), "`chosen` and `rejected` are the same answer"),
     "equal once rendered": (PAIR | dict(rejected=answer("yes ")), "`chosen` and `rejected` become the same tokens"),
     "equal conversations": (dict(chosen=say("a", "b"), rejected=say("a", "b")), "`chosen` and `rejected` are the same answer"),
-    "empty": (OK | dict(rejected=""), "`rejected` is empty: there is no answer to learn from; remove the record, or give --skip-bad"),
+    "empty": (OK | dict(rejected=""), "`rejected` is empty, so it has no answer to learn from; remove the record, or give --skip-bad"),
     "no messages": (PAIR | dict(chosen=[]), "`chosen` is empty"),
     "an empty message": (PAIR | dict(rejected=answer("")), "`rejected` is empty"),
     "an empty completion": (LABEL | dict(completion=""), "`completion` is empty"),
-    "only the prompt": (dict(chosen=say("a"), rejected=say("a", "b")), "`chosen` is the beginning of the other conversation, and has no answer; remove the record"),
+    "only the prompt": (dict(chosen=say("a"), rejected=say("a", "b")), "`chosen` is only the beginning of the other conversation, so it has no answer of its own; remove the record"),
     "other questions": (dict(chosen=[dict(role="system", content="s")] + say("a", "b"), rejected=[dict(role="system", content="s")] + say("c", "d")),
                         "the prompts of `chosen` and `rejected` differ: message 2 of `chosen` is of the role user; a pair has two answers to one prompt"),
     "another question than the prompt": (dict(prompt="a", chosen=say("a", "b"), rejected=say("c", "d")),
-                                         "`prompt` is a string and `rejected` a conversation that does not begin with it as the user's message"),
-    "the prompt twice": (PAIR | dict(chosen=say("What?", "yes")), "`chosen` begins with a message of the role user, and it is the answer to `prompt`: remove from it what `prompt` has, or leave `prompt` out"),
-    "nothing in common": (dict(chosen="a", rejected="b"), "`chosen` and `rejected` have no common beginning, which is their prompt where `prompt` is missing; give `prompt`"),
-    "no message in common": (dict(chosen=say("a", "b"), rejected=say("c", "d")), "`chosen` and `rejected` have no common beginning"),
+                                         "`prompt` is a string, but the conversation `rejected` does not begin with it as the user's message"),
+    "the prompt twice": (PAIR | dict(chosen=say("What?", "yes")), "`chosen` begins with a message of the role user, but it must be the answer to `prompt`; remove the messages of `prompt` from it, or leave `prompt` out"),
+    "nothing in common": (dict(chosen="a", rejected="b"), "`prompt` is missing, and `chosen` and `rejected` have no common beginning to use as the prompt; add `prompt`"),
+    "no message in common": (dict(chosen=say("a", "b"), rejected=say("c", "d")), "`prompt` is missing, and `chosen` and `rejected` have no common beginning"),
     "a label of text": (LABEL | dict(label="true"), "`label` is a string; it must be true (a desirable answer) or false (an undesirable one), without quotes"),
     "a label of numbers": (LABEL | dict(label=1), "`label` is a number; it must be true"),
     "no rejected": (dict(prompt="a", chosen="b"), "the record has `prompt`, `chosen`; " + FORMS),
     "no label": (dict(prompt="a", completion="b"), "the record has `prompt`, `completion`; " + FORMS),
     "both": (OK | LABEL, "the record fits two forms, prompt-chosen-rejected and prompt-completion-label; remove the keys of one of them"),
     "labels behind pairs": (LABEL, "the record is one of answers with a `label`, and those before it are pairs (`chosen` and `rejected`); a corpus is of one kind: prepare the others by themselves, or give --skip-bad"),
-    "the user's last": (PAIR | dict(chosen=answer("yes", "no?")), "the last message of `chosen` is of the role user; an answer ends with one of the assistant's"),
+    "the user's last": (PAIR | dict(chosen=answer("yes", "no?")), "the last message of `chosen` is of the role user; an answer must end with a message of the assistant"),
     "a flag": (PAIR | dict(chosen=[dict(role="assistant", content="yes", loss=False)] + say("and?", "yes")),
-               "message 1 of `chosen` is marked as not learnt (`train`: false or such a flag), and answers of preferences are compared whole"),
+               "message 1 of `chosen` is marked as not learnt (`train`: false or a similar flag), but answers of preferences are compared as a whole"),
     "two questions": (dict(question="a", instruction="b", chosen="c", rejected="d"), "`instruction` and `question` both hold a question; remove one of them, or give `prompt`"),
     "no question": (dict(messages=say("a", "b"), chosen="c", rejected="d"), "`messages` ends with an answer, and `chosen` and `rejected` answer the last question"),
     "no question of a label": (dict(messages=say("a", "b"), completion="c", label=True), "`messages` ends with an answer, and `completion` answers the last question"),
     "a question with a label that is a word": (dict(question="a", completion="b", label="yes"), "`label` is a string; it must be true"),
     "no messages of a question": (dict(conversations="a", chosen="c", rejected="d"), "`conversations` is a string; it must be a list of messages"),
     "the same answers to a question": (dict(question="a", chosen="c", rejected="c"), "`chosen` and `rejected` are the same answer"),
-    "no answer to a question": (dict(question="a", chosen="", rejected="c"), "`chosen` is empty: there is no answer to learn from"),
+    "no answer to a question": (dict(question="a", chosen="", rejected="c"), "`chosen` is empty, so it has no answer to learn from"),
     "an answer that is a number": (dict(question="a", chosen=3, rejected="c"), "`chosen` is a number; it must be a string, a message or a list of messages"),
     "text and messages": (PAIR | dict(rejected="no"), "`prompt` is an array and `rejected` is a string; prompt and answers must all be strings or all be lists of messages"),
     "a list behind text": (dict(chosen="a b", rejected=say("a", "b")), "`chosen` is a string and `rejected` is an array; they must be two strings or two lists of messages"),
     "no prompt": (PAIR | dict(prompt=[]), "`prompt` has no messages"),
-    "system beside text": (OK | dict(system="s"), "`system` has no place beside texts; write it into the prompt"),
+    "system beside text": (OK | dict(system="s"), "`system` cannot be used if prompt and answers are plain text; write it into the prompt"),
     "not an object": ([1], "the record is an array, not an object"),
 }
 
@@ -364,9 +364,9 @@ def test_labels_of_one_kind_in_training(tmp_path):
 
 TEMPLATES = {
     "another beginning": (TEMPLATE.replace("{% for", "{% if add_generation_prompt %}[ask]{% endif %}{% for", 1),
-                          "renders the end of the prompt, `[ask]<user>What?</user><assistant>`, differently when the answer follows"),
-    "another end": (TEMPLATE.replace("<assistant>", "<assistant><think>"), "renders the end of the prompt, `<think>`, differently when the answer follows"),
-    "no answer": ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "prints nothing of the answer: there is nothing to learn from"),
+                          "renders the end of the prompt, `[ask]<user>What?</user><assistant>`, differently if an answer follows"),
+    "another end": (TEMPLATE.replace("<assistant>", "<assistant><think>"), "renders the end of the prompt, `<think>`, differently if an answer follows"),
+    "no answer": ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "prints no text of the answer, so there is nothing to learn from"),
     "refuses": ("{{ raise_exception('no') }}", "no"),
 }
 
@@ -381,7 +381,7 @@ def test_templates_that_do_not_fit(name, tmp_path):
 def test_messages_need_a_template_and_texts_do_not(tmp_path):
     prepare(tmp_path, write(tmp_path / "a.jsonl", [OK]), "--validation", 0, "--chat-template", "none")
     said = prepare(tmp_path, write(tmp_path / "a.jsonl", [OK, PAIR]), "--chat-template", "none", status=4)
-    assert "line 2: prompt and answers are messages, and there is no chat template" in said and "give a file with --chat-template" in said
+    assert "line 2: prompt and answers are messages, but the tokenizer's folder has no chat template" in said and "give a file with --chat-template" in said
 
 
 OPTIONS = {
@@ -414,4 +414,4 @@ def test_other_names_lead_there(option, tmp_path):
 def test_preferences_without_the_option_lead_there(tmp_path):
     path = write(tmp_path / "a.jsonl", [OK])
     assert "as preferences have (form prompt-chosen-rejected): did you mean --preferences?" in prepare(tmp_path, path, status=4, option=None)
-    assert "`chosen` and `rejected` are preferences: give --preferences in the place of --chat" in prepare(tmp_path, path, status=7, option="--chat")
+    assert "`chosen` and `rejected` are preferences; give --preferences instead of --chat" in prepare(tmp_path, path, status=7, option="--chat")

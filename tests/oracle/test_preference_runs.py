@@ -307,7 +307,7 @@ FILES = {
     "other numbers": (lambda raw: raw[:-16] + bytes(16), ["/reference.bin is not of this run and its data (its numbers are damaged); bring back"]),
     "something else": (lambda raw: b"text\n" * 1000, ["/reference.bin is not of this run and its data (it says `text`)"]),
     "another run's": (changed("run", "0123456789abcdef0123456789abcdef"), ["/reference.bin is not of this run and its data (it says `run 0123456789abcdef0123456789abcdef`); bring back the file of this run, or " + GONE]),
-    "of other data": (changed("data", "0123456789abcdef0123456789abcdef"), ["`data.preferences`: ", "/reference.bin has the reference's log-probabilities of other data (it says `data 0123456789abcdef0123456789abcdef`), and the reference is the model as this run began, before 4 updates; make `data` and `objective` what they were, or " + GONE]),
+    "of other data": (changed("data", "0123456789abcdef0123456789abcdef"), ["`data.preferences`: ", "/reference.bin has the reference's log-probabilities of other data (it says `data 0123456789abcdef0123456789abcdef`), and the reference is the model as this run began, before 4 updates; restore the earlier `data` and `objective`, or " + GONE]),
     "of another length": (changed("sequence", 99), ["(it says `sequence 99`)"]),
     "of fewer sequences": (changed("sequences", "8 of pairs"), ["(it says `sequences 8 of pairs`)"]),
 }
@@ -406,16 +406,16 @@ REFUSED = {
     "data.train": (["data.train=text/train"], "--set data.train=text/train: `data.train` and data.preferences are both given; a run learns from one of them"),
     "data.validation": (["data.validation=text/train"], "`data.validation` and data.preferences are both given; a run learns from one of them, and held-out pairs are data.validation_preferences"),
     "ignore_token": (["data.ignore_token=3"], "`data.ignore_token` does not go with data.preferences; leave it out"),
-    "too_long: cut": (["data.too_long=cut"], "`data.too_long` cut does not go with data.preferences, whose answers are never cut; use refuse, drop or truncate_prompt (cuts the beginning of prompts)"),
-    "packing": (["data.packing=windows"], "--set data.packing=windows: `data.packing` windows does not go with data.preferences, whose texts are whole"),
-    "documents": (["data.documents=joined"], "`data.documents` joined does not go with data.preferences, whose texts are whole and do not see each other; leave it out"),
+    "too_long: cut": (["data.too_long=cut"], "`data.too_long` cut cannot be used with data.preferences, because answers are never cut; use refuse, drop or truncate_prompt (cuts the beginning of prompts)"),
+    "packing": (["data.packing=windows"], "--set data.packing=windows: `data.packing` windows cannot be used with data.preferences, because its texts are complete"),
+    "documents": (["data.documents=joined"], "`data.documents` joined cannot be used with data.preferences, because its texts are complete and do not see each other; leave it out"),
     "dropout": (["adapter.rank=4", "adapter.dropout=0.1"], "`adapter.dropout` is 0.1: dropout makes the log-probabilities noisy that objective.name dpo compares; set it to 0, or allow it with objective.allow_dropout"),
     "all too long": (["data.sequence=17", "data.too_long=drop"], "preferences/train: all 24 pairs are longer than data.sequence, 17 tokens; raise data.sequence"),
     "too long": (["data.sequence=24"], "out/preferences/train: pair ", " tokens with its prompts, and data.sequence is 24; raise data.sequence, or set data.too_long to truncate_prompt (cuts the beginning of prompts) or drop"),
 }
 MISSING = {
-    "a missing file": (["data.preferences=nosuch.jsonl"], "`data.preferences`: there is no file nosuch.jsonl"),
-    "a missing held-out file": (["data.validation_preferences=nosuch.jsonl"], "`data.validation_preferences`: there is no file nosuch.jsonl"),
+    "a missing file": (["data.preferences=nosuch.jsonl"], "`data.preferences`: cannot find the file nosuch.jsonl"),
+    "a missing held-out file": (["data.validation_preferences=nosuch.jsonl"], "`data.validation_preferences`: cannot find the file nosuch.jsonl"),
     "a missing corpus": (["data.preferences=nosuch"], "cannot open nosuch.idx: No such file or directory (a corpus is named without .bin or .idx; `trireme prepare` makes one)"),
 }
 
@@ -452,8 +452,8 @@ def test_no_tokenizer(here):
     (here / "bare").mkdir()
     for name in ("config.json", "model.safetensors"):
         shutil.copy(here / "model" / name, here / "bare" / name)
-    check(typed(here, "init=bare", status=3), "`data.preferences`: pairs.jsonl is text, and the run names no tokenizer; set data.tokenizer to a tokenizer.json or its folder, or begin with a model")
-    check(typed(here, "init=bare", "data.tokenizer=nosuch", status=3), "`data.tokenizer`: there is no nosuch; name a tokenizer.json or its folder")
+    check(typed(here, "init=bare", status=3), "`data.preferences`: pairs.jsonl is text, but the run has no tokenizer; set data.tokenizer to a tokenizer.json or its folder, or begin with a model")
+    check(typed(here, "init=bare", "data.tokenizer=nosuch", status=3), "`data.tokenizer`: cannot find nosuch; name a tokenizer.json or its folder")
     typed(here, "init=bare", "data.tokenizer=model")
     assert len(lines_of(here / "out")) == 2
 
@@ -550,7 +550,7 @@ def test_dry_runs(here, ranks):
 
 def test_two_ranks_end_where_one_does(here):
     """-n 2 on the same files, messages of one rank alone."""
-    check(typed(here, "data.preferences=nosuch.jsonl", status=4, words=["-n", 2]), "`data.preferences`: there is no file nosuch.jsonl")
+    check(typed(here, "data.preferences=nosuch.jsonl", status=4, words=["-n", 2]), "`data.preferences`: cannot find the file nosuch.jsonl")
     typed(here, "precision=fp64", "device=reference", words=["-n", 2])
     typed(here, "precision=fp64", "device=reference", "output=one")
     for mine, other in zip(lines_of(here / "out"), lines_of(here / "one")):
@@ -564,12 +564,12 @@ def test_what_changes_is_said(here):
     assert "objective.beta was 0.1 and is 0.3 from here on" in said
     runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
     step = "out/checkpoints/step-00000003"
-    gone = (f"; the reference is the model as the run began, before 3 updates, and without it there are no log-probabilities of other answers; make the keys "
+    gone = (f"; the reference is the model at the beginning of the run, before 3 updates, and log-probabilities of other answers cannot be computed without it; make the keys "
             f"equal, or begin a new run in another `output`, with `init: {step}`")
     left = {name: (here / "out" / name).read_bytes() for name in ("reference.bin", "metrics.jsonl", "run.json", "config.yaml")}
     for allowed in ([], ["allow_change=data.preferences"]):
         said = typed(here, "optimizer.steps=4", *allowed, status=3)
-        check(said, f"{step} does not go with this run: data.preferences is out/preferences/train (", gone)
+        check(said, f"{step} does not match this run: data.preferences is out/preferences/train (", gone)
         assert "allow_change" not in said.stderr
     runs.write_lines(here / "pairs.jsonl", runs.records())
     check(typed(here, "optimizer.steps=4", "data.max_samples=9", "allow_change=data.max_samples", status=3), "data.max_samples is 0 there and 9 in this run", gone)

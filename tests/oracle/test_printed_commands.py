@@ -170,7 +170,7 @@ def test_what_new_and_tune_propose(tmp_path, folder):
     trireme("prepare", "--tokenizer", "bytes", "--out", place / "words", place / "words.txt")
 
     def run_line(said, *more):
-        line, = re.findall(r"(?:and then|to use it): (trireme train .*)$", said, re.M)
+        line, = re.findall(r"(?:and then run|to use it): (trireme train .*)$", said, re.M)
         done = subprocess.run([TRIREME, *shlex.split(line)[1:], *more], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, (line, done.stderr)
         return line

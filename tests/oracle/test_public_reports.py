@@ -88,7 +88,7 @@ def test_special_tokens_that_are_split(tmp_path):
         folder = ends.folder_of(tmp_path / f"tokenizer-{split}", tokenizer_config=dict(split_special_tokens=split))
         done = trireme("prepare", "--chat", "--chat-template", tmp_path / "template.jinja", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / f"corpus-{split}",
                        tmp_path / "chat.jsonl", status=7 if split else 0)
-        assert ('"split_special_tokens" is true: special tokens that a template writes would be letters' in done.stderr) == split
+        assert ('"split_special_tokens" is true, so special tokens of a template would be encoded as plain text' in done.stderr) == split
 
 
 # ---- a space before a text: transformers 29625 --------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_an_adapter_beside_a_model(made, tmp_path):
     (tmp_path / "model/adapter_config.json").write_text(json.dumps(dict(peft_type="LORA", r=2, lora_alpha=4)))
     value, lines = ties.loss(tmp_path / "model", made)
     assert value == ties.loss(made / "untied", made)[0]
-    assert lines.count(f"{tmp_path}/model: its adapter_config.json is not used, since there is a model beside it") == 1
+    assert lines.count(f"{tmp_path}/model: its adapter_config.json is ignored, because the folder also has a model") == 1
 
 
 # ---- a model that was saved twice into one file: transformers mixes the two -----------------------------------------------

@@ -120,7 +120,7 @@ def test_wrong_layouts(tmp_path, corpus):
             (["layout.data=2"], "= 2 ranks, and this job has 3"),
             (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=3"], "set layout.pipeline to 2 or less"),
             (["layout.pipeline=3", "layout.head_as_layers=1"], "leave them out or set layout.balance=layers"),
-            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2", "layout.micro_batch_group=2"], "4 would do, or auto"),
+            (["layout.pipeline=3", "layout.schedule=interleaved", "layout.virtual_stages=2", "layout.micro_batch_group=2"], "use 4, or auto"),
             (["optimizer.global_batch=4"], "is not a multiple of layout.micro_batch 1 x layout.data 3")]:
         sets = [word for change in changes for word in ("--set", change)]
         done = trireme("train", write_run(tmp_path, corpus), "-n", 3, *sets, status=3)
@@ -520,7 +520,7 @@ def test_memory_of_the_node(tmp_path, corpus):
     hidden = int((need / (16 * 12 * 4)) ** 0.5) // 64 * 64  # 16 bytes a parameter, 12 h^2 a layer, 4 layers on 2 stages
     done = subprocess.run([TRIREME, "train", path, "-n", "4", "--set", f"model.hidden_size={hidden}"], capture_output=True, text=True)
     assert done.returncode == 6, done.stderr
-    assert re.search(r"the 4 ranks on \S+ need [\d.]+ GiB and it has [\d.]+ GiB to give; raise layout.zero", done.stderr), done.stderr
+    assert re.search(r"the 4 ranks on \S+ need [\d.]+ GiB, but it has [\d.]+ GiB available; raise layout.zero", done.stderr), done.stderr
     for rank in range(4):
         line = rf"rank {rank} \(data {rank % 2}, pipeline {rank // 2}\): parameters \S+ GiB gradients \S+ GiB optimizer \S+ GiB activations .* buffers .* = "
         assert re.search(line, done.stderr), done.stderr

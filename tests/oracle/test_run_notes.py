@@ -114,7 +114,7 @@ def test_the_order_of_what_says_it(made, tmp_path):
     del config["trireme"]
     (tmp_path / "hf/config.json").write_text(json.dumps(config))
     loss, shape, said = evaluate(tmp_path / "hf", made / "texts/train")
-    assert shape == (64, "joined", "windows") and "since nothing says how the model was trained; --sequence, --documents and --packing take others" in said
+    assert shape == (64, "joined", "windows") and "because the settings of training are unknown; change them with --sequence, --documents and --packing" in said
     done = trireme("eval", run, made / "texts/train", "--documents", "auto", status=2)
     assert "--documents" in done.stderr
 

@@ -122,7 +122,7 @@ def test_held_out_text_that_is_learnt(tmp_path, corpora):
     shutil.copytree(corpora / "first", tmp_path / "copy")
     for i, (validation, learnt) in enumerate([(corpora / "first/train", True), (tmp_path / "copy/train", True), (tmp_path / "copy/validation", False)]):
         done = trireme("train", write_run(tmp_path, corpora, data=dict(validation=str(validation)), output=str(tmp_path / f"run{i}")))
-        said = f"warning: data.validation has the same content as {corpora / 'first/train'}, which the run trains on: its loss says nothing about other text"
+        said = f"warning: data.validation has the same content as {corpora / 'first/train'}, which the run trains on, so its loss does not measure other text"
         assert done.stderr.count(said) == learnt, done.stderr
 
 
@@ -153,7 +153,7 @@ def test_keys_that_change_nothing(tmp_path, corpora, case):
 @pytest.mark.parametrize("adapter", [dict(alpha=16), dict(dropout=0.1), dict(alpha=16, rank=0), {"from": "factors"}])
 def test_an_adapter_without_a_rank(tmp_path, corpora, adapter):
     """Which would train the whole model."""
-    said = "`adapter.from` is set, and adapter.rank is 0" if "from" in adapter else "`adapter.rank` is 0, so there is no adapter"
+    said = "`adapter.from` is set, and adapter.rank is 0" if "from" in adapter else "`adapter.rank` is 0, so the run has no adapter"
     assert said in trireme("train", write_run(tmp_path, corpora, adapter=adapter), status=3).stderr
     assert not (tmp_path / "run").exists()
 
@@ -169,7 +169,7 @@ def test_as_in_training_or_not(tmp_path, corpora):
 
     windows = "(documents: joined, packing: windows)"
     assert line() == f"in sequences of 32 tokens {windows}, as in training"
-    assert line("--sequence", 8) == f"in sequences of 8 tokens {windows}, as the options say, and else as in training"
+    assert line("--sequence", 8) == f"in sequences of 8 tokens {windows}, as set by the options, otherwise as in training"
     assert line("--sequence", 8, "--documents", "joined", "--packing", "windows") == f"in sequences of 8 tokens {windows}, as the options say"
 
 
@@ -181,7 +181,7 @@ def test_json_under_another_name(tmp_path):
     (tmp_path / "lines.jsonl").write_text('{"text": "a"}\n')
     for name, said in (("lines.txt", True), ("prose.txt", False), ("lines.jsonl", False)):
         done = trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--force", "--out", tmp_path / "out", tmp_path / name)
-        assert ("is taken as plain text, though its first line is JSON: keys and quotes are learnt, too" in done.stderr) == said, done.stderr
+        assert ("is read as plain text, although its first line is JSON, so keys and quotes are learnt, too" in done.stderr) == said, done.stderr
 
 
 def test_a_page_as_a_text(tmp_path):
@@ -248,7 +248,7 @@ def test_beside_the_messages(tmp_path, case):
 
 def test_the_system_without_a_template(tmp_path):
     done = chat(tmp_path, dict(system="S", prompt="q", completion="a"), "--chat-template", "none", status=4)
-    assert "`system` has no place beside `prompt` and `completion` as they are" in done.stderr
+    assert "`system` cannot be used if `prompt` and `completion` are plain text" in done.stderr
 
 
 # ---- answers that are not seen -----------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def test_bad_input(tmp_path, corpus):
     bare.mkdir()
     for name in ("train.bin", "train.idx"):
         shutil.copy(corpus / name, bare / name)
-    refused("`samples.prompts` asks for texts", "has no tokenizer.json beside it", "data.tokenizer", corpus=bare)
+    refused("`samples.prompts` requests texts", "has no tokenizer.json", "data.tokenizer", corpus=bare)
 
 
 def test_what_is_in_the_way(tmp_path, corpus):

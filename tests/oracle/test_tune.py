@@ -230,7 +230,7 @@ def test_page(tmp_path):
     tune(tmp_path, STUDY, "--html", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!doctype html>") and "<script" not in page and "http" not in page
-    for heading in ("The best so far", "What mattered", "Each parameter", "Where trials failed", "Value and memory", "Trials"):
+    for heading in ("The best so far", "What mattered", "Each parameter", "Failed trials", "Value and memory", "Trials"):
         assert page.count(f"<h2>{heading}</h2>") == 1, heading
     assert page.count('<svg class="panel"') == len(SPACE) and page.count("<svg") == len(SPACE) + 4 and page.count('class="winner"') == 1
     assert "nan" not in page and "inf" not in page
@@ -471,7 +471,7 @@ def test_train_takes_the_layout(tmp_path):
         key, value = word.split("=")
         assert key == "data" or re.search(rf"^  {key}: {re.escape(value)} ", layout, re.M), (word, layout)
     missing = subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "--layout-from", str(tmp_path / "no.db")], capture_output=True, text=True)
-    assert missing.returncode == 4 and "there is no store" in missing.stderr
+    assert missing.returncode == 4 and "does not exist" in missing.stderr
 
 
 # ---- populations
@@ -605,7 +605,7 @@ def test_a_byte_of_zero(tmp_path):
     study = write(tmp_path / "study.yaml", STUDY)
     study.write_bytes(study.read_bytes() + b"\n\0\ntrials: 3\n")
     done = subprocess.run([TRIREME, "tune", str(study)], capture_output=True, text=True)
-    assert done.returncode == 3 and re.search(r"line 2 of \S+/study.yaml: a byte of zero, which text does not hold", done.stderr)
+    assert done.returncode == 3 and re.search(r"line 2 of \S+/study.yaml: a NUL byte, which a text file must not contain", done.stderr)
 
 
 def test_files_are_known_by_what_they_say(tmp_path):
@@ -617,7 +617,7 @@ def test_files_are_known_by_what_they_say(tmp_path):
     tune(tmp_path, study, "--trials", 3)
     tune(tmp_path, study, "--trials", 4)
     model.write_text(text.replace("num_layers: 24", "num_layers: 48"))
-    assert re.search(r"study.db holds another study: the file says `model \S+mine.yaml v2:[0-9a-f]{16}`, the store `model", tune(tmp_path, study, status=3).stderr)
+    assert re.search(r"study.db belongs to another study: the file has `model \S+mine.yaml v2:[0-9a-f]{16}`, the store `model", tune(tmp_path, study, status=3).stderr)
 
 
 def test_stores_of_an_earlier_version(tmp_path):
@@ -631,19 +631,19 @@ def test_stores_of_an_earlier_version(tmp_path):
         assert len(re.findall(r" v2:[0-9a-f]{16}$", described, re.M)) == 3
         store.execute("UPDATE study SET text = ?", (re.sub(r" v2:[0-9a-f]{16}$", " 0123456789abcdef", described, flags=re.M),))
         store.commit()
-    assert "was begun by an earlier version: that its model, cluster and system still say the same is not checked" in tune(tmp_path, study).stderr
+    assert "was written by an earlier version, so it is not checked whether its model, cluster and system are unchanged" in tune(tmp_path, study).stderr
     assert "earlier version" not in tune(tmp_path, study).stderr
     (tmp_path / "mine.yaml").write_text("# another comment\n" + text + "reserved_bytes: 0.0\nhypothetical: false\n")
     tune(tmp_path, study)
     (tmp_path / "mine.yaml").write_text(text + "reserved_bytes: 1e9\n")
-    assert "holds another study: the file says `cluster " in tune(tmp_path, study, status=3).stderr
+    assert "belongs to another study: the file has `cluster " in tune(tmp_path, study, status=3).stderr
 
 
 def test_bad_stores(tmp_path):
     tune(tmp_path, STUDY, "--trials", 3)
     before = (tmp_path / "study.db").read_bytes()
     other = dict(STUDY, global_batch=128)
-    assert re.search(r"study.db holds another study: the file says `global_batch 128`, the store `global_batch 64`", tune(tmp_path, other, status=3).stderr)
+    assert re.search(r"study.db belongs to another study: the file has `global_batch 128`, the store `global_batch 64`", tune(tmp_path, other, status=3).stderr)
     assert (tmp_path / "study.db").read_bytes() == before
     (tmp_path / "text.db").write_text("this is not a database, however long one looks at it\n" * 40)
     assert "text.db: cannot read it: file is not a database; it is damaged or not a study" in tune(tmp_path, STUDY, "--store", tmp_path / "text.db", status=4).stderr
@@ -664,7 +664,7 @@ def test_bad_stores(tmp_path):
     torn = (tmp_path / "study.db").read_bytes()
     (tmp_path / "torn.db").write_bytes(torn[:4096] + bytes(len(torn) - 4096))
     assert tune(tmp_path, STUDY, "--store", tmp_path / "torn.db", status=4).stderr.count("torn.db") == 1
-    assert "there is no store" in subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml"), "--store", str(tmp_path / "no.db")],
+    assert "does not exist" in subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml"), "--store", str(tmp_path / "no.db")],
                                                  capture_output=True, text=True).stderr
     assert "which study?" in subprocess.run([TRIREME, "tune"], capture_output=True, text=True).stderr
     assert "--method is auto, gaussian, random, grid, exhaustive, pbt or halving, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
@@ -674,17 +674,17 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 STORES = {
     **{f"view {table}": (f"CREATE VIEW {table} AS {ENDLESS}", f"`{table}` is a view: stores of trireme tune have plain tables only") for table in ("study", "trials", "members", "known", "rungs")},
     "trigger": (f"CREATE TRIGGER t BEFORE UPDATE ON study BEGIN SELECT * FROM ({ENDLESS}); END", r"`t` is a trigger"),
-    "trial 0": ("UPDATE trials SET number = 0 WHERE number = 2", r"trial 0: no tuner writes that, trials are numbered from 1"),
-    "trial -7": ("UPDATE trials SET number = -7 WHERE number = 2", r"trial -7: no tuner writes that, trials are numbered from 1"),
-    "trial of 19 digits": ("UPDATE trials SET number = 9000000000000000000 WHERE number = 2", r"trial 9000000000000000000: no tuner writes that"),
+    "trial 0": ("UPDATE trials SET number = 0 WHERE number = 2", r"trial 0 is not a valid number; trials are numbered from 1"),
+    "trial -7": ("UPDATE trials SET number = -7 WHERE number = 2", r"trial -7 is not a valid number; trials are numbered from 1"),
+    "trial of 19 digits": ("UPDATE trials SET number = 9000000000000000000 WHERE number = 2", r"trial 9000000000000000000 is not a valid number"),
     "a million letters": ("UPDATE trials SET point = printf('%.*c', 1000000, 'p') WHERE number = 2", r"trial 2: its point has 1000000 bytes, and points have 1 to 1023"),
     "two million letters": ("UPDATE trials SET point = printf('%.*c', 2000000, 'p') WHERE number = 2", r"cannot read its trials: string or blob too big; it is damaged or not a study"),
     "blob": ("UPDATE trials SET point = zeroblob(20000000) WHERE number = 2", r"cannot read its trials: string or blob too big"),
     "another point": ("UPDATE trials SET point = 'tensor=3' WHERE number = 2", r"trial 2: `tensor=3` is not a value of this space"),
     "state 4": ("UPDATE trials SET state = 4 WHERE number = 2", r"trial 2: its state is 4, and states are 0 to 3"),
     "state -1": ("UPDATE trials SET state = -1 WHERE number = 2", r"trial 2: its state is -1"),
-    "value": ("UPDATE trials SET value = 9e999 WHERE number = 2", r"trial 2: its `value` is inf, and no more than 1e\+30 can be"),
-    "node_s": ("UPDATE trials SET node_s = -9e999 WHERE number = 2", r"trial 2: its `node_s` is -inf, and no more"),
+    "value": ("UPDATE trials SET value = 9e999 WHERE number = 2", r"trial 2: its `value` is inf, but 1e\+30 is the maximum"),
+    "node_s": ("UPDATE trials SET node_s = -9e999 WHERE number = 2", r"trial 2: its `node_s` is -inf, but 1e\+30 is the maximum"),
 }
 
 
@@ -918,13 +918,13 @@ def test_validation_loss_of_every_rate(tmp_path, learning, sweep):
     (dict(space=[dict(name="micro_batch", values="1 2")]), r"`micro_batch` at line \d+ of \S+ does not change the validation loss; `optimizer.global_batch` does"),
     (dict(space=[]), r"`space`"),
     (dict(space=[dict(name="optimizer.lr", values="")]), r"`optimizer.lr` has no values; give `values: 1e-4 1e-3 1e-2`, or `low` and `high` \(line \d+\)"),
-    (dict(space=None), r"`space` is missing from \S+; add what is tried, for example `space: \[\{name: optimizer.lr, values: 1e-4 1e-3 1e-2\}\]`"),
+    (dict(space=None), r"`space` is missing from \S+; add the values to try, for example `space: \[\{name: optimizer.lr, values: 1e-4 1e-3 1e-2\}\]`"),
     (dict(space=[]), r"`space` at line \d+ of \S+ must have at least 1 entry, for example \[\{name: optimizer.lr"),
     (dict(space=[dict(name="lr", values="1e-3 2e-3")]), r"`lr` at line \d+ of \S+ is not a parameter; did you mean `optimizer.lr`\?$"),
     (dict(space=[dict(name="learning_rate", values="1e-3 2e-3")]), r"`learning_rate` at line \d+ of \S+ is not a parameter; did you mean `optimizer.lr`\?$"),
     (dict(space=[dict(name="model.dropout", values="0 0.1")]), r"`model.dropout` at line \d+ of \S+ cannot be varied by a study; vary a key of the optimizer"),
     (dict(space=[dict(name="optimizer.lr", low=1e-4, high=1e-2)]), r"`optimizer.lr` has the one value 0.0001 from 0.0001 to 0.01 in steps of 1; give `step`, `powers: true`"),
-    (dict(space=[dict(name="optimizer.steps", values="10 20")]), r"`optimizer.steps` at line \d+ of \S+ cannot be varied: how long a trial is, `trial.steps` says"),
+    (dict(space=[dict(name="optimizer.steps", values="10 20")]), r"`optimizer.steps` at line \d+ of \S+ cannot be varied; `trial.steps` sets the length of a trial"),
     (dict(space=[dict(name="optimizer.lr", values="1e-3 fast")]), r"`optimizer.lr` cannot be fast"),
     (dict(objective="tokens_per_s"), r"`method: halving` needs `objective: validation_loss`, not tokens_per_s"),
     (dict(objective="tokens_per_s", method="grid"), r"`optimizer.lr` at line \d+ of \S+ does not change the speed, which is this study's objective .*; vary it with "),
@@ -933,7 +933,7 @@ def test_validation_loss_of_every_rate(tmp_path, learning, sweep):
     (dict(trial=dict(steps=80, warmup=3)), r"`trial.warmup` at line \d+ of \S+ is for objectives of speed"),
     (dict(trial=dict(steps=80, target_loss=3)), r"`trial.target_loss` is for `objective: time_to_loss`"),
     (dict(trial=dict(steps=80, random_tokens=True)), r"nothing can be learnt from them"),
-    (dict(minutes=3), r"`minutes` at line \d+ of \S+ is not for `method: halving`"),
+    (dict(minutes=3), r"`minutes` at line \d+ of \S+ is not supported with `method: halving`"),
     (dict(known=[dict(name="old", layout="tensor=1")]), r"`known` at line \d+ of \S+ is for objectives of speed"),
     (dict(method="pbt"), r"not for `method: pbt`"),
     (dict(run=None, model="gpt2-124m", cluster="frontier", global_batch=8), r"needs a `run`: a simulated trial learns nothing"),
@@ -948,16 +948,16 @@ def test_a_validation_loss_wants_one(tmp_path, learning):
     run = dict(learning, data=dict(train=learning["data"]["train"], sequence=64), evaluation={}, checkpoint={})
     assert "has no data.validation" in tune(tmp_path, of_rates(tmp_path, run), status=3).stderr
     epochs = dict(learning, optimizer=dict(global_batch=8, epochs=1, lr=1e-3))
-    assert "`trial.steps` is missing: " in tune(tmp_path, of_rates(tmp_path, epochs, trial=None), status=3).stderr
+    assert "`trial.steps` is missing, and " in tune(tmp_path, of_rates(tmp_path, epochs, trial=None), status=3).stderr
     for method, study in (("halving", dict(method="grid")), ("grid", {})):
         done = tune(tmp_path, of_rates(tmp_path, learning, **study), "--method", method, status=2)
-        assert f"--method {method}: the trials of halving are kept and reported in another way" in done.stderr
+        assert f"--method {method}: trials of halving are stored and reported differently" in done.stderr
 
 
 def test_a_page_has_a_folder(tmp_path):
     """Which is asked for before the trials, not after them."""
     said = tune(tmp_path, dict(STUDY, trials=2), "--html", tmp_path / "nowhere/page.html", status=2).stderr
-    assert "there is no folder" in said and not (tmp_path / "study.db").exists()
+    assert "does not exist" in said and not (tmp_path / "study.db").exists()
 
 
 def test_a_warm_up_of_a_trial(tmp_path, learning):

@@ -91,7 +91,7 @@ def test_the_table_made_again(tmp_path):
 
 
 @pytest.mark.parametrize("pattern, said", [
-    (r"\p{Han}", "asks for the property Han at byte 0, which is not supported; general categories such as L, Lu and N are"),
+    (r"\p{Han}", "has the property Han at byte 0, which is not supported; only general categories such as L, Lu and N are"),
     (r"x[[:alpha:]]", r"has [:alpha at byte 2, which is not supported; \p{L}, \p{Lu} and their like are"),
     (r"(.)\1", r"has \1 at byte 3"), (r"\X", r"has \X at byte 0"), (r"\p{L", "name of a property at byte 0 does not end"),
     (r"[z-a]", "range at byte 1 ends before it begins"), (r"[a\]", "never closed"), (r"\x{110000}", "which is not a character"),

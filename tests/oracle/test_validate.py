@@ -158,7 +158,7 @@ def test_wrong_rows(tmp_path, row, said):
     ("layers,hidden,heads,vocab,devices,global_batch,step_s\n2,64,2,64,1,1,fast\n", r"`step_s` at line 2 of \S+/rows.csv must be a number"),
     ("layers,hidden,heads,vocab,devices,global_batch,step_s\n2,64,2,64,1,1,\n", r"the row \S+.* at line 2 of \S+/rows.csv: no published result"),
     ("# nothing\n\n", "the set `mine` has no rows; give `rows`, or `rows_from: FILE.csv`"),
-    ("layers\0\n", "a byte of zero"),
+    ("layers\0\n", "contains a NUL byte"),
 ])
 def test_wrong_tables(tmp_path, text, said):
     (tmp_path / "rows.csv").write_text(text)
@@ -319,7 +319,7 @@ def test_fitted_rows_are_few():
 
 
 @pytest.mark.parametrize("change,said", [
-    (dict(launch=5), r"`launch` is 5, which no machine has: it is between 0 and 1, mostly 5e-07 to 4e-05 \(a launch alone is 2 to 5 us"),
+    (dict(launch=5), r"`launch` is 5, which no machine has; the value must be between 0 and 1, and is usually 5e-07 to 4e-05 \(a launch alone is 2 to 5 us"),
     (dict(start=200), "`start` is 200, which no machine has"),
     (dict(matmul=1e-4), "`matmul` is 0.0001, which no machine has"),
     (dict(matmul_half=1e7), "`matmul_half` is 1e"),

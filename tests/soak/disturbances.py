@@ -12,13 +12,13 @@ from jobs import TRIREME, Violation, checkpoints, digest, processes_of, send, sn
 
 # What a clear refusal says, for each kind of harm.
 SAID = {
-    "killed": r"was killed by signal \d+|mpiexec|launcher|no rank has said why",
+    "killed": r"was killed by signal \d+|mpiexec|launcher|no rank printed an error message",
     "stuck": r"nothing has moved|does not answer|no sign of life",
     "interrupted": r"interrupted",
     "full": r"No space left on device|Disk quota exceeded|File too large",
     "second": r"is in use by process",
     "corpus": r"corpus|data\.train",
-    "none": r"none of the \d+ checkpoints in \S+ is good; restore one, or move them away",
+    "none": r"none of the \d+ checkpoints in \S+ is usable; restore one, or move them away",
 }
 
 

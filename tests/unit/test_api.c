@@ -189,7 +189,7 @@ static void test_checkpoint(void **state) {
   trireme_checkpoint_close(read);
 
   /* A folder that comes between: what was written goes, and what is there stays. */
-  API_FAILS(trireme_checkpoint_writer_create(path, "{}", &writer), TRIREME_BAD_USAGE, "is there already");
+  API_FAILS(trireme_checkpoint_writer_create(path, "{}", &writer), TRIREME_BAD_USAGE, "already exists");
   API_OK(trireme_checkpoint_writer_create(in_folder(state, "late", path), "{}", &writer));
   API_OK(trireme_checkpoint_writer_add(writer, "numbers", TRIREME_INT32, 1, shape, numbers));
   assert_int_equal(tri_path_join(below, path, "mine"), TRI_OK);

@@ -173,11 +173,11 @@ static void test_bad_slices(void **state) {
     tri_attention_slice second;
     const char *message;
   } cases[] = {
-      {{4, 5, 4, 4, -4, 0}, "slice 1 of attention, 5 queries from 4 on 4 keys from 4 (i-4 to i+0), lies beyond"},
-      {{5, 4, 4, 4, -4, 0}, "lies beyond the rows"},
-      {{4, 4, 5, 4, -4, 0}, "lies beyond the rows"},
-      {{4, 4, -1, 4, -4, 0}, "lies beyond the rows"},
-      {{4, -4, 4, 4, -4, 0}, "lies beyond the rows"},
+      {{4, 5, 4, 4, -4, 0}, "slice 1 of attention, 5 queries from 4 on 4 keys from 4 (i-4 to i+0), is outside"},
+      {{5, 4, 4, 4, -4, 0}, "is outside the rows"},
+      {{4, 4, 5, 4, -4, 0}, "is outside the rows"},
+      {{4, 4, -1, 4, -4, 0}, "is outside the rows"},
+      {{4, -4, 4, 4, -4, 0}, "is outside the rows"},
       {{4, 4, 4, 4, 2, 1}, "(i+2 to i+1), sees nothing: its band ends before it begins"},
       {{3, 4, 4, 4, -4, 0}, "overlaps the slices before it"},
       {{4, 4, 3, 4, -4, 4}, "overlaps the slices before it"},

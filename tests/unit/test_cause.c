@@ -42,7 +42,7 @@ static void expect(tri_status status, const char *text) {
 static void test_order(void **state) {
   (void)state;
   tri_ending *e = begin(EXITED_9);
-  expect(TRI_COMM, "ended with status 9, and no rank has said why");
+  expect(TRI_COMM, "ended with status 9, but no rank printed an error message");
   say(&e->secondary, TRI_COMM, "another is gone");
   expect(TRI_COMM, "another is gone");
   e->silent = true;

@@ -38,12 +38,12 @@ static void test_refused_by_name(void **state) {
 
 static void test_bad_templates(void **state) {
   (void)state;
-  expect_refused("{% if a %}b", TRI_BAD_FILE, "line 1 column 12: the template ends here, and `endif` is missing");
-  expect_refused("{% if a %}{% endfor %}", TRI_BAD_FILE, "`endfor` begins no statement here");
+  expect_refused("{% if a %}b", TRI_BAD_FILE, "line 1 column 12: the template ends here, but `endif` is missing");
+  expect_refused("{% if a %}{% endfor %}", TRI_BAD_FILE, "`endfor` cannot begin a statement here");
   expect_refused("{{ a", TRI_BAD_FILE, "the tag is not closed; `}}` is missing");
   expect_refused("{{ 'a }}", TRI_BAD_FILE, "line 1 column 4: the string is not closed; its ' is missing");
   expect_refused("{{ a b }}", TRI_BAD_FILE, "line 1 column 6: `}}` is missing before `b`");
-  expect_refused("{{ a ? b }}", TRI_BAD_FILE, "line 1 column 6: U+003F does not belong in a tag");
+  expect_refused("{{ a ? b }}", TRI_BAD_FILE, "line 1 column 6: the character U+003F is not allowed in a tag");
   expect_refused("{# a", TRI_BAD_FILE, "the comment is not closed");
   expect_refused("{% break %}", TRI_BAD_FILE, "`break` is outside of any loop");
 }
@@ -119,12 +119,12 @@ static void test_comparing_is_bounded(void **state) {
 static void test_mistakes_name_their_place(void **state) {
   (void)state;
   expect_failure("\n\n {{ a.b }}", "t.jinja line 3 column 7: `a` is undefined");
-  expect_failure("{{ 'a' + 1 }}", "t.jinja line 1 column 8: `+` of a str and a int means nothing");
-  expect_failure("{{ 1 // 0 }}", "a number is divided by zero");
+  expect_failure("{{ 'a' + 1 }}", "t.jinja line 1 column 8: `+` of a str and a int is not defined");
+  expect_failure("{{ 1 // 0 }}", "division by zero");
   expect_failure("{{ 9223372036854775807 + 1 }}", "numbers beyond 64 bits are not supported");
   expect_failure("{{ raise_exception('roles!') }}",
                  "t.jinja line 1 column 19: the template refuses the conversation: roles!");
-  expect_failure("{{ g(1) }}", "the function `g` is not known");
+  expect_failure("{{ g(1) }}", "unknown function `g`");
 }
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
@@ -290,7 +290,7 @@ static void test_flags_of_other_programs(void **state) {
              MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"train\": true, \"loss\": false}"),
              "message 2: `train` and `loss` contradict each other");
   expect_bad(plain, MESSAGES("{\"role\": \"user\", \"content\": \"a\", \"training\": true}, " ASSISTANT("b")),
-             "message 1: only answers of the assistant can be learnt, and `training` asks for this message");
+             "message 1: only answers of the assistant can be learnt, but `training` of this message is true");
 }
 
 /* Templates that print the past in another way than the present. */
@@ -305,9 +305,9 @@ static void test_answers_without_a_common_beginning(void **state) {
       "{% for m in messages %}{{ m.content }}{% if not loop.last %}|{% endif %}{% endfor %}"
       "{% if not add_generation_prompt %}.{% endif %}",
       MESSAGES(USER("a") ", " ASSISTANT("b") ", " USER("c") ", " ASSISTANT("d")),
-      "where the answer of message 2 ends is not known: the template t.jinja prints it differently");
+      "cannot find the end of the answer of message 2: the template t.jinja prints it differently");
   expect_bad("{% for m in messages %}{{ m.role }}{% endfor %}{{ messages | length }}",
-             MESSAGES(USER("a") ", " ASSISTANT("b")), "where the answer of message 2 begins is not known");
+             MESSAGES(USER("a") ", " ASSISTANT("b")), "cannot find the beginning of the answer of message 2");
 }
 
 static void test_long_conversations(void **state) {
@@ -348,27 +348,29 @@ static void test_bad_conversations(void **state) {
              "the template refuses the conversation: turns!");
   expect_bad(plain, "{\"body\": \"a\", \"id\": 1}",
              "the record has `body`, `id`, which is not a known form: `messages`, `prompt` and `completion`,");
-  expect_bad(
-      plain, "{\"instruction\": \"a\", \"input\": \"b\"}",
-      "the record has `instruction` but not `output`, which belong together (form alpaca); it has `instruction`");
-  expect_bad(plain, "{\"answer\": \"a\"}", "the record has `answer` but not `question`, which belong together");
+  expect_bad(plain, "{\"instruction\": \"a\", \"input\": \"b\"}",
+             "the record has `instruction` but not `output`, but the form alpaca needs both; it has `instruction`");
+  expect_bad(plain, "{\"answer\": \"a\"}",
+             "the record has `answer` but not `question`, but the form question-answer needs both");
   expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"text\": \"c\"}",
              "the record fits two forms, alpaca and text; choose with --form alpaca or --form text");
-  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}", "`output` is blank: there is no answer to learn");
+  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}",
+             "`output` is blank, so the record has no answer to learn");
   expect_bad(plain, "{\"instruction\": \"\", \"output\": \"b\"}", "`instruction` is empty");
   expect_bad(plain, "{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}",
              "`input` is a number; it must be a string");
   expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}",
              "`history` holds earlier turns, which the form alpaca does not read");
   expect_bad(plain, "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
-             "`chosen` and `rejected` are preferences: give --preferences in the place of --chat");
+             "`chosen` and `rejected` are preferences; give --preferences instead of --chat");
   expect_bad(plain, "{\"messages\": \"a\"}", "`messages` is a string; it must be a list of messages");
   expect_bad(plain, MESSAGES("1"), "`messages`, message 1 is a number, not an object");
   expect_bad(plain, MESSAGES("{\"content\": \"a\"}"), "message 1: `role` is missing");
   expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\"}"), "message 2: `content` is missing");
   expect_bad(plain, "{\"conversations\": [{\"from\": \"narrator\", \"value\": \"a\"}]}",
              "`from` is \"narrator\"; known are human");
-  expect_bad(plain, "{\"prompt\": \"a\"}", "the record has `prompt` but not `completion`, which belong together");
+  expect_bad(plain, "{\"prompt\": \"a\"}",
+             "the record has `prompt` but not `completion`, but the form prompt-completion needs both");
   expect_bad(plain, "{\"prompt\": \"a\", \"completion\": 3}", "`prompt` is a string and `completion` is a number");
   expect_bad(plain, "[1]", "the record is an array, not an object");
   expect_bad(plain, "{", "is not valid JSON");

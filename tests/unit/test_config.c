@@ -350,7 +350,7 @@ static void names_the_option_at_fault(void **state) {
                  read("name: a\nlength: 1\nmain: {area: 3}\n", &cases[i].option, 1, &s));
   }
   const char *const no_equals[] = {"oars"};
-  EXPECT_FAILS(TRI_BAD_USAGE, "--set oars: there is no `=`; write --set key=value, for example --set optimizer.lr=1e-4",
+  EXPECT_FAILS(TRI_BAD_USAGE, "--set oars: `=` is missing; write --set key=value, for example --set optimizer.lr=1e-4",
                read(LEAST, no_equals, 1, &s));
   /* An option below an expanded name: the file of that name has no `main:`. */
   const char *const below[] = {"main.area=x"};

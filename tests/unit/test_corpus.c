@@ -100,14 +100,14 @@ static void refuses_hostile_headers(void **state) {
   bad.count = 0;
   expect_refusal(state, &bad, 20, "does not begin with MMIDIDX");
   bad.count = 20;
-  expect_refusal(state, &bad, 20, "truncated: 20 bytes");
+  expect_refusal(state, &bad, 20, "truncated: it has 20 bytes");
   bad = good;
   poke(&bad, AT_VERSION, 2, 8);
   expect_refusal(state, &bad, 20, "version 2");
   for (int type = 0; type < 256; type++) {
     if ((type >= 1 && type <= 5) || type == 8) continue;
     char part[64];
-    snprintf(part, sizeof part, "the type of its ids is %d;", type);
+    snprintf(part, sizeof part, "has the unknown type %d of ids;", type);
     bad = good;
     bad.data[AT_TYPE] = (unsigned char)type;
     expect_refusal(state, &bad, 20, part);
@@ -144,14 +144,14 @@ static void refuses_hostile_sequences(void **state) {
   expect_refusal(state, &bad, 20, "the size of sequence 1 is negative (-1)");
   bad = good;
   poke(&bad, AT_SIZES + 8, INT32_MAX, 4);
-  expect_refusal(state, &bad, 20, "sequence 2 (pointer 12, size 2147483647 tokens of 4 bytes) lies outside");
+  expect_refusal(state, &bad, 20, "sequence 2 (pointer 12, size 2147483647 tokens of 4 bytes) is outside");
   bad = good;
   expect_refusal(state, &bad, 19, "c.bin, which has 19 bytes");
   expect_refusal(state, &bad, 0, "c.bin, which has 0 bytes");
   poke(&bad, AT_POINTERS + 16, 24, 8);
   expect_refusal(state, &bad, 20, "sequence 2 (pointer 24");
   poke(&bad, AT_POINTERS + 16, (uint64_t)INT64_MAX & ~UINT64_C(3), 8);
-  expect_refusal(state, &bad, 20, "lies outside");
+  expect_refusal(state, &bad, 20, "is outside");
   poke(&bad, AT_POINTERS + 16, (uint64_t)-4, 8);
   expect_refusal(state, &bad, 20, "the pointer of sequence 2 is -4");
   poke(&bad, AT_POINTERS + 16, 13, 8);
@@ -172,7 +172,7 @@ static void refuses_hostile_documents(void **state) {
   expect_refusal(state, &bad, 20, "document entry 1 is -1");
   bad = good;
   poke(&bad, AT_DOCUMENTS + 16, 1, 8);
-  expect_refusal(state, &bad, 20, "document entry 2 is 1; it must lie between the one before it, 2,");
+  expect_refusal(state, &bad, 20, "document entry 2 is 1; it must be between the previous entry, 2,");
   poke(&bad, AT_DOCUMENTS + 16, 2, 8);
   expect_refusal(state, &bad, 20, "the documents end with sequence 2, but there are 3");
   bad = good;

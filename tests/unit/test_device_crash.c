@@ -59,8 +59,8 @@ static void expect_an_end(const char *name) {
   assert_int_equal(waitpid(child, &result, 0), child);
   assert_true(WIFSIGNALED(result) && WTERMSIG(result) == SIGABRT);
   assert_non_null(strstr(said,
-                         "a handler of signals has jumped out of a crash inside a kernel of the device, which "
-                         "cannot be used after that, nor released: the process ends\n"));
+                         "a signal handler has jumped out of a crash inside a kernel of the device; the device can "
+                         "no longer be used or released, so the process ends\n"));
 }
 
 static void test_emulated(void **state) {

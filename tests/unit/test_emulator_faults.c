@@ -239,7 +239,7 @@ static void test_a_fault_comes_at_the_next_wait(void **state) {
   s = set_scene("emulated:fail_kernel=2", ADD_RIGHT);
   CHECK_OK(add_twice(&s));
   CHECK_FAILS(tri_queue_finish(s.device->queue), TRI_DEVICE_FAILED,
-              "kernel `activation_forward` of call 13 (gelu, forward) failed: the device was told to fail the 2nd");
+              "kernel `activation_forward` of call 13 (gelu, forward) failed: the device fails the 2nd, as requested");
   end_scene(&s);
 }
 

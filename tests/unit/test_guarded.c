@@ -351,7 +351,7 @@ static void test_wrong_sides(void **state) {
   end_scene(s);
   s = set_scene("guarded");
   CHECK_OK(tri_queue_move(s->device->queue, s->a, s->host, BYTES));
-  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "what it reads, 0x");
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "the source, 0x");
   end_scene(s);
   s = set_scene("guarded");
   CHECK_OK(tri_queue_download(s->device->queue, s->a, s->a, BYTES));
@@ -388,7 +388,7 @@ static void test_memory_released_too_early(void **state) {
   CHECK_OK(tri_device_host_create(s->device, BYTES, &staging));
   CHECK_OK(tri_queue_download(s->device->queue, staging, s->a, BYTES));
   tri_device_host_destroy(s->device, staging, BYTES);
-  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "where it writes is host memory that was released");
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "the destination is host memory that was released");
   end_scene(s);
 }
 
@@ -408,7 +408,7 @@ static void test_a_fault_ends_its_queue(void **state) {
   CHECK_OK(tri_queue_mark(queue, &behind));
   CHECK_OK(tri_device_event_wait(&before));
   CHECK_FAILS(tri_device_event_wait(&behind), TRI_DEVICE_FAILED,
-              "kernel `add` of call 12 (linear, forward) failed: the device was told to fail the 2nd (fail_kernel)");
+              "kernel `add` of call 12 (linear, forward) failed: the device fails the 2nd, as requested (fail_kernel)");
   assert_true(tri_device_event_passed(&behind));
   CHECK_OK(tri_device_event_wait(&before));
   CHECK_OK(s->device->kernels->fill_zero(queue, BYTES, s->a));
@@ -443,11 +443,11 @@ static void test_told_to_fail(void **state) {
   void *memory = NULL;
   scene *s = set_scene("guarded:fail_memory=2,seed=3");
   CHECK_FAILS(tri_device_memory_create(s->device, 4096, &memory), TRI_OUT_OF_MEMORY,
-              "told to fail its 2nd allocation (fail_memory), of 4096 bytes");
+              "the device fails its 2nd allocation as requested (fail_memory), of 4096 bytes");
   end_scene(s);
   s = set_scene("guarded:fail_copy=2");
   CHECK_FAILS(tri_queue_download_now(s->device->queue, s->host, s->a, BYTES), TRI_DEVICE_FAILED,
-              "kernel `copy` of call 12 (linear, forward) failed: the device was told to fail the 2nd (fail_copy)");
+              "kernel `copy` of call 12 (linear, forward) failed: the device fails the 2nd, as requested (fail_copy)");
   end_scene(s);
   setenv("PMI_RANK", "1", 1);
   end_scene(set_scene("guarded:fail_copy=1,rank=2"));

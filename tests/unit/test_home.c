@@ -37,7 +37,7 @@ static void refusals(void **state) {
   (void)state;
   char text[TRI_PATH_BYTES + 8];
   setenv("HOME", "/home/ann", 1);
-  expect_fault("~bob/x", "`~bob/x` would lie in the home folder of another user, `bob`, which is not looked up");
+  expect_fault("~bob/x", "`~bob/x` names the home folder of another user, `bob`, which is not supported");
   expect_fault("gpt2:~bob/x", "another user, `bob`");
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = '\0';
@@ -46,9 +46,9 @@ static void refusals(void **state) {
   text[TRI_PATH_BYTES - 4] = '\0';
   expect_fault(text, "is too long a path");
   setenv("HOME", "", 1);
-  expect_fault("~/x", "`~/x` lies in the home folder, and HOME is empty; write the whole path");
+  expect_fault("~/x", "`~/x` is in the home folder, but HOME is empty; write the whole path");
   unsetenv("HOME");
-  expect_fault("~/x", "`~/x` lies in the home folder, and HOME is not set; write the whole path");
+  expect_fault("~/x", "`~/x` is in the home folder, but HOME is not set; write the whole path");
   expect_path("x", "x");
 }
 
@@ -145,13 +145,13 @@ static void values(void **state) {
   assert_string_equal(j.stops[0].path, "/home/ann/b");
   assert_string_equal(j.end.path, "/home/ann/e");
   CHECK_FAILS(read_journey("end: here\nfrom: ~bob/x\n", NULL, &j), TRI_BAD_CONFIG,
-              "`from` at line 2 of journey.yaml: `~bob/x` would lie in the home folder of another user, `bob`");
+              "`from` at line 2 of journey.yaml: `~bob/x` names the home folder of another user, `bob`");
   CHECK_FAILS(read_journey("end: here\nfrom: ~/longer-than-there-is-room\n", NULL, &j), TRI_BAD_CONFIG,
               "may have at most 23 bytes");
   unsetenv("HOME");
   CHECK_FAILS(read_journey("end: ~/e\n", NULL, &j), TRI_BAD_CONFIG,
-              "`end` at line 1 of journey.yaml: `~/e` lies in the home folder, and HOME is not set");
-  CHECK_FAILS(read_journey("end: here\n", "from=~/s", &j), TRI_BAD_CONFIG, "`~/s` lies in the home folder");
+              "`end` at line 1 of journey.yaml: `~/e` is in the home folder, but HOME is not set");
+  CHECK_FAILS(read_journey("end: here\n", "from=~/s", &j), TRI_BAD_CONFIG, "`~/s` is in the home folder");
 }
 
 int main(void) {

@@ -229,7 +229,8 @@ static const struct {
      "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"hidden_act\": \"silu\", \"use_qk_norm\": false, "
      "\"logit_scale\": 0.0625, \"rms_norm_eps\": 1e-5, \"parts\": [1]}",
      TRI_UNSUPPORTED,
-     "`model_type` is `cohere`, which is not known. It is nearest to llama but for `logit_scale` (0.0625), `parts`; "
+     "`model_type` is `cohere`, which is unknown. The most similar one is llama but for `logit_scale` (0.0625), "
+     "`parts`; "
      "gpt2, "},
     {"{\"model_type\": \"gpt2\", \"n_layer\": \"12\"}", TRI_BAD_FILE,
      "C/config.json: `n_layer` is \"12\", but should be an integer of at least 1"},
@@ -611,7 +612,7 @@ static void test_print(void **state) {
   m.family = TRI_FAMILY_GPT2;
   m.head_dim = 16;
   CHECK_FAILS(tri_huggingface_print(&m, TRI_FP32, -1, NULL, &text), TRI_UNSUPPORTED,
-              "no words for head_dim 16 x num_heads 2");
+              "cannot describe head_dim 16 x num_heads 2");
 }
 
 static void test_load(void **state) {

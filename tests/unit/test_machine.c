@@ -218,7 +218,7 @@ static void test_the_right_language_wins(void **state) {
 static void test_no_launcher(void **state) {
   tri_launcher launcher;
   assert_int_equal(tri_launcher_find(*state, NULL, &launcher), TRI_UNSUPPORTED);
-  assert_non_null(strstr(tri_status_message(), "no mpiexec in the PATH; install Open MPI or MPICH"));
+  assert_non_null(strstr(tri_status_message(), "cannot find mpiexec in the PATH; install Open MPI or MPICH"));
   assert_int_equal(tri_launcher_find("", NULL, &launcher), TRI_UNSUPPORTED);
 }
 

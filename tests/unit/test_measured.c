@@ -219,9 +219,10 @@ static void faults(void **state) {
   CHECK_OK(tri_measured_check(&measured));
   measured.products[1] = measured.products[0];
   measured.num_products = 2;
-  CHECK_FAILS(tri_measured_check(&measured), TRI_BAD_CONFIG, "`measured.products` has one size twice, in rows 1 and 2");
+  CHECK_FAILS(tri_measured_check(&measured), TRI_BAD_CONFIG,
+              "`measured.products` has the same size twice, in rows 1 and 2");
   measured = (tri_measured){.num_collectives = 1, .collectives = {{.ranks = 2, .bytes = 8, .seconds = 1}}};
-  CHECK_FAILS(tri_measured_check(&measured), TRI_BAD_CONFIG, "of the kind `none` in row 1");
+  CHECK_FAILS(tri_measured_check(&measured), TRI_BAD_CONFIG, "row 1 of `measured.collectives` has the kind `none`");
 }
 
 int main(void) {

@@ -42,7 +42,7 @@ static void refuses_what_would_never_come(void **state) {
   tri_mixture_shares shares = {.period = -1};
   int64_t small = -1;
   assert_failure(tri_mixture_find_shares((double[]){1, 1e-7, 1}, 3, &shares, &small), TRI_BAD_CONFIG,
-                 "a weight of 1e-07, which is less than 1 / 1048576 of all weights together");
+                 "a weight of 1e-07, which is less than 1 / 1048576 of the sum of all weights");
   assert_int_equal(small, 1);
   assert_int_equal(shares.period, -1);
 }

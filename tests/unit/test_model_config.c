@@ -200,7 +200,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`rope_scaling.factor` must be between 1 and 1000000, not 0.5"},
       {llama, "`head_dim` is too large: num_heads 65536 x head_dim 65536 is above 1048576"},
       {llama, "`norm_eps` must be above 0, not -1.0"},
-      {llama, "`rope_scaling.type` dynamic is for heads of which more than 2 components rotate; take linear"},
+      {llama, "`rope_scaling.type` dynamic needs heads with more than 2 rotated components; use linear"},
       {llama, "`rope_scaling.beta_fast` 0.5 must not be below beta_slow 1"},
       {llama, "`rope_theta` 1 must be above 1 for rope_scaling.type yarn"},
       {gpt2, "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out"},
@@ -587,7 +587,7 @@ static void window_layers_have_one_form(void **state) {
     tri_model at = m;
     snprintf(at.window_layers, sizeof at.window_layers, "%s", wrong[i]);
     EXPECT_FAILS_LIKE(TRI_BAD_CONFIG,
-                      "it says `all`, some of each few layers (`5 of 6`), or layers from 0 on (`0, 4-7`, `28-`)",
+                      "it takes `all`, some of each group of layers (`5 of 6`), or layers from 0 on (`0, 4-7`, `28-`)",
                       tri_model_complete(&at));
   }
   /* No room for each fifth and each seventh of very many. */

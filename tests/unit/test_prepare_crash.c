@@ -236,9 +236,8 @@ static void look(const char *folder, int which) {
   if (pending) {
     fault = READ_ONLY;
     assert_failure(tri_corpus_open(prefix, &corpus), TRI_IO_FAILED,
-                   "holds parts of two corpora: `trireme prepare` ended");
-    assert_non_null(
-        strstr(tri_status_message(), "Read-only file system); run the command once as a user who may write"));
+                   "has parts of two corpora: `trireme prepare` ended");
+    assert_non_null(strstr(tri_status_message(), "Read-only file system); run the command as a user who may write"));
     fault = NO_FAULT;
   }
   if (which == 2) {

@@ -195,7 +195,7 @@ static void refuses_impossible_combinations(void **state) {
        "`device: auto`",
        TRI_BAD_CONFIG},
       {"layout.tensor=16777216",
-       "`layout` asks for more than 16777216 ranks: tensor x pipeline x context x data (line "
+       "`layout` has more than 16777216 ranks: tensor x pipeline x context x data (line "
        "8 of run.yaml)",
        TRI_BAD_LAYOUT},
       {"model.num_heads=5",
@@ -210,8 +210,7 @@ static void refuses_impossible_combinations(void **state) {
       {"optimizer.clip=-0.1", "--set optimizer.clip=-0.1: `clip` under `optimizer:` must be at least 0, not -0.1",
        TRI_BAD_CONFIG},
       {"layers=4", "--set layers=4: `layers` is not a key; did you mean `model.num_layers`?", TRI_BAD_CONFIG},
-      {"optimizer.lr",
-       "--set optimizer.lr: there is no `=`; write --set key=value, for example --set optimizer.lr=1e-4",
+      {"optimizer.lr", "--set optimizer.lr: `=` is missing; write --set key=value, for example --set optimizer.lr=1e-4",
        TRI_BAD_USAGE},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -299,9 +298,8 @@ static void refuses_mixtures_that_say_nothing(void **state) {
       {"[{path: a, weight: 0.5}, {path: b, weight: 1}, {path: a, weight: 0.25}]",
        "`data.train` names a twice, with weights 0.5 and 0.25; name it once, with weight 0.75 (line 4 of run.yaml)"},
       {"[{path: a, weight: 1e-9}, {path: b, weight: 1}]",
-       "`data.train`: a has a weight of 1e-09, which is less than 1 / 1048576 of all weights together; give it more, "
-       "or "
-       "leave it out (line 4 of run.yaml)"},
+       "`data.train`: a has a weight of 1e-09, which is less than 1 / 1048576 of the sum of all weights; give it more, "
+       "or leave it out (line 4 of run.yaml)"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char text[1024];
@@ -324,11 +322,12 @@ static void options_work_on_presets_in_order(void **state) {
   const char *const options[] = {
       "model.num_layers=5", "model=llama-3-8b", "model.num_layers=3",          "layout.tensor=2",
       "layout.data=1",      "layout.data=auto", "model.rope_scaling.factor=1", "data.sequence=4096"};
-  EXPECT_FAILS(TRI_BAD_CONFIG,
-               "the sequence length is missing: llama-3-8b takes up to 131072 tokens, which is too long for a default; "
-               "add `sequence:` "
-               "under `data:`, for example `sequence: 4096` (run.yaml)",
-               tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
+  EXPECT_FAILS(
+      TRI_BAD_CONFIG,
+      "the sequence length is missing, and the maximum of llama-3-8b, 131072 tokens, is too long for a default; "
+      "add `sequence:` "
+      "under `data:`, for example `sequence: 4096` (run.yaml)",
+      tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
   EXPECT_OK(tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 8, &config));
   assert_true(config.model.num_layers == 3 && config.model.hidden_size == 4096 && config.layout.tensor == 2 &&
               config.layout.data == 0 && config.model.rope_scaling.factor == 1);
@@ -700,7 +699,7 @@ static void counts_epochs(void **state) {
   }
   EXPECT_FAILS(
       TRI_BAD_CONFIG,
-      "`optimizer.epochs` at line 3 of run.yaml and optimizer.steps both say how long the run is; keep one of them",
+      "`optimizer.epochs` at line 3 of run.yaml and optimizer.steps both set the length of the run; keep one of them",
       parse(LENGTH("epochs: 3, steps: 5"), &config));
   EXPECT_FAILS(TRI_BAD_CONFIG,
                "`epochs` under `optimizer:` at line 3 of run.yaml must be above 0 and at most 1000000, not 0",

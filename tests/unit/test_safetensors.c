@@ -69,11 +69,11 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 8, "no `data_offsets` of two integers"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4.0]}}", 4, "no `data_offsets` of two integers"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4,
-     "F: tensor `a` lies at bytes [-4, 0), which"},
+     "F: tensor `a` has the byte range [-4, 0), which"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,4]}}", 8,
-     "lies at bytes [8, 4), which is not a range"},
+     "has the byte range [8, 4), which is not valid"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7,
-     "F: tensor `a` lies at bytes [0, 8), but the file has only 7 bytes of data; it is truncated or damaged"},
+     "F: tensor `a` has the byte range [0, 8), but the file has only 7 bytes of data; it is truncated or damaged"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,12]}}", 12,
      "F: tensor `a` has 12 bytes at [0, 12), but F32 of shape [2, 3] needs 24"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
@@ -84,7 +84,7 @@ static const struct {
      8, "F: tensor `b` begins at byte 0, inside tensor `a`, which ends at 8"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[9,17]}}",
-     17, "F: bytes [8, 9) before tensor `b` belong to none"},
+     17, "F: bytes [8, 9) before tensor `b` belong to no tensor"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[1,9]}}", 9, "F: bytes [0, 1) before tensor `a`"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 11,
      "F: the last 3 bytes of the file belong to no tensor"},
@@ -109,7 +109,7 @@ static void test_hostile_lengths(void **state) {
   tri_safetensors_header header;
   CHECK_FAILS(tri_safetensors_parse("F", image, 0, 0, &header), TRI_BAD_FILE,
               "F is not a safetensors file: it has 0 bytes");
-  CHECK_FAILS(tri_safetensors_parse("F", image, 7, 7, &header), TRI_BAD_FILE, "it has 7 bytes, and the length");
+  CHECK_FAILS(tri_safetensors_parse("F", image, 7, 7, &header), TRI_BAD_FILE, "it has 7 bytes, but the length");
   uint64_t length = 100000001;
   memcpy(image, &length, 8);
   CHECK_FAILS(tri_safetensors_parse("F", image, 64, 1u << 30, &header), TRI_BAD_FILE,
@@ -333,7 +333,7 @@ static void test_bad_requests(void **state) {
   tri_safetensors_tensor twice[] = {{.name = "a", .type = TRI_SAFETENSORS_F32, .num_dims = 1, .shape = {1}},
                                     {.name = "a", .type = TRI_SAFETENSORS_F64, .num_dims = 1, .shape = {1}}};
   CHECK_FAILS(tri_safetensors_layout(twice, 2, NULL, &header, &header_bytes, &file_bytes), TRI_INTERNAL,
-              "two entries of the name `a`");
+              "two entries with the name `a`");
   twice[1].name = "\xff";
   CHECK_FAILS(tri_safetensors_layout(twice, 2, NULL, &header, &header_bytes, &file_bytes), TRI_INTERNAL, "not UTF-8");
   twice[1] = (tri_safetensors_tensor){

@@ -383,9 +383,9 @@ static void test_layouts_that_do_not_fit(void **state) {
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT, "set layout.schedule=1f1b");
   shape = (tri_schedule_shape){4, 2, 11, 4};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->check(&shape), TRI_BAD_LAYOUT,
-              "layout.micro_batch_group 4 cuts the 11 micro-batches of a rank (optimizer.global_batch / "
-              "(layout.micro_batch x layout.data)) into groups of which one has fewer than layout.pipeline 4; 6 "
-              "would do, or auto");
+              "layout.micro_batch_group 4 divides the 11 micro-batches of a rank (optimizer.global_batch / "
+              "(layout.micro_batch x layout.data)) into groups, but one group has fewer than layout.pipeline 4; use 6, "
+              "or auto");
   shape = (tri_schedule_shape){4, 1, 11, 4};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT,
               "layout.micro_batch_group is 4, which only the interleaved schedule uses");

@@ -385,13 +385,11 @@ static void names_the_bad_line(void **state) {
                   "line 3: the file ends after element 2 of its array, without the closing `]`: it is cut off");
   expect_bad_line(state, "[{\"text\": \"a\"},\n", "line 2: the file ends after element 1 of its array");
   expect_bad_line(state, "[", "line 1: the file ends after element 0 of its array");
-  expect_bad_line(state, "[{\"text\": \"a\"}\n{\"text\": \"b\"}]",
-                  "line 2: `{` stands where there should be a comma or `]`");
-  expect_bad_line(state, "[{\"text\": \"a\"},]", "line 1: `]` stands where there should be an element of the array");
-  expect_bad_line(state, "[,{\"text\": \"a\"}]", "line 1: `,` stands where there should be an element of the array");
-  expect_bad_line(state, "[{\"text\": \"a\"}]\n[{\"text\": \"a\"}]",
-                  "line 2: `[` stands where there should be nothing after");
-  expect_bad_line(state, "[{\"text\": \"a\"}}]", "line 1: `}` stands where there should be a comma or `]`");
+  expect_bad_line(state, "[{\"text\": \"a\"}\n{\"text\": \"b\"}]", "line 2: found `{` instead of a comma or `]`");
+  expect_bad_line(state, "[{\"text\": \"a\"},]", "line 1: found `]` instead of an element of the array");
+  expect_bad_line(state, "[,{\"text\": \"a\"}]", "line 1: found `,` instead of an element of the array");
+  expect_bad_line(state, "[{\"text\": \"a\"}]\n[{\"text\": \"a\"}]", "line 2: found `[` instead of nothing after");
+  expect_bad_line(state, "[{\"text\": \"a\"}}]", "line 1: found `}` instead of a comma or `]`");
   expect_bad_line(state, "\"x\"\n", "line 1 is a string;");
   expect_bad_line(state, "{\"content\": \"a\", \"id\": 3, \"url\": null}\n",
                   "line 1 has no key `text`; it has `content`, `id` and `url`: choose with --key");

@@ -167,7 +167,7 @@ static void what_is_said(void **state) {
   expect_text(text, ">exposed communication 12.5 %</tspan> (data 12.5 %)");
   expect_text(text, ">bubble 62.5 %</tspan>");
   expect_text(text, "<title>forward, micro-batch 74, chunk 1, step 5: 500 ms</title>");
-  expect_text(text, "<title>all_reduce (data), step 5: 1.00 s, of which 750 ms waiting, 1234 bytes</title>");
+  expect_text(text, "<title>all_reduce (data), step 5: 1.00 s, including 750 ms waiting, 1234 bytes</title>");
   expect_text(text, ">74</text>");
   for (int step = 1; step <= 5; step++) {
     char label[32];

@@ -193,7 +193,7 @@ static const fault faults[] = {
      "Strip is not supported at the end of a text: \"stop\" must be 0"},
     {"decoder.decoders.3.start", "-1", TRI_BAD_FILE, "\"start\" and \"stop\" of Strip must be whole numbers"},
     {"decoder.decoders.3.content", "\"ab\"", TRI_BAD_FILE, "the \"content\" of Strip must be one character"},
-    {"decoder.decoders.4", "{\"type\": \"Replace\"}", TRI_UNSUPPORTED, "Replace is not supported behind ByteFallback"},
+    {"decoder.decoders.4", "{\"type\": \"Replace\"}", TRI_UNSUPPORTED, "Replace is not supported after ByteFallback"},
     {"decoder.decoders.4", "{\"type\": \"Strip\", \"content\": \"a\", \"start\": 1, \"stop\": 0}", TRI_UNSUPPORTED,
      "the decoder Strip is not supported twice"},
 };

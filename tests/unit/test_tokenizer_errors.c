@@ -14,8 +14,8 @@ typedef struct fault {
 } fault;
 
 static const fault faults[] = {
-    {"model", NULL, TRI_BAD_FILE, "t.json: there is no object \"model\""},
-    {"model", "[]", TRI_BAD_FILE, "t.json: there is no object \"model\""},
+    {"model", NULL, TRI_BAD_FILE, "t.json: the object \"model\" is missing"},
+    {"model", "[]", TRI_BAD_FILE, "t.json: the object \"model\" is missing"},
     {"model.type", "\"WordPiece\"", TRI_UNSUPPORTED, "t.json: model: the type WordPiece is not supported"},
     {"model.type", "7", TRI_BAD_FILE, "t.json: model: \"type\" must be a string, not a number"},
     {"model.byte_fallback", "\"no\"", TRI_BAD_FILE, "\"byte_fallback\" must be true or false, not a string"},
@@ -28,8 +28,8 @@ static const fault faults[] = {
     {"model.vocab", "{}", TRI_BAD_FILE, "t.json: model.vocab: the vocabulary is empty"},
     {"model.vocab.new", "\"5\"", TRI_BAD_FILE, "model.vocab: the id of \"new\" must be a whole number, not a string"},
     {"model.vocab.new", "1.5", TRI_BAD_FILE, "the id of \"new\" must be a whole number"},
-    {"model.vocab.new", "-1", TRI_BAD_FILE, "the id of \"new\" is -1; ids lie between 0 and 16777215"},
-    {"model.vocab.new", "16777216", TRI_BAD_FILE, "the id of \"new\" is 16777216; ids lie between"},
+    {"model.vocab.new", "-1", TRI_BAD_FILE, "the id of \"new\" is -1; ids must be between 0 and 16777215"},
+    {"model.vocab.new", "16777216", TRI_BAD_FILE, "the id of \"new\" is 16777216; ids must be between"},
     {"model.vocab.new", "16777215", TRI_BAD_FILE, "263 tokens have ids up to 16777215"},
     {"model.vocab.new", "97", TRI_BAD_FILE, "\"new\" and the token for \"a\" have the same id 97"},
     {"model.vocab.a", NULL, TRI_BAD_FILE, "\"<|endoftext|>\" has id 262, but the next free id is 261"},
@@ -61,15 +61,15 @@ static const fault faults[] = {
     {"pre_tokenizer",
      "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\"}, {\"type\": \"Metaspace\", \"replacement\": "
      "\"_\"}]}",
-     TRI_UNSUPPORTED, "t.json: pre_tokenizer: Metaspace behind another pre-tokenizer is not supported"},
+     TRI_UNSUPPORTED, "t.json: pre_tokenizer: Metaspace after another pre-tokenizer is not supported"},
     {"pre_tokenizer",
      "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, {\"type\": \"Metaspace\", "
      "\"replacement\": "
      "\"_\"}]}",
-     TRI_UNSUPPORTED, "the pre-tokenizer Metaspace is not supported beside ByteLevel"},
+     TRI_UNSUPPORTED, "the pre-tokenizer Metaspace is not supported together with ByteLevel"},
     {"pre_tokenizer",
      "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, {\"type\": \"ByteLevel\"}]}",
-     TRI_UNSUPPORTED, "the pre-tokenizer ByteLevel is not supported beside ByteLevel"},
+     TRI_UNSUPPORTED, "the pre-tokenizer ByteLevel is not supported together with ByteLevel"},
     {"pre_tokenizer", "{\"type\": \"Whitespace\"}", TRI_UNSUPPORTED, "the pre-tokenizer Whitespace is not supported;"},
     {"pre_tokenizer", "{\"type\": \"Punctuation\", \"behavior\": \"Removed\"}", TRI_UNSUPPORTED,
      "Punctuation with the behavior \"Removed\" is not supported"},
@@ -100,7 +100,7 @@ static const fault faults[] = {
     {"added_tokens.0.content", NULL, TRI_BAD_FILE, "t.json: added_tokens[0]: \"content\" must be a string"},
     {"added_tokens.0", "17", TRI_BAD_FILE, "t.json: added_tokens[0]: \"content\" must be a string"},
     {"added_tokens.0.id", "\"262\"", TRI_BAD_FILE, "added_tokens[0]: \"id\" must be a whole number"},
-    {"added_tokens.0.id", "-262", TRI_BAD_FILE, "added_tokens[0]: the id is -262; ids lie between 0 and 16777215"},
+    {"added_tokens.0.id", "-262", TRI_BAD_FILE, "added_tokens[0]: the id is -262; ids must be between 0 and 16777215"},
     {"added_tokens.0.id", "4294967558", TRI_BAD_FILE, "added_tokens[0]: the id is 4294967558"},
     {"added_tokens.0.id", "263", TRI_BAD_FILE,
      "added_tokens[0]: \"<|endoftext|>\" has id 263, but the next free id is 262"},
@@ -135,7 +135,7 @@ static void test_no_document_at_all(void **state) {
   } texts[] = {
       {"", "t.json is not valid JSON at line 1"},
       {"{\"model\":\n {\"type\": \"BPE\", \"vo", "t.json is not valid JSON at line 2"},
-      {"[1]", "t.json: the file must hold a JSON object"},
+      {"[1]", "t.json: the file must contain a JSON object"},
       {"{\"a\": 1, \"a\": 2}", "duplicate object key"},
       {"{\"a\": \"\xff\"}", "not valid JSON"},
       {"{\"a\": 99999999999999999999}", "not valid JSON"},
@@ -263,7 +263,7 @@ static void test_learning(void **state) {
   tri_tokenizer_trainer *trainer = NULL;
   tri_tokenizer *tokenizer = NULL;
   assert_int_equal(tri_tokenizer_trainer_create(256, &trainer), TRI_BAD_CONFIG);
-  assert_non_null(strstr(tri_status_message(), "a vocabulary to learn has 257 to 16777216 tokens"));
+  assert_non_null(strstr(tri_status_message(), "a learned vocabulary must have 257 to 16777216 tokens"));
   assert_null(trainer);
   assert_int_equal(tri_tokenizer_trainer_create((int64_t)1 << 40, &trainer), TRI_BAD_CONFIG);
   assert_ok(tri_tokenizer_trainer_create(300, &trainer));

@@ -173,16 +173,16 @@ static void test_order(void **state) {
   tri_evaluation score;
   create_bench(&b);
   CHECK_FAILS(tri_engine_reduce(b.engine, &step), TRI_INTERNAL,
-              "told to reduce where the next verb of its step is accumulate");
+              "called to reduce, but the next verb of its step is accumulate");
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
-              "told to update where the next verb of its step is accumulate");
+              "called to update, but the next verb of its step is accumulate");
   CHECK_OK(tri_engine_accumulate(b.engine, &feed, 0));
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
-              "told to update where the next verb of its step is reduce");
+              "called to update, but the next verb of its step is reduce");
   CHECK_OK(tri_engine_reduce(b.engine, &step));
   CHECK_OK(tri_engine_score(b.engine, &feed, 1, &score)); /* takes the memory of what was reduced */
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
-              "told to update where the next verb of its step is accumulate");
+              "called to update, but the next verb of its step is accumulate");
   destroy_bench(&b);
 }
 

@@ -132,9 +132,9 @@ static void refuses_bad_syntax(void **state) {
     assert_null(root);
   }
   tri_yaml *root = NULL;
-  EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a byte of zero, which text does not hold; is this a text file?",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a NUL byte, which a text file must not contain; is this a text file?",
                parse_bytes(state, "a: 1\n\0", 6, &root));
-  EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a control character, which YAML text may not hold",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "line 2 of f.yaml: a control character, which YAML text must not contain",
                parse(state, "a: 1\nb: \x01\n", &root));
 }
 
@@ -159,7 +159,7 @@ static void limits_size_and_depth(void **state) {
                parse_bytes(state, text, sizeof text, &root));
   size_t bytes = 0;
   for (int i = 0; i < TRI_YAML_MAX_NODES; i++) bytes += (size_t)sprintf(text + bytes, "- \n");
-  EXPECT_FAILS(TRI_BAD_CONFIG, "f.yaml holds more than the 32768 keys and values that a configuration may have",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "f.yaml has more than 32768 keys and values, which is the limit of a configuration",
                parse_bytes(state, text, bytes, &root));
   char *large = malloc(TRI_YAML_MAX_BYTES + 1);
   memset(large, '#', TRI_YAML_MAX_BYTES + 1);

@@ -105,11 +105,12 @@ static void print_heading(FILE *to, const arguments *given, const tri_calibratio
     fprintf(to, "# With the shapes of %s at %ld positions and %ld sequence%s a micro-batch.\n", given->model_name,
             (long)given->sequence, (long)given->micro_batch, TRI_PLURAL(given->micro_batch));
   }
-  fprintf(
-      to,
-      "# The tables below `measured:` are what was measured. What stands above them is fitted to the same and answers "
-      "only\n# for what they do not hold; half of the measurements lie within: products %.1f %%",
-      100 * r->products);
+  fprintf(to,
+          "# The tables below `measured:` are the measurements. The values above them are fitted to the measurements "
+          "and are used\n"
+          "# only for sizes that are not in the tables. Half of the measurements differ from the fit by at most: "
+          "products %.1f %%",
+          100 * r->products);
   if (from->devices > 1) fprintf(to, ", all-reduces %.1f %%, messages %.1f %%", 100 * r->reduces, 100 * r->messages);
   fprintf(to, " of it.\n");
 }

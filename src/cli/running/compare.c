@@ -200,7 +200,7 @@ static tri_status compare_run(int count, char **arguments) {
 
 const tri_command tri_command_compare = {
     .name = "compare",
-    .summary = "runs beside each other: a table, one picture of their losses",
+    .summary = "compare runs: a table, and one picture of their losses",
     .help =
         "usage: trireme compare RUN RUN... [--svg FILE] [--by step|tokens|time] [--html FILE] [--json]\n"
         "\n"

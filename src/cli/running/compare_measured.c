@@ -228,19 +228,17 @@ static tri_status check_alike(const comparison *c, const char *run) {
                 {"nodes", cluster->nodes, json_integer_value(json_object_get(c->summary, "nodes"))}};
   if (cluster->threads == 0) {
     tri_warn(
-        "the cluster %s does not say for how many threads a rank it was measured, so it may be another machine than "
-        "the "
-        "run's; %s",
+        "the cluster %s does not have the number of threads of a rank that it was measured with, so it may be another "
+        "machine than the run's; %s",
         cluster->name, calibrate);
   } else if (threads == 0) {
-    tri_warn("%s/summary.json does not say how many threads a rank had; the cluster %s was measured with %ld", run,
+    tri_warn("%s/summary.json does not have the number of threads of a rank; the cluster %s was measured with %ld", run,
              cluster->name, (long)cluster->threads);
   } else if (threads != cluster->threads) {
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "the run %s had %ld threads a rank, and the cluster %s was measured with %ld: nothing that it predicts "
-        "holds for that run; %s",
-        run, (long)threads, cluster->name, (long)cluster->threads, calibrate);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "the run %s had %ld threads a rank, but the cluster %s was measured with %ld, so its predictions "
+                    "are not valid for that run; %s",
+                    run, (long)threads, cluster->name, (long)cluster->threads, calibrate);
   }
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
     if (others[i].described == 0 || others[i].found == 0 || others[i].described == others[i].found) continue;
@@ -320,7 +318,7 @@ static void find_fraction(comparison *c) {
   }
   tri_free(lengths);
   if (status == TRI_OK) return;
-  tri_warn("attention is predicted as if documents were joined, since how long they are is not known: %s",
+  tri_warn("attention is predicted as if documents were joined, because their lengths are unknown: %s",
            tri_status_message());
 }
 

@@ -204,7 +204,7 @@ free_doctor:
 
 const tri_command tri_command_doctor = {
     .name = "doctor",
-    .summary = "look at this machine: what is there, what is missing, what to do",
+    .summary = "check this machine: list the software it has, what is missing, and how to get it",
     .help =
         "usage: trireme doctor [--json] [--quick]\n"
         "       trireme doctor --compile CHIP,... FOLDER\n\n"

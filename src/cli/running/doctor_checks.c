@@ -161,8 +161,7 @@ void tri_doctor_check_threads(tri_doctor *doctor) {
   add_count(threads, "threads", most);
   if (most > usable) {
     tri_finding_advise(threads, TRI_MARK_WARNING,
-                       "set `threads: %lld` in the run file, or OMP_NUM_THREADS: there are no "
-                       "more cores to use",
+                       "set `threads: %lld` in the run file, or OMP_NUM_THREADS; no more cores are available",
                        (long long)usable);
   } else if (most < usable && asked != NULL) {
     tri_finding_advise(threads, TRI_MARK_WARNING,
@@ -178,7 +177,7 @@ void tri_doctor_check_disk(tri_doctor *doctor) {
   struct statvfs facts;
   if (getcwd(folder, sizeof folder) == NULL) snprintf(folder, sizeof folder, ".");
   if (statvfs(".", &facts) != 0) {
-    tri_finding_value(disk, "the working folder cannot be looked at");
+    tri_finding_value(disk, "cannot read the working folder");
     tri_finding_advise(disk, TRI_MARK_WARNING, "go to a folder that exists and may be written");
     return;
   }
@@ -309,7 +308,7 @@ static void describe_gpu(const tri_gpu_seen *gpu, tri_finding *finding) {
   char has[32], left[32];
   if (gpu->fault[0] != '\0') tri_finding_advise(finding, TRI_MARK_WARNING, "%s", gpu->fault);
   if (facts->name[0] == '\0') {
-    tri_finding_value(finding, "%s sees it, and it cannot be opened", gpu->runtime);
+    tri_finding_value(finding, "%s lists it, but it cannot be opened", gpu->runtime);
     return;
   }
   tri_finding_value(finding, "%s, %s, %s free of %s, %s driver %s, at %s", facts->name, facts->architecture,

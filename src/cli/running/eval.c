@@ -290,14 +290,16 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   if (given->batch > 0) s->batch = given->batch;
   const bool all_given = given->sequence > 0 && given->documents != NULL && given->packing != NULL;
   const bool some_given = given->sequence > 0 || given->documents != NULL || given->packing != NULL;
-  say_shape(s, all_given      ? ", as the options say"
-               : some_given   ? masked         ? ", as the options say, and else as a corpus with a mask is read"
-                                : notes->known ? ", as the options say, and else as in training"
-                                               : ", as the options say; how the model was trained is not known"
-               : masked       ? ", since the corpus has a mask"
-               : notes->known ? ", as in training"
-                              : ", since nothing says how the model was trained; --sequence, --documents and "
-                                "--packing take others");
+  say_shape(
+      s,
+      all_given    ? ", as the options say"
+      : some_given ? masked         ? ", as set by the options, otherwise as for a corpus with a mask"
+                     : notes->known ? ", as set by the options, otherwise as in training"
+                                    : ", as set by the options; the settings of training are unknown"
+      : masked     ? ", since the corpus has a mask"
+      : notes->known
+          ? ", as in training"
+          : ", because the settings of training are unknown; change them with --sequence, --documents and --packing");
   return TRI_OK;
 }
 
@@ -357,8 +359,8 @@ static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, &use, &s->model, &s->weights));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
-    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, and it takes two to predict one", s->arguments->data,
-                    tri_corpus_num_tokens(s->corpus), TRI_PLURAL(tri_corpus_num_tokens(s->corpus)));
+    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, but at least two are needed to predict one",
+                    s->arguments->data, tri_corpus_num_tokens(s->corpus), TRI_PLURAL(tri_corpus_num_tokens(s->corpus)));
   }
   TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, s->corpus, &s->tokenizer));
   (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);
@@ -368,7 +370,7 @@ static tri_status eval_set_up(session *s) {
     TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
     tri_status status = tri_corpus_check_same_tokenizer(train, s->corpus);
     if (status == TRI_OK && tri_corpus_num_tokens(train) < 2) {
-      status = tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, and it takes two to count a pair",
+      status = tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, but at least two are needed to count a pair",
                         s->arguments->bigram, tri_corpus_num_tokens(train), TRI_PLURAL(tri_corpus_num_tokens(train)));
     }
     if (status == TRI_OK) status = tri_bigram_create(train, s->model.vocab_size, &s->bigram);
@@ -526,8 +528,8 @@ static void settle_bytes(session *s) {
   if (all && recorded > 0 && !tri_corpus_has_mask(s->corpus)) {
     s->text.bytes = recorded > s->text.others ? recorded - s->text.others : 0;
   } else if (s->text.unknown > 0) {
-    tri_log("bits per byte are left out: %" PRId64
-            " labels are the tokenizer's unknown token, and the text for which they stand is not known%s",
+    tri_log("bits per byte are left out, because %" PRId64
+            " labels are the tokenizer's unknown token, so their text is unknown%s",
             s->text.unknown,
             recorded > 0 || tri_corpus_has_mask(s->corpus) ? ""
                                                            : "; a corpus that `prepare` makes "
@@ -819,17 +821,18 @@ const tri_command tri_command_eval = {
         "every\n"
         "token of every document but its first, in sequences of T tokens that documents are packed into.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
-        "training (data.ignore_token) do not count here, and documents are as they were there, but masked and packed "
-        "where\n"
-        "the corpus has a mask; a line says how. The exit status is not\n"
-        "0 where the loss is not a number. Several checkpoints are an ensemble: the loss is that of the mean of their\n"
-        "probabilities, beside each one's own.\n"
+        "training (data.ignore_token) do not count here, and documents are handled as in training, but masked and "
+        "packed "
+        "if\n"
+        "the corpus has a mask; a line of the output reports this. The exit status is not\n"
+        "0 if the loss is not a number. Several checkpoints are an ensemble: the loss is that of the mean of their\n"
+        "probabilities, printed with the loss of each.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
         "  --batch B           windows at a time; of questions, texts side by side (16 choices, 8 answers)\n"
         "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
         "  --packing P         documents: whole documents side by side; or windows; as in training\n"
-        "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
+        "  --bigram TRAIN      also print the loss of a bigram model that is counted on this corpus\n"
         "  --reference FOLDER  with a corpus of preferences: the model that training began with; rewards, margins, "
         "accuracies\n"
         "                      and the loss of the run's objective are then printed as training has them\n"
@@ -842,21 +845,22 @@ const tri_command tri_command_eval = {
         "                      the model finds likeliest, token by token, is one of them (exact_match)\n"
         "  --chat              with --choices or --answers: the folder's chat template is applied, the question is the "
         "user's\n"
-        "                      message and the model's answer begins behind the generation prompt\n"
+        "                      message and the model's answer begins after the generation prompt\n"
         "  --system TEXT       with --chat: the system message\n"
-        "  --tokens N          of an answer at most (64)\n"
-        "  --samples K         answers to each question, drawn each by itself (1): their mean (avg@K), and the share "
+        "  --tokens N          maximum number of tokens of an answer (64)\n"
+        "  --samples K         independently sampled answers to each question (1): their mean (avg@K), and the share "
         "of\n"
         "                      questions with a right one (pass@K)\n"
-        "  --temperature T     of answers: 0 the likeliest token each time (0; with several samples 1)\n"
-        "  --seed N            of what is drawn (1234)\n"
+        "  --temperature T     temperature of sampling; 0: always the likeliest token (0; with several samples 1)\n"
+        "  --seed N            seed of sampling (1234)\n"
         "  --until TEXT        an answer ends before it (an empty line); may be given several times\n"
-        "  --strip             spaces around an answer do not count; nor, with --ignore-case, --ignore-punctuation "
+        "  --strip             spaces around an answer are ignored; --ignore-case, --ignore-punctuation "
         "and\n"
-        "                      --ignore-numbers, what these say\n"
-        "  --all-checkpoints   of a run, one after the other; the noise between the last, and rank correlations\n"
-        "  --svg FILE          draw that\n"
-        "  --json              one JSON document on standard output; of questions with what came of "
+        "                      --ignore-numbers ignore case, punctuation and numbers\n"
+        "  --all-checkpoints   all checkpoints of a run, in order; the noise between the last ones, and rank "
+        "correlations\n"
+        "  --svg FILE          draw these results\n"
+        "  --json              one JSON document on standard output; for questions, with the result of "
         "each\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",

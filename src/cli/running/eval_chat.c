@@ -20,8 +20,8 @@ tri_status tri_eval_chat_open(const char *tokenizer_file, const tri_tokenizer *t
   TRI_TRY(tri_chat_format_create(&options, &out->format));
   if (out->format.template == NULL) {
     return tri_fail(TRI_BAD_FILE,
-                    "--chat: there is no chat template beside %s: neither chat_template.jinja nor \"chat_template\" in "
-                    "tokenizer_config.json; leave --chat out, or copy the template there",
+                    "--chat: the folder of %s has no chat template, neither chat_template.jinja nor \"chat_template\" "
+                    "in tokenizer_config.json; leave --chat out, or copy the template there",
                     tokenizer_file);
   }
   TRI_TRY(tri_chat_session_create(&out->format, &out->session));

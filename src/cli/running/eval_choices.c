@@ -196,12 +196,14 @@ static void print_line(const char *name, double value, double error, const char 
 }
 
 static void print_one(const tri_judgement *j) {
-  static const char *const what[] = {"by the likelihood of the whole choice", "by that a character", "by that a byte"};
+  static const char *const what[] = {"by likelihood of the whole choice", "by likelihood per character",
+                                     "by likelihood per byte"};
   printf("questions       %" PRId64 "\n", j->count);
   for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
     print_line(tri_choice_measure_name((tri_choice_measure)m), j->accuracy[m], j->error[m], what[m]);
   }
-  print_line("probability", j->probability, j->probability_error, "of the right choice among those given, in the mean");
+  print_line("probability", j->probability, j->probability_error,
+             "mean probability of the right choice among the given ones");
 }
 
 static tri_status judge_one(session *s) {

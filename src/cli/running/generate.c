@@ -85,7 +85,7 @@ static const struct option generate_options[] = {
 };
 
 static tri_status add_stop(tri_generate_arguments *out, const char *text) {
-  if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "--stop wants a text, and was given an empty one");
+  if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "the text of --stop is empty; give the text to stop at");
   if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* one stop text is reserved for the chat template */
     return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
   }
@@ -171,8 +171,8 @@ static tri_status check_together(const tri_generate_arguments *given) {
   if (sources > 1) return tri_fail(TRI_BAD_USAGE, "generate: --prompt, --prompt-file or --prompts, one of them");
   if (given->chat && (sources > 0 || given->samples > 0)) {
     return tri_fail(TRI_BAD_USAGE,
-                    "generate: --chat reads what is said from standard input, a line at a time, and "
-                    "takes no --prompt, --prompt-file, --prompts or --samples");
+                    "generate: --chat reads the user's messages from standard input, one per line, and takes no "
+                    "--prompt, --prompt-file, --prompts or --samples");
   }
   if (given->logprobs >= 0 && !given->json) {
     return tri_fail(TRI_BAD_USAGE, "generate: --logprobs %ld are printed as JSON: give --json, too",

@@ -245,15 +245,16 @@ static tri_status run_export(int count, char **arguments) {
   TRI_TRY(open_adapter(&parsed, &adapter, &principal));
   tri_status status = TRI_OK;
   if (adapter != NULL && parsed.quantised && !parsed.merge) {
-    status = tri_fail(TRI_BAD_USAGE,
-                      "export: --quantised is for models, and %s is an adapter; --merge makes one of it and its base",
-                      parsed.from);
+    status =
+        tri_fail(TRI_BAD_USAGE,
+                 "export: --quantised is for models, but %s is an adapter; --merge makes a model of it and its base",
+                 parsed.from);
   } else if (adapter != NULL && !parsed.merge && principal) {
     status = copy_principal(&parsed, adapter);
   } else if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
     status = copy_adapter(&parsed, adapter);
   } else if (adapter == NULL && parsed.merge) {
-    status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, and %s is not one", parsed.from);
+    status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, but %s is not one", parsed.from);
   } else if (!parsed.merge && parsed.base != NULL) {
     status = tri_fail(TRI_BAD_USAGE, "export: --base goes with --merge");
   } else {
@@ -291,15 +292,18 @@ const tri_command tri_command_export = {
         "                      [--no-verify]\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
-        "A checkpoint, or a run's output, whose newest one it is. The folder gets the weights alone, config.json and "
+        "CHECKPOINT is a checkpoint or a run's output (its newest checkpoint). The folder gets only the weights, "
+        "config.json and "
         "the\n"
-        "tokenizer; transformers loads a checkpoint as it is, too, with the optimizer's files beside it.\n"
+        "tokenizer; transformers also loads a checkpoint itself, despite the optimizer's files in it.\n"
         "\n"
-        "Of an adapter (LoRA: a run's, or a folder of PEFT's) the folder is PEFT's; with --merge it has a model, "
+        "For an adapter (LoRA: a run's, or a folder of PEFT) a PEFT folder is written; with --merge, a model, "
         "W + alpha / rank B A.\n"
-        "Of one that began as parts of its base (adapter.init: pissa) PEFT's folder has plain LoRA of twice the rank.\n"
+        "If its factors began as parts of the base (adapter.init: pissa), the PEFT folder has plain LoRA of twice the "
+        "rank.\n"
         "\n"
-        "  --average          the average of the weights that the run has kept (average.every), in their place\n"
+        "  --average          the average of the weights that the run has kept (average.every), instead of the "
+        "weights\n"
         "  --merge            a model of an adapter and its base\n"
         "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
         "  --quantised        the matrices of layers in 4 bits (NF4), as bitsandbytes has them: transformers loads the "
@@ -309,7 +313,7 @@ const tri_command tri_command_export = {
         "the\n"
         "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
-        "  --no-verify        do not compare what is read with the checkpoint's checksums, and say so\n"
+        "  --no-verify        do not compare the files with the checkpoint's checksums, and report this\n"
         "\n"
         "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
     .options = export_options,

@@ -139,12 +139,12 @@ static tri_status check_method(const merge_arguments *a, const tri_combine_metho
     return tri_option_word("merge: --method", a->method, methods, 4, &(int){0});
   }
   if (method->models > 0 && a->count != method->models) {
-    return tri_fail(TRI_BAD_USAGE, "merge: %s takes %d models, and %d are named", method->name, method->models,
+    return tri_fail(TRI_BAD_USAGE, "merge: %s takes %d models, but %d are named", method->name, method->models,
                     a->count);
   }
   if (method->base != (a->base != NULL)) {
     return tri_fail(TRI_BAD_USAGE,
-                    method->base ? "merge: %s needs --base FOLDER, the model that all began as"
+                    method->base ? "merge: %s needs --base FOLDER, the model that all models were trained from"
                                  : "merge: --base is not for %s; task_arithmetic and ties take one",
                     method->name);
   }
@@ -177,7 +177,7 @@ static tri_status merge_parse(int count, char **arguments, merge_arguments *out)
     return tri_fail(TRI_BAD_USAGE, "merge: name 1 to %d models", TRI_COMBINE_MODELS);
   }
   if (tri_path_exists(out->to)) {
-    return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", out->to);
+    return tri_fail(TRI_BAD_USAGE, "%s already exists; name a new folder", out->to);
   }
   return read_weights(out);
 }
@@ -290,7 +290,8 @@ static tri_status merge_tensor(merging *m, const tri_parameter *tensor, int64_t 
   }
   TRI_TRY(tri_checkpoint_slice_not_finite(&slice, m->type, &strange));
   if (strange >= 0) {
-    return tri_fail(TRI_BAD_USAGE, "merge: element %ld of `%s` would be no finite %s; take smaller weights or --scale",
+    return tri_fail(TRI_BAD_USAGE,
+                    "merge: element %ld of `%s` would not be a finite %s; use smaller weights or a smaller --scale",
                     (long)strange, tensor->name, tri_dtype_name(m->type));
   }
   return tri_checkpoint_save_slice(m->saving, &slice);
@@ -399,24 +400,25 @@ const tri_command tri_command_merge = {
     .help =
         "usage: trireme merge MODEL... --out FOLDER [--method M] [--weights W,W,...] [options]\n"
         "\n"
-        "Models are Hugging Face folders, checkpoints, or runs' outputs, whose newest checkpoint it is; all of one\n"
-        "configuration and one tokenizer. One that is named twice (checkpoints/* has a link to the best) counts once.\n"
+        "Models are Hugging Face folders, checkpoints, or runs' outputs (their newest checkpoints); all of one\n"
+        "configuration and one tokenizer. A model that is named twice (checkpoints/* has a link to the best) counts "
+        "once.\n"
         " Computes in fp32, one tensor of each model in memory at a time.\n"
         "\n"
         "  --method M         linear (the default): (w1 A + w2 B + ...) / (w1 + w2 + ...)\n"
         "                     task_arithmetic: base + scale (w1 (A - base) + w2 (B - base) + ...)\n"
         "                     slerp: along the circle between two models, tensor by tensor\n"
-        "                     ties: trims the differences from the base, elects their signs, averages those\n"
-        "  --weights W,W,...  one for each model; 1 each unless given\n"
-        "  --base FOLDER      of task_arithmetic and ties: the model that all began as\n"
-        "  --scale L          of task_arithmetic and ties (1)\n"
-        "  --density D        of ties: the part of each tensor's differences that is kept, the largest (1)\n"
-        "  --t T              of slerp: 0 is the first model, 1 the second (0.5)\n"
+        "                     ties: trims the differences from the base, elects their signs, averages the rest\n"
+        "  --weights W,W,...  one weight for each model (1 each)\n"
+        "  --base FOLDER      task_arithmetic and ties: the model that all models were trained from\n"
+        "  --scale L          task_arithmetic and ties: factor of the sum of differences (1)\n"
+        "  --density D        ties: fraction of each tensor's differences that is kept, the largest ones (1)\n"
+        "  --t T              slerp: 0 is the first model, 1 the second (0.5)\n"
         "  --dtype D          fp32, or bf16, rounded to nearest; --precision is the same [the type of the weights "
         "that\n"
-        "                     all of the runs began with, where it is one; fp32 for others]\n"
+        "                     the runs began with if all have the same; fp32 otherwise]\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
-        "  --no-verify        do not compare what is read with checksums, and say so\n"
+        "  --no-verify        do not compare the files with checksums, and report this\n"
         "\n"
         "example: trireme merge runs/code runs/maths --weights 2,1 --out both\n",
     .options = merge_options,

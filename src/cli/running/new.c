@@ -127,7 +127,7 @@ static tri_status find_model(plan *p) {
   TRI_TRY(tri_model_source_load(p->given->model, &p->model));
   p->fine_tunes = tri_path_is_directory(folder);
   if (p->given->lora && !p->fine_tunes) {
-    return tri_fail(TRI_BAD_USAGE, "new: --lora is for the folder of a trained model, and %s has no weights",
+    return tri_fail(TRI_BAD_USAGE, "new: --lora is for the folder of a trained model, but %s has no weights",
                     p->given->model);
   }
   p->sequence = p->model.max_sequence < LONGEST_SEQUENCE ? p->model.max_sequence : LONGEST_SEQUENCE;
@@ -253,8 +253,8 @@ static tri_status find_micro_batch(plan *p) {
     }
   }
   return tri_fail(TRI_OUT_OF_MEMORY,
-                  "%s does not fit: a rank takes %s with one sequence of %ld tokens and recomputation, and the machine "
-                  "has %s to give%s; take a smaller model",
+                  "%s does not fit: a rank takes %s with one sequence of %ld tokens and recomputation, but the machine "
+                  "has %s available%s; choose a smaller model",
                   p->given->model, tri_format_bytes((double)p->bytes, need, sizeof need), (long)p->sequence,
                   tri_format_bytes((double)p->available, there, sizeof there),
                   p->fine_tunes && !p->given->lora ? "; --lora takes less" : "");
@@ -276,7 +276,7 @@ static tri_status new_run(int count, char **arguments) {
   if (status == TRI_OK) status = tri_file_replace(p->path, text, strlen(text));
   if (status == TRI_OK) {
     char path[TRI_SHELL_WORD_BYTES];
-    tri_log("%s is written; look it over, and then: trireme train %s", p->path, tri_shell_word(p->path, path));
+    tri_log("%s is written; check it, and then run: trireme train %s", p->path, tri_shell_word(p->path, path));
   }
   if (status == TRI_OK && p->ranks > 1) tri_log("  with -n %ld: a rank for each group of cores", (long)p->ranks);
   tri_free(text);

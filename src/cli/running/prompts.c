@@ -75,8 +75,7 @@ static void say_other_key(const char *path, int64_t number, json_t *root, bool *
   const char *key = other_key(root);
   if (*said || key == NULL) return;
   *said = true;
-  tri_warn("%s line %ld: of each line `prompt` is read, and nothing else: `%.40s` is not part of the text", path,
-           (long)number, key);
+  tri_warn("%s line %ld: only `prompt` of each line is read; `%.40s` is not part of the text", path, (long)number, key);
 }
 
 /* Warns of a file of JSON lines whose name does not end in .jsonl: braces and keys would be part of each prompt. */

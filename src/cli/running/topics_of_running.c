@@ -16,8 +16,8 @@ const tri_topic tri_topics_of_running[] = {
      .table = tri_run_config_table},
     {.name = "study",
      .summary = "keys of a study file",
-     .about = "A study says what `trireme tune` varies and what it looks for, in YAML. With the key `run` its trials "
-              "are real, else they are simulated.",
+     .about = "A study is a YAML file with the parameters that `trireme tune` varies and the value to optimize. With "
+              "the key `run` its trials are real, otherwise they are simulated.",
      .example = "trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
      .table = tri_study_table},
     {.name = NULL},

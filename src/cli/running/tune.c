@@ -175,8 +175,8 @@ static tri_status apply_options(const arguments *given, tri_study *study) {
   const tri_rounds_method *now = tri_rounds_method_of(study);
   if (before != now && (before == halving || now == halving)) {
     return tri_fail(TRI_BAD_USAGE,
-                    "--method %s: the trials of halving are kept and reported in another way; write `method: %s` in "
-                    "the study file, or leave the option out",
+                    "--method %s: trials of halving are stored and reported differently; write `method: %s` in the "
+                    "study file, or leave the option out",
                     given->method, given->method);
   }
   if (before != now) {
@@ -208,7 +208,7 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
     char word[TRI_SHELL_WORD_BYTES];
     TRI_TRY(store_path(given, path));
     if (!tri_path_exists(path)) {
-      return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path,
+      return tri_fail(TRI_BAD_FILE, "the store %s does not exist yet; begin with: trireme tune %s", path,
                       tri_shell_word(given->study, word));
     }
   }
@@ -233,7 +233,8 @@ static tri_status check_page(const char *html) {
   if (slash == NULL || slash == html) return TRI_OK;
   snprintf(folder, sizeof folder, "%.*s", (int)(slash - html), html);
   if (tri_path_is_directory(folder)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--html %s: there is no folder %s; make it, or name another file", html, folder);
+  return tri_fail(TRI_BAD_USAGE, "--html %s: the folder %s does not exist; make it, or name another file", html,
+                  folder);
 }
 
 static tri_status tune(const arguments *given, tri_study *study) {
@@ -272,25 +273,27 @@ static tri_status tune_run(int count, char **given) {
 
 const tri_command tri_command_tune = {
     .name = "tune",
-    .summary = "find the best layout by trials, simulated or real, and say what mattered",
+    .summary = "find the best layout by trials, simulated or real, and report which parameters mattered",
     .help =
         "usage: trireme tune STUDY.yaml [-n RANKS] [--store FILE.db] [--method M] [--trials N] [--seed S]\n"
         "                    [--html FILE] [--json]\n"
         "       trireme tune report STUDY.db [--html FILE] [--json]\n"
         "       trireme tune --keys\n"
         "\n"
-        "Makes the trials of a study, each a point of its space, and keeps them in an SQLite file; started again, or "
+        "Runs the trials of a study, each a point of its space, and stores them in an SQLite file. If it is started "
+        "again, or "
         "by\n"
-        "several at once, it goes on where it was. With `report` it only says what was found.\n"
+        "several times at once, it continues. `report` only prints the results.\n"
         "\n"
-        "  -n, --ranks N       of each real trial, started through this machine's mpiexec; simulated studies say\n"
+        "  -n, --ranks N       ranks of each real trial, started with this machine's mpiexec; simulated studies set\n"
         "                      `devices`\n"
         "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
         "  --method M          auto (the default: all points where that takes seconds, else gaussian), gaussian, "
         "random,\n"
-        "                      grid or exhaustive, whatever the study says; pbt and halving stand in the study file\n"
-        "  --trials N          the budget, whatever the study says; with auto: gaussian\n"
-        "  --seed S            of what is chosen at random\n"
+        "                      grid or exhaustive, instead of the study's; pbt and halving can only be set in the "
+        "study file\n"
+        "  --trials N          the budget, instead of the study's; with auto: gaussian\n"
+        "  --seed S            seed of random choices\n"
         "  --html FILE         also write a page with plots\n"
         "  --json              one JSON document on standard output\n"
         "  --keys              print every key of a study file with its default\n"

@@ -334,7 +334,7 @@ static tri_status run_fill_zero(tri_guarded_queue *queue, const tri_guarded_work
   memory_range all;
   void *open = NULL;
   memcpy(&all, work->data, sizeof all);
-  TRI_TRY(tri_guarded_open(queue->state, "what it fills", all.memory, all.bytes, &open));
+  TRI_TRY(tri_guarded_open(queue->state, "the destination", all.memory, all.bytes, &open));
   memset(open, 0, all.bytes);
   return TRI_OK;
 }

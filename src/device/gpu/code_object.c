@@ -143,7 +143,7 @@ static tri_status read_kernels(reader *r, tri_gpu_code_kernel **out, int *count)
   value list;
   tri_gpu_code_kernel *all = NULL;
   if (!read_value(r, &list) || list.kind != KIND_ARRAY || list.number > (uint64_t)(r->end - r->at)) return damaged();
-  TRI_TRY(tri_alloc("what is known of kernels", list.number, sizeof *all, &all));
+  TRI_TRY(tri_alloc("kernels of a code object", list.number, sizeof *all, &all));
   for (uint64_t i = 0; i < list.number; i++) {
     if (read_kernel(r, &all[i])) continue;
     tri_free(all);

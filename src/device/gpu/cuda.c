@@ -51,8 +51,8 @@ static tri_status image_refused(const tri_gpu_context *context, const tri_gpu_im
   snprintf(hint, sizeof hint, " (`pip install nvidia-cuda-nvrtc-cu12`)");
   if (context->driver->version >= 13000) hint[0] = '\0';
   return tri_fail(TRI_UNSUPPORTED,
-                  "%s: NVIDIA's driver %s does not take the kernels `%s` as they were compiled: %s (%u)%s%s. Where the "
-                  "compiler is newer than the driver, update the driver, or take a compiler of the driver's CUDA%s",
+                  "%s: NVIDIA's driver %s rejects the compiled kernels `%s`: %s (%u)%s%s. If the compiler is newer "
+                  "than the driver, update the driver, or use a compiler of the driver's CUDA%s",
                   context->label, context->driver->text, image->module, name == NULL ? "an error without a name" : name,
                   error, said[0] == '\0' ? "" : ": ", said, hint);
 }

@@ -62,8 +62,8 @@ static tri_status hip_begin(tri_gpu_context *context) {
 static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error) {
   const char *name = context->calls->error_name(error);
   return tri_fail(TRI_UNSUPPORTED,
-                  "%s: %s (%s) does not take the kernels `%s` as they were compiled: %s (%u). Where hipRTC is of a "
-                  "newer ROCm than this library, take both of one",
+                  "%s: %s (%s) rejects the compiled kernels `%s`: %s (%u). If hipRTC belongs to a newer ROCm than this "
+                  "library, use both from the same ROCm",
                   context->label, context->driver->text, context->driver->path, image->module,
                   name == NULL ? "an error without a name" : name, error);
 }

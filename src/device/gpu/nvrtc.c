@@ -33,12 +33,13 @@ static tri_status nvrtc_examine(const tri_gpu_compilation *what, const tri_gpu_r
                                 size_t bytes, char **log);
 
 /* State of the compiler in this process: written once, by open_once. */
-static nvrtc_library library = {.rtc = {.name = "NVRTC",
-                                        .stdint_text = STDINT_TEXT,
-                                        .without_builtins = "; the libnvrtc-builtins of its version, which belongs "
-                                                            "beside it, is missing or damaged",
-                                        .choose = nvrtc_choose,
-                                        .examine = nvrtc_examine}};
+static nvrtc_library library = {
+    .rtc = {.name = "NVRTC",
+            .stdint_text = STDINT_TEXT,
+            .without_builtins =
+                "; the libnvrtc-builtins of its version, which belongs in the same folder, is missing or damaged",
+            .choose = nvrtc_choose,
+            .examine = nvrtc_examine}};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static tri_status find_library(void) {

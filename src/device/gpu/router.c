@@ -4,7 +4,7 @@
 #include "device/gpu/groups.h"
 
 _Static_assert((int)ROUTER_EXPERTS == (int)TRI_ROUTER_EXPERTS && (int)ROUTER_CHOSEN == (int)TRI_ROUTER_CHOSEN,
-               "a token's experts lie in fast memory");
+               "the experts of a token are stored in fast memory");
 
 static int32_t is_sigmoid(tri_router_scoring scoring) {
   switch (scoring) {

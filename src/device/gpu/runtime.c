@@ -96,8 +96,8 @@ static void runtime_close(tri_gpu_context *context) {
 
 tri_status tri_gpu_full_at_first(const tri_gpu_context *context) {
   return tri_fail(TRI_OUT_OF_MEMORY,
-                  "%s has no memory left to begin with: other processes hold it (`%s` shows which). Wait for them, end "
-                  "them, or take another GPU",
+                  "%s has no free memory at the start: other processes use it (`%s` shows which). Wait for them, end "
+                  "them, or use another GPU",
                   context->label, context->vendor->processes_tool);
 }
 
@@ -173,15 +173,14 @@ static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
   if (context->calls->memory_info(&free, &total) != 0)
     return tri_gpu_call_failed(context, context->vendor->call_names.memory_create, TRI_GPU_OUT_OF_MEMORY);
   size_t taken = total - free;
-  return tri_fail(
-      TRI_OUT_OF_MEMORY,
-      "%s does not give %s: of its %s this process holds %s, others and the driver %s, and %s are free. Where another "
-      "process holds much (`%s` shows which), wait for it or take another GPU; else make the micro-batches smaller or "
-      "spread the model over more GPUs",
-      context->label, tri_format_bytes((double)bytes, wanted, sizeof wanted),
-      tri_format_bytes((double)total, all, sizeof all), tri_format_bytes((double)held, own, sizeof own),
-      tri_format_bytes((double)(taken > held ? taken - held : 0), others, sizeof others),
-      tri_format_bytes((double)free, left, sizeof left), context->vendor->processes_tool);
+  return tri_fail(TRI_OUT_OF_MEMORY,
+                  "%s cannot allocate %s: of its %s, this process uses %s, other processes and the driver use %s, and "
+                  "%s are free. If another process uses much of it (`%s` shows which), wait for it or use another GPU; "
+                  "else make the micro-batches smaller or split the model over more GPUs",
+                  context->label, tri_format_bytes((double)bytes, wanted, sizeof wanted),
+                  tri_format_bytes((double)total, all, sizeof all), tri_format_bytes((double)held, own, sizeof own),
+                  tri_format_bytes((double)(taken > held ? taken - held : 0), others, sizeof others),
+                  tri_format_bytes((double)free, left, sizeof left), context->vendor->processes_tool);
 }
 
 static tri_status zero(tri_gpu_context *context, void *memory, size_t bytes) {

@@ -14,8 +14,7 @@ tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu
 
 static const char *advice(const tri_gpu_driver *driver, tri_gpu_enum error, char *text, size_t text_bytes) {
   if (error == TRI_GPU_OUT_OF_MEMORY) {
-    snprintf(text, text_bytes, "other processes may hold its memory (`%s` shows which)",
-             driver->vendor->processes_tool);
+    snprintf(text, text_bytes, "other processes may use its memory (`%s` shows which)", driver->vendor->processes_tool);
     return text;
   }
   if (error >= TRI_GPU_CAPTURE_FIRST && error <= TRI_GPU_CAPTURE_LAST)
@@ -28,5 +27,5 @@ tri_status tri_gpu_driver_failed(const tri_gpu_driver *driver, const char *of, c
   char room[128];
   return tri_fail(error == TRI_GPU_OUT_OF_MEMORY ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED,
                   "%s: %s returned %s (%u, %s): %s", of, call, name == NULL ? "an error without a name" : name, error,
-                  text == NULL ? "no more is known" : text, advice(driver, error, room, sizeof room));
+                  text == NULL ? "no further information" : text, advice(driver, error, room, sizeof room));
 }

@@ -180,9 +180,9 @@ static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *wor
   memcpy(&queued, work->data, sizeof queued);
   const tri_copy *copy = &queued.copy;
   void *to = NULL, *from = NULL;
-  TRI_TRY(reach(queue->state, "where it writes", copy->to_side, copy->to, extent(copy, copy->to_stride), &to));
-  TRI_TRY(reach(queue->state, "what it reads", copy->from_side, copy->from, extent(copy, copy->from_stride), &from));
-  if (overlap(copy)) return tri_fail_internal("what it reads and where it writes overlap");
+  TRI_TRY(reach(queue->state, "the destination", copy->to_side, copy->to, extent(copy, copy->to_stride), &to));
+  TRI_TRY(reach(queue->state, "the source", copy->from_side, copy->from, extent(copy, copy->from_stride), &from));
+  if (overlap(copy)) return tri_fail_internal("the source and the destination overlap");
   TRI_TRY(check_host(queue->state, &queued));
   for (size_t r = 0; r < copy->rows; r++) {
     memcpy((char *)to + r * copy->to_stride, (const char *)from + r * copy->from_stride, copy->row_bytes);
@@ -223,7 +223,7 @@ static tri_status run_undefine(tri_guarded_queue *queue, const tri_guarded_work 
   memory_range all;
   void *open = NULL;
   memcpy(&all, work->data, sizeof all);
-  TRI_TRY(tri_guarded_open(queue->state, "what it forgets", all.memory, all.bytes, &open));
+  TRI_TRY(tri_guarded_open(queue->state, "the undefined range", all.memory, all.bytes, &open));
   tri_guarded_poison(open, all.bytes);
   return TRI_OK;
 }

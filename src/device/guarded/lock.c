@@ -9,8 +9,8 @@
 void tri_guarded_lock(tri_guarded_state *state) {
   if (pthread_mutex_lock(&state->lock) != EDEADLK) return;
   tri_log_in_handler(
-      "a handler of signals has jumped out of a crash inside a kernel of the device, which cannot be used "
-      "after that, nor released: the process ends");
+      "a signal handler has jumped out of a crash inside a kernel of the device; the device can no longer be used or "
+      "released, so the process ends");
   abort();
 }
 

@@ -178,7 +178,7 @@ tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, voi
   uint64_t count = ++state->memories;
   tri_guarded_unlock(state);
   if (count == state->options.fail_memory) {
-    return tri_fail(TRI_OUT_OF_MEMORY, "the device was told to fail its %s allocation (fail_memory), of %zu bytes",
+    return tri_fail(TRI_OUT_OF_MEMORY, "the device fails its %s allocation as requested (fail_memory), of %zu bytes",
                     tri_guarded_ordinal(count, number), bytes);
   }
   TRI_TRY(create_block(state, bytes, false, &block));

@@ -73,7 +73,7 @@ static tri_status run_work(tri_guarded_queue *queue, const tri_guarded_work *wor
   tri_status status = TRI_OK;
   name_work(work, name, sizeof name);
   if (work->told_to_fail != NULL) {
-    return tri_fail(TRI_DEVICE_FAILED, "%s failed: the device was told to fail the %s (%s)", name,
+    return tri_fail(TRI_DEVICE_FAILED, "%s failed: the device fails the %s, as requested (%s)", name,
                     tri_guarded_ordinal(work->count, number), work->told_to_fail);
   }
   status = work->run(queue, work);
