@@ -22,14 +22,15 @@ import re
 TESTS = pathlib.Path(__file__).resolve().parent
 
 # Headers that unit tests build their inputs with: a test that includes one is not about it, unless it includes nothing else.
-INPUT_HEADERS = {"base/file.h", "base/label.h", "base/memory.h", "mesh/parts.h", "base/random.h"}
+INPUT_HEADERS = {"files/file.h", "mesh/label.h", "base/memory.h", "mesh/parts.h", "base/random.h"}
 
 TOUCHES = {
     # A folder that has no entry of its own yet.
     "src": ["oracle/test_touches.py", "floors/*"],
     "src/api": ["oracle/test_install.py"],
-    "src/base/hub.c": ["oracle/test_hub_cache.py"],
+    "src/files/hub.c": ["oracle/test_hub_cache.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
+    "src/files": ["oracle/test_bad_input.py", "oracle/test_foreign_files.py", "oracle/test_folders.py"],
     "src/config": ["oracle/test_other_programs.py", "oracle/test_newcomers.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
     "src/chat": ["oracle/test_chat.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],

@@ -1,11 +1,11 @@
 /* Writes a Hugging Face folder from one process: files are written to a folder with another name next to it, which is
  * renamed at the end. */
 #include "api/api.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/named_folder.h"
 #include "checkpoint/safetensors.h"
+#include "files/file.h"
 
 #include "trireme/checkpoint.h"
 

@@ -2,10 +2,10 @@
  * timeline's picture as SVG. Items are read under the board's lock, files without it. */
 #include "board/board.h"
 
-#include "base/file.h"
-#include "base/json_kind.h"
 #include "base/memory.h"
 #include "board/internal.h"
+#include "files/file.h"
+#include "files/json_kind.h"
 #include "tune/store_peek.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "board/internal.h"
 #include "checkpoint/folder.h"
+#include "files/file.h"
 #include "tune/store_peek.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
 #ifndef TRI_BOARD_FOLDERS_H
 #define TRI_BOARD_FOLDERS_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "files/file.h"
 
 #include <stdint.h>
 

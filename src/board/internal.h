@@ -19,7 +19,7 @@ typedef struct tri_board_checkpoint {
 typedef struct tri_board_item {
   tri_found_kind kind;
   const char *root; /* the board's; other users may be able to write below it, so files are opened relative to it
-                       (base/file.h) */
+                       (files/file.h) */
   char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` for display, relative to the given folder */
   bool gone;
   int64_t version; /* changes with the item's files; studies and timelines only */

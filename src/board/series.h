@@ -2,9 +2,9 @@
 #ifndef TRI_BOARD_SERIES_H
 #define TRI_BOARD_SERIES_H
 
-#include "base/file.h"
 #include "base/status.h"
 #include "board/metrics_line.h"
+#include "files/file.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* Computes the waiting time of each rank from a timeline as written by tri_timeline_write_json, with one event per
  * line. Lines are read one by one, so that a timeline may be larger than memory. Events with impossible numbers, which
  * another writer may have produced, are skipped, since sums with them would be meaningless. */
-#include "base/lines.h"
 #include "base/memory.h"
 #include "board/internal.h"
+#include "files/lines.h"
 #include "timeline/timeline.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 #include "chat/conversation.h"
 
-#include "base/json_kind.h"
 #include "chat/forms.h"
 #include "chat/json_value.h"
 #include "chat/messages.h"
+#include "files/json_kind.h"
 
 #include <inttypes.h>
 #include <stdio.h>

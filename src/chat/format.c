@@ -4,11 +4,11 @@
  * tools. */
 #include "chat/format.h"
 
-#include "base/file.h"
-#include "base/file_kind.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "chat/json_value.h"
+#include "files/file.h"
+#include "files/file_kind.h"
+#include "files/json_reader.h"
 #include "tokenizer/folder.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 #include "chat/forms.h"
 
-#include "base/json_kind.h"
 #include "chat/messages.h"
+#include "files/json_kind.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "chat/messages.h"
 
-#include "base/json_kind.h"
 #include "chat/json_value.h"
+#include "files/json_kind.h"
 
 #include <stdio.h>
 #include <stdlib.h>

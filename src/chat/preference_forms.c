@@ -1,8 +1,8 @@
 #include "chat/preference_forms.h"
 
-#include "base/json_kind.h"
 #include "chat/forms.h"
 #include "chat/messages.h"
+#include "files/json_kind.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "chat/session.h"
 
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "chat/conversation.h"
+#include "files/json_reader.h"
 
 #include <inttypes.h>
 #include <jansson.h>

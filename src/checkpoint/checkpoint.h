@@ -21,10 +21,10 @@
 #ifndef TRI_CHECKPOINT_CHECKPOINT_H
 #define TRI_CHECKPOINT_CHECKPOINT_H
 
-#include "base/file.h"
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 #include "device/dtype.h"
+#include "files/file.h"
 #include "model/parameters.h"
 
 #include <jansson.h>

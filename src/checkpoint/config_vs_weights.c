@@ -2,13 +2,13 @@
  * number at a time, and looks the tensor up in the resulting model. So families need no table of these dependencies. */
 #include "checkpoint/config_vs_weights.h"
 
-#include "base/file.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_list.h"
+#include "files/file.h"
+#include "files/json_reader.h"
 #include "model/parameters.h"
 
 #include <jansson.h>

@@ -1,6 +1,5 @@
 #include "checkpoint/copy.h"
 
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/copy_quantised.h"
 #include "checkpoint/extra_files.h"
@@ -12,6 +11,7 @@
 #include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
+#include "files/json_reader.h"
 #include "model/module_names.h"
 #include "model/trainable.h"
 

@@ -1,7 +1,6 @@
 #include "checkpoint/copy_quantised.h"
 
 #include "base/dynamic_map.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/four_bits.h"
 #include "checkpoint/huggingface.h"
@@ -10,6 +9,7 @@
 #include "device/kernels.h"
 #include "device/nf4.h"
 #include "device/queue.h"
+#include "files/json_reader.h"
 #include "model/trainable.h"
 #include "model/trainable_match.h"
 

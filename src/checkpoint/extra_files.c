@@ -1,10 +1,10 @@
 #include "checkpoint/extra_files.h"
 
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/named_folder.h"
 #include "checkpoint/output.h"
+#include "files/json_reader.h"
 
 #include <dirent.h>
 #include <errno.h>

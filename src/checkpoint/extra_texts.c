@@ -1,9 +1,9 @@
 /* Makes tokenizer_config.json and generation_config.json with the tokens that end a text, for a saved model without
  * them. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "chat/session.h"
 #include "checkpoint/extra_files.h"
+#include "files/file.h"
 #include "tokenizer/folder.h"
 
 #include <stdlib.h>

@@ -8,15 +8,15 @@
  *           mistaken for a checkpoint.
  *
  * PID is the number of the writing process. It only distinguishes processes of one job: whether a process of another
- * host is alive cannot be known. One process at a time writes below a root (its output's lock, base/folder_lock.h), so
+ * host is alive cannot be known. One process at a time writes below a root (its output's lock, files/folder_lock.h), so
  * a folder with another process's number belongs to a process that has ended. */
 #include "checkpoint/folder.h"
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/output.h"
+#include "files/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
 #ifndef TRI_CHECKPOINT_FOLDER_H
 #define TRI_CHECKPOINT_FOLDER_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "files/file.h"
 
 #include <dirent.h>
 #include <stdbool.h>

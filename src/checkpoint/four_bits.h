@@ -17,8 +17,8 @@
 #ifndef TRI_CHECKPOINT_FOUR_BITS_H
 #define TRI_CHECKPOINT_FOUR_BITS_H
 
-#include "base/json_reader.h"
 #include "checkpoint/safetensors.h"
+#include "files/json_reader.h"
 
 #include <stdbool.h>
 

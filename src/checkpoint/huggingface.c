@@ -1,8 +1,6 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/four_bits.h"
 
-#include "base/file.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/extra_files.h"
 #include "checkpoint/folder.h"
@@ -13,6 +11,8 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/state.h"
 #include "config/config.h"
+#include "files/file.h"
+#include "files/json_reader.h"
 #include "model/family.h"
 #include "model/model_config.h"
 

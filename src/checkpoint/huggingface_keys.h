@@ -3,7 +3,7 @@
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 #define TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 
-#include "base/json_reader.h"
+#include "files/json_reader.h"
 #include "model/hf_keys.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 #define TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 
-#include "base/json_reader.h"
+#include "files/json_reader.h"
 #include "model/model.h"
 
 #define TRI_OWN_MODEL_TYPE "trireme_"

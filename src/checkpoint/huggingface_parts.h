@@ -2,7 +2,7 @@
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 #define TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 
-#include "base/json_reader.h"
+#include "files/json_reader.h"
 #include "model/hf_keys.h"
 #include "model/model.h"
 

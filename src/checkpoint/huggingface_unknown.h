@@ -2,7 +2,7 @@
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_UNKNOWN_H
 #define TRI_CHECKPOINT_HUGGINGFACE_UNKNOWN_H
 
-#include "base/json_reader.h"
+#include "files/json_reader.h"
 #include "model/hf_keys.h"
 
 /* Fails with TRI_UNSUPPORTED; all[count]: the key tables of all families. */

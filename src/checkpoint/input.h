@@ -2,8 +2,8 @@
 #ifndef TRI_CHECKPOINT_INPUT_H
 #define TRI_CHECKPOINT_INPUT_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "files/file.h"
 
 #include <stddef.h>
 #include <stdint.h>

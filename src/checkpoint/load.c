@@ -20,9 +20,6 @@
  * The invariants: no tensor is read before its header is checked (safetensors.c); a folder with only one of state.json
  * and COMPLETE is damaged, never a Hugging Face folder; unless `unverified`, values that do not match a recorded
  * checksum are an error. */
-#include "base/file_kind.h"
-#include "base/hub.h"
-#include "base/json_reader.h"
 #include "checkpoint/candidates.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite.h"
@@ -34,6 +31,9 @@
 #include "checkpoint/state.h"
 #include "checkpoint/ties.h"
 #include "checkpoint/wrapped_names.h"
+#include "files/file_kind.h"
+#include "files/hub.h"
+#include "files/json_reader.h"
 
 #include "base/log.h"
 #include "base/memory.h"

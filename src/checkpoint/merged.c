@@ -1,6 +1,5 @@
 #include "checkpoint/merged.h"
 
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/loop_threads.h"
 #include "base/memory.h"
@@ -16,6 +15,7 @@
 #include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
+#include "files/hub.h"
 #include "model/trainable.h"
 #include "model/trainable_match.h"
 

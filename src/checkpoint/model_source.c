@@ -1,7 +1,5 @@
 #include "checkpoint/model_source.h"
 
-#include "base/file.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -9,6 +7,8 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "config/preset.h"
+#include "files/file.h"
+#include "files/hub.h"
 #include "model/model_config.h"
 
 #include <ctype.h>

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/system.h"
-#include "base/write_fault.h"
+#include "files/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
 #ifndef TRI_CHECKPOINT_NAMED_FOLDER_H
 #define TRI_CHECKPOINT_NAMED_FOLDER_H
 
-#include "base/file.h"
-#include "base/folder_lock.h"
+#include "files/file.h"
+#include "files/folder_lock.h"
 
 typedef struct tri_named_folder {
   char name[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];

@@ -7,10 +7,10 @@
  * reserved to written), and a full disk is reported at a write as well. */
 #include "checkpoint/output.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,5 @@
 #include "checkpoint/peft.h"
 
-#include "base/file.h"
-#include "base/hub.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "base/python_pattern.h"
 #include "checkpoint/folder.h"
@@ -11,6 +8,9 @@
 #include "checkpoint/peft_singles.h"
 #include "checkpoint/state.h"
 #include "config/config.h"
+#include "files/file.h"
+#include "files/hub.h"
+#include "files/json_reader.h"
 #include "model/family.h"
 #include "model/module_names.h"
 #include "model/trainable_experts.h"
@@ -168,7 +168,7 @@ static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) 
   return out;
 }
 
-/* Returns the revision of a base, if it is a name on the hub with one (base/hub.h); NULL for other bases. */
+/* Returns the revision of a base, if it is a name on the hub with one (files/hub.h); NULL for other bases. */
 static const char *revision_of(const tri_peft *peft) {
   const size_t length = tri_hub_name_length(peft->base);
   return length > 0 && peft->base[length] == '@' && !tri_path_exists(peft->base) ? peft->base + length + 1 : NULL;

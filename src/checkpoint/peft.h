@@ -6,8 +6,8 @@
 #ifndef TRI_CHECKPOINT_PEFT_H
 #define TRI_CHECKPOINT_PEFT_H
 
-#include "base/file.h"
 #include "checkpoint/base_signature.h"
+#include "files/file.h"
 #include "model/model.h"
 
 /* The stem of the file of an adapter's tensors (tri_checkpoint_request). */

@@ -1,9 +1,9 @@
 #include "checkpoint/peft_targets.h"
 
-#include "base/json_reader.h"
 #include "base/python_pattern.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
+#include "files/json_reader.h"
 #include "model/family.h"
 #include "model/module_names.h"
 #include "model/trainable_match.h"

@@ -1,11 +1,11 @@
 #include "checkpoint/run_notes.h"
 
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/safetensors.h"
 #include "config/yaml.h"
+#include "files/json_reader.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,8 +11,8 @@
  * together cover every byte of the file. */
 #include "checkpoint/safetensors.h"
 
-#include "base/file_kind.h"
 #include "base/memory.h"
+#include "files/file_kind.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

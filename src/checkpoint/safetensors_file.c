@@ -4,9 +4,9 @@
 #include "checkpoint/output.h"
 #include "checkpoint/safetensors.h"
 
-#include "base/file_kind.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
+#include "files/file_kind.h"
 
 #include <errno.h>
 #include <inttypes.h>

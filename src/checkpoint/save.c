@@ -23,8 +23,8 @@
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "comm/agreement.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,10 +1,10 @@
 #include "checkpoint/state.h"
 
-#include "base/json_reader.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/safetensors.h"
+#include "files/json_reader.h"
 
 #include "base/memory.h"
 

@@ -1,12 +1,12 @@
 #include "cli/help.h"
 
-#include "base/file.h"
-#include "base/write_fault.h"
 #include "cli/help_keys.h"
 #include "cli/man.h"
 #include "cli/topics.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <string.h>

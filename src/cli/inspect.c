@@ -1,8 +1,5 @@
 /* `trireme inspect`: shows the parts of a model, a checkpoint or a corpus, and compares two checkpoints. */
-#include "base/file.h"
-#include "base/file_kind.h"
 #include "base/format.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -12,6 +9,9 @@
 #include "checkpoint/peft_tensors.h"
 #include "cli/cli.h"
 #include "cli/inspect_adapter.h"
+#include "files/file.h"
+#include "files/file_kind.h"
+#include "files/hub.h"
 #include "model/family.h"
 #include "options/inspect_corpus.h"
 #include "options/options.h"

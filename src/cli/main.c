@@ -6,12 +6,12 @@
 #include "base/spin.h"
 #include "base/status.h"
 #include "base/stop.h"
-#include "base/write_fault.h"
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "cli/help.h"
 #include "cli/paths.h"
 #include "cli/version.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +148,7 @@ static void let_first_rank_print(tri_status status, bool launched) {
 int main(int count, char **arguments) {
   tri_stop_hold();
   signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then returns an error, which is reported like others
-                               (base/write_fault.h) */
+                               (files/write_fault.h) */
   open_standard_files();
   limit_threads();
   tri_spin_limit(arguments);

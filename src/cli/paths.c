@@ -1,7 +1,7 @@
 #include "cli/paths.h"
 
-#include "base/home.h"
 #include "base/memory.h"
+#include "files/home.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "cli/plan_csv.h"
 
-#include "base/file.h"
+#include "files/file.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 

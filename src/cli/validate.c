@@ -1,9 +1,9 @@
 /* `trireme validate`: compares the simulator's predictions with published measurements. */
-#include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "config/preset.h"
+#include "files/file.h"
 #include "options/json.h"
 #include "options/options.h"
 #include "plan/accuracy.h"

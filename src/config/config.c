@@ -1,10 +1,10 @@
 #include "config/config.h"
 
-#include "base/home.h"
 #include "config/config_value.h"
 #include "config/name_aliases.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
+#include "files/home.h"
 
 #include <stdint.h>
 #include <string.h>

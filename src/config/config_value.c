@@ -1,10 +1,10 @@
 #include "config/config_value.h"
 
 #include "base/count_list.h"
-#include "base/home.h"
 #include "base/whole_number.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
+#include "files/home.h"
 
 #include <errno.h>
 #include <inttypes.h>

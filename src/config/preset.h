@@ -8,7 +8,7 @@
 #ifndef TRI_CONFIG_PRESET_H
 #define TRI_CONFIG_PRESET_H
 
-#include "base/file.h"
+#include "files/file.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,9 +9,9 @@
 
 #include "config/nearest_word.h"
 
-#include "base/file.h"
-#include "base/file_kind.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/file_kind.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -6,8 +6,8 @@
 #ifndef TRI_CONFIG_YAML_H
 #define TRI_CONFIG_YAML_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "files/file.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,13 +4,13 @@
  * (merged, reordered, parts of a larger file) have a table of the tokens before each sequence, which is searched. */
 #include "data/corpus.h"
 
-#include "base/file.h"
-#include "base/file_transaction.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/yaml.h"
 #include "data/corpus_index.h"
 #include "data/corpus_record.h"
+#include "files/file.h"
+#include "files/file_transaction.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "data/corpus_index.h"
 
-#include "base/file_kind.h"
+#include "files/file_kind.h"
 
 #include <inttypes.h>
 #include <string.h>

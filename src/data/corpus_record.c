@@ -1,9 +1,9 @@
 #include "data/corpus_record.h"
 
-#include "base/file.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "config/config.h"
+#include "files/file.h"
+#include "files/json_reader.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -4,11 +4,11 @@
  * several sequences, because the format counts them in an int32. */
 #include "data/corpus_writer.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "data/corpus.h"
 #include "data/corpus_index.h"
 #include "data/output_file.h"
+#include "files/file.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,8 +3,8 @@
 #ifndef TRI_DATA_FEED_H
 #define TRI_DATA_FEED_H
 
-#include "base/batch_columns.h"
 #include "base/status.h"
+#include "mesh/batch_columns.h"
 
 /* Sample `index` depends only on the index. Each rank reads the samples that it needs: step s has the samples
  * [s * global_batch, (s + 1) * global_batch). */

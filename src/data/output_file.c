@@ -1,9 +1,9 @@
 #include "data/output_file.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 /* Finds the text of a piece of input: the piece itself or, in JSON lines, the string of a key of its object. */
 #include "data/text_input.h"
 
-#include "base/file.h"
-#include "base/json_kind.h"
-#include "base/json_reader.h"
 #include "chat/forms.h"
 #include "chat/preference_forms.h"
 #include "data/json_line.h"
 #include "data/text_check.h"
+#include "files/file.h"
+#include "files/json_kind.h"
+#include "files/json_reader.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -2,12 +2,12 @@
  * - 1 rows of a sample, because its last token is only a label. */
 #include "data/preference_source.h"
 
-#include "base/label.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/packing.h"
 #include "data/permutation.h"
 #include "device/completions.h"
+#include "mesh/label.h"
 
 #include <inttypes.h>
 #include <stdio.h>

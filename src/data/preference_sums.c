@@ -1,8 +1,8 @@
 #include "data/preference_sums.h"
 
-#include "base/exact_sum.h"
 #include "base/memory.h"
 #include "device/completions.h"
+#include "device/exact_sum.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
 #ifndef TRI_DATA_PREFERENCE_SUMS_H
 #define TRI_DATA_PREFERENCE_SUMS_H
 
-#include "base/exact_terms.h"
 #include "data/preference_source.h"
+#include "device/exact_sum.h"
 
 /* Exact sums, so that the order of answers does not matter. Starts as {0}. Index 0: chosen, 1: rejected. */
 typedef struct tri_preference_sums {

@@ -4,10 +4,7 @@
 #include "data/prepare.h"
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/file_transaction.h"
 #include "base/format.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
@@ -17,6 +14,9 @@
 #include "data/corpus_record.h"
 #include "data/prepare_inputs.h"
 #include "data/text_input.h"
+#include "files/file.h"
+#include "files/file_transaction.h"
+#include "files/hub.h"
 #include "tokenizer/folder.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,7 +1,5 @@
 #include "data/prepare_inputs.h"
 
-#include "base/file_kind.h"
-#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
@@ -9,6 +7,8 @@
 #include "chat/preference_forms.h"
 #include "chat/session.h"
 #include "data/text_stream.h"
+#include "files/file_kind.h"
+#include "files/json_kind.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "data/same_tokenizer.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "data/fingerprint.h"
+#include "files/file.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -15,10 +15,10 @@
  * end of a masked document does not count, nor do labels that the corpus's mask excludes. */
 #include "data/source.h"
 
-#include "base/label.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data/permutation.h"
+#include "mesh/label.h"
 
 #include <inttypes.h>
 #include <string.h>

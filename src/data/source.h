@@ -2,8 +2,8 @@
 #ifndef TRI_DATA_SOURCE_H
 #define TRI_DATA_SOURCE_H
 
-#include "base/batch_columns.h"
 #include "data/pieces.h"
+#include "mesh/batch_columns.h"
 
 /* Attention between documents of a sequence: joined (yes) or masked (no). */
 typedef enum tri_document_use {

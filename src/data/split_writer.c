@@ -1,12 +1,12 @@
 #include "data/split_writer.h"
 
-#include "base/file.h"
-#include "base/file_transaction.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/corpus_writer.h"
+#include "files/file.h"
+#include "files/file_transaction.h"
 
 #include <inttypes.h>
 #include <math.h>

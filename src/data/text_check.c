@@ -1,6 +1,6 @@
 #include "data/text_check.h"
 
-#include "base/file_kind.h"
+#include "files/file_kind.h"
 #include "tokenizer/utf8.h"
 
 #include <inttypes.h>

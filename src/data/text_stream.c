@@ -1,8 +1,8 @@
 #include "data/text_stream.h"
 
-#include "base/file.h"
-#include "base/file_kind.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/file_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>

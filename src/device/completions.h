@@ -8,7 +8,7 @@
 #ifndef TRI_DEVICE_COMPLETIONS_H
 #define TRI_DEVICE_COMPLETIONS_H
 
-#include "base/exact_terms.h"
+#include "device/exact_sum.h"
 #include "device/preference.h"
 #include "device/step_values.h"
 

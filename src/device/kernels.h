@@ -24,13 +24,13 @@
 #define TRI_DEVICE_KERNELS_H
 
 #include "base/each.h"
-#include "base/nf4.h"
 #include "base/router.h"
 #include "device/activation.h"
 #include "device/completions.h"
 #include "device/description.h"
 #include "device/dropout.h"
 #include "device/logit_query.h"
+#include "device/nf4.h"
 #include "device/queue.h"
 #include "device/step_values.h"
 

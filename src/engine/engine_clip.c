@@ -4,7 +4,7 @@
  * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS),
  * and the blocks' sums are added exactly. So the norm, and with it the clipped update, has the same bits under every
  * layout. The loss is added up in the same way. */
-#include "base/exact_sum.h"
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 

@@ -3,7 +3,7 @@
 #ifndef TRI_ENGINE_ENGINE_INTERNAL_H
 #define TRI_ENGINE_ENGINE_INTERNAL_H
 
-#include "base/exact_terms.h"
+#include "device/exact_sum.h"
 #include "engine/engine.h"
 
 /* Progress of a step. */

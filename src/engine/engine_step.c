@@ -1,10 +1,10 @@
 /* Executes the instructions of a step program. */
-#include "base/exact_sum.h"
 #include "base/flight_recorder.h"
-#include "base/label.h"
 #include "checkpoint/singular_vectors.h"
+#include "device/exact_sum.h"
 #include "engine/bf16_in_place.h"
 #include "engine/engine_internal.h"
+#include "mesh/label.h"
 #include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 #include "engine/evaluate.h"
 
-#include "base/exact_sum.h"
-#include "base/label.h"
 #include "base/memory.h"
+#include "device/exact_sum.h"
+#include "mesh/label.h"
 
 /* Runs the executor's only list on its sequences. */
 static tri_status forward_batch(tri_executor *executor, const tri_step_results **results) {

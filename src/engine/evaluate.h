@@ -2,9 +2,9 @@
 #ifndef TRI_ENGINE_EVALUATE_H
 #define TRI_ENGINE_EVALUATE_H
 
-#include "base/exact_terms.h"
 #include "comm/mesh.h"
 #include "data/feed.h"
+#include "device/exact_sum.h"
 #include "engine/executor.h"
 
 /* Weighted sums over labels. Divide only at the end. */

@@ -1,6 +1,6 @@
 /* Measures element-wise work as operations and the engine call it: rows of a common width, and sets of operands in
  * turn. */
-#include "base/exact_terms.h"
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "engine/measure_internal.h"
 #include "model/parameters.h"

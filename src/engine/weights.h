@@ -2,9 +2,9 @@
 #ifndef TRI_ENGINE_WEIGHTS_H
 #define TRI_ENGINE_WEIGHTS_H
 
-#include "base/file.h"
 #include "checkpoint/merged.h"
 #include "engine/executor.h"
+#include "files/file.h"
 
 /* LOCAL. Reads every parameter into the values of an executor that holds the whole model. With an adapter, the factors'
  * products are added to the base in fp64. A value that is not finite is TRI_BAD_FILE with the tensor's name. */

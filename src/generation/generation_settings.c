@@ -1,10 +1,10 @@
 #include "generation/generation_settings.h"
 
-#include "base/file.h"
-#include "base/json_kind.h"
-#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/json_kind.h"
+#include "files/json_reader.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,9 +1,9 @@
 #include "generation/written.h"
 
-#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/json_kind.h"
+#include "files/write_fault.h"
 #include "tokenizer/utf8.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "judge/answers.h"
 
-#include "base/json_kind.h"
 #include "base/memory.h"
+#include "files/json_kind.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 #include "judge/lines.h"
 
-#include "base/file_kind.h"
-#include "base/json_kind.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "data/json_array.h"
 #include "data/text_stream.h"
+#include "files/file_kind.h"
+#include "files/json_kind.h"
+#include "files/json_reader.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * question is used unchanged. */
 #include "judge/questions.h"
 
-#include "base/json_kind.h"
 #include "base/memory.h"
+#include "files/json_kind.h"
 
 #include <ctype.h>
 #include <inttypes.h>

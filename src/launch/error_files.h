@@ -3,7 +3,7 @@
 #ifndef TRI_LAUNCH_ERROR_FILES_H
 #define TRI_LAUNCH_ERROR_FILES_H
 
-#include "base/file.h"
+#include "files/file.h"
 
 #include <stdbool.h>
 

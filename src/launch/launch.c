@@ -1,12 +1,12 @@
 /* A job that this program starts: the launcher's command line, and restarts after a rank was lost. supervisor.c handles
  * a start, and cause.c finds out why it ended. */
 #include "base/clock.h"
-#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/system.h"
 #include "comm/comm.h"
+#include "files/folder_lock.h"
 #include "launch/launcher.h"
 #include "launch/launcher_messages.h"
 #include "launch/stale_shm.h"
@@ -79,7 +79,7 @@ static bool may_restart(const tri_launch_options *options, const tri_ending *end
 }
 
 /* Sets the job's name and the number of the start in the environment, so that the ranks of a later start inherit the
- * locks of an earlier one (base/folder_lock.h). The name identifies this process: its host, number and start time. */
+ * locks of an earlier one (files/folder_lock.h). The name identifies this process: its host, number and start time. */
 static void name_start(int64_t restarts) {
   char host[64] = "", text[128];
   const char *now = getenv(TRI_JOB_VARIABLE);

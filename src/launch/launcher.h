@@ -2,8 +2,8 @@
 #ifndef TRI_LAUNCH_LAUNCHER_H
 #define TRI_LAUNCH_LAUNCHER_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "files/file.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #include "launch/stale_shm.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -29,11 +29,11 @@
 #include "launch/supervisor.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/stop.h"
+#include "files/file.h"
 #include "launch/error_files.h"
 #include "launch/listener.h"
 

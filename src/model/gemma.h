@@ -2,7 +2,7 @@
 #ifndef TRI_MODEL_GEMMA_H
 #define TRI_MODEL_GEMMA_H
 
-#include "base/json_reader.h"
+#include "files/json_reader.h"
 #include "model/hf_keys.h"
 
 #define TRI_GEMMA_NORMS                                                                                                \

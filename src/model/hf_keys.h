@@ -3,7 +3,7 @@
 #ifndef TRI_MODEL_HF_KEYS_H
 #define TRI_MODEL_HF_KEYS_H
 
-#include "base/json_reader.h"
+#include "files/json_reader.h"
 #include "model/model.h"
 
 #include <stddef.h>

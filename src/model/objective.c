@@ -1,6 +1,6 @@
 #include "model/objective.h"
 
-#include "base/batch_columns.h"
+#include "mesh/batch_columns.h"
 #include "ops/ops.h"
 
 static tri_status append_loss(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,

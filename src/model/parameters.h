@@ -15,7 +15,7 @@
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
-#include "base/nf4.h"
+#include "device/nf4.h"
 #include "mesh/domain.h"
 #include "model/model.h"
 #include "ops/op.h"

@@ -1,8 +1,8 @@
 #include "ops/list.h"
 
-#include "base/batch_columns.h"
 #include "base/count.h"
 #include "base/memory.h"
+#include "mesh/batch_columns.h"
 #include "mesh/parts.h"
 #include "mesh/sequence_cut.h"
 

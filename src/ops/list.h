@@ -109,7 +109,7 @@ typedef struct tri_op_list {
   bool generating; /* `generating` of the next calls */
   int64_t logit_rows,
       table_pages;  /* generating: maximum number of rows that have logits; number of pages of all sequences' tables */
-  unsigned columns; /* columns of a sample in the batches (base/batch_columns.h); TRI_COLUMNS_ALWAYS after
+  unsigned columns; /* columns of a sample in the batches (mesh/batch_columns.h); TRI_COLUMNS_ALWAYS after
                        tri_op_list_create */
   bool scores;      /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
   const tri_op_parameter *parameters; /* [num_parameters], the family's parameters, then LoRA factors; NULL: all are

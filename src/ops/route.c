@@ -1,6 +1,6 @@
 /* The router of a layer of experts: logits = x W^T, and for each token its experts and their weights (base/router.h).
  * Gradients come only through the weights of the chosen experts, and from the losses that depend on the logits. Rows of
- * padding (base/label.h) are not tokens: they have no expert and no gradient, and do not enter any count or loss.
+ * padding (mesh/label.h) are not tokens: they have no expert and no gradient, and do not enter any count or loss.
  *
  * Each rank routes its own rows. Statistics of a sequence for the loss are reduced over the ranks that have tokens of
  * it, so that the loss does not depend on the split; one of these ranks counts it. */

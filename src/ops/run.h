@@ -3,11 +3,11 @@
 #ifndef TRI_OPS_RUN_H
 #define TRI_OPS_RUN_H
 
-#include "base/batch_columns.h"
-#include "base/exact_terms.h"
-#include "base/nf4.h"
 #include "device/device.h"
+#include "device/exact_sum.h"
+#include "device/nf4.h"
 #include "device/step_values.h"
+#include "mesh/batch_columns.h"
 #include "mesh/domain.h"
 #include "ops/op.h"
 

@@ -4,8 +4,8 @@
  * A matrix is orthogonalised whole. If tensor ranks have shards of it, each of them gathers the momentum of all and
  * computes the step itself, so that all get the same bits and nothing has to be sent back. Queries, keys, values, gates
  * and each expert are matrices of their own, even if they are adjacent in memory. */
-#include "base/exact_terms.h"
 #include "base/memory.h"
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "optimizers/pieces.h"
 #include "optimizers/run.h"

@@ -1,11 +1,11 @@
 #include "options/inspect_corpus.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/lengths.h"
 #include "data/pieces.h"
+#include "files/file.h"
 #include "options/inspect_preferences.h"
 #include "options/json.h"
 

@@ -1,7 +1,7 @@
 #include "options/lengths.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 #include "options/inspect_corpus.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 #include "plan/preset_file.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "config/preset.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  * checks apply.
  *
  * A file of comma-separated values is converted to the same mappings; messages name its lines. */
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 #include "model/model_config.h"
 #include "plan/published.h"
 #include "schedule/layout_config.h"

@@ -1,9 +1,9 @@
 #include "recovery/flight_report.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
+#include "files/file.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef TRI_RECOVERY_SAVE_H
 #define TRI_RECOVERY_SAVE_H
 
-#include "base/folder_lock.h"
+#include "files/folder_lock.h"
 #include "recovery/snapshot.h"
 
 typedef struct tri_saver tri_saver;

@@ -8,10 +8,10 @@
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "checkpoint/element_sum.h"
 #include "comm/agreement.h"
 #include "engine/checkpoint_map.h"
+#include "files/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,14 +1,14 @@
 #include "recovery/watchdog.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/flight_recorder.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "base/write_fault.h"
 #include "comm/agreement.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 #include "recovery/flight_report.h"
 
 #include <errno.h>

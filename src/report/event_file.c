@@ -15,9 +15,9 @@
  * in this way. */
 #include "report/event_file.h"
 
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "report/html.h"
 
-#include "base/file.h"
+#include "files/file.h"
 
 #include <errno.h>
 #include <stdlib.h>

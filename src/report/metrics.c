@@ -1,11 +1,11 @@
 #include "report/metrics.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 #include "report/event_file.h"
 #include "report/shares.h"
 

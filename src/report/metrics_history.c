@@ -3,10 +3,10 @@
  * A process may have died while it wrote a line, a disk may have been full, a user may have edited the file. A line is
  * *valid* if it ends with a newline, is a JSON object with a step, and its step comes after those of the valid lines
  * before it. Invalid lines are skipped; they stay in the file if a valid line follows, which must not be lost. */
-#include "base/file.h"
-#include "base/lines.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/file.h"
+#include "files/lines.h"
+#include "files/write_fault.h"
 #include "report/metrics.h"
 
 #include <errno.h>

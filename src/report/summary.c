@@ -1,10 +1,10 @@
 #include "report/summary.h"
 
-#include "base/file.h"
-#include "base/json_kind.h"
-#include "base/machine.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "files/file.h"
+#include "files/json_kind.h"
+#include "files/machine.h"
 #include "report/shares.h"
 
 #include <jansson.h>

@@ -1,12 +1,12 @@
 #include "report/timing.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "comm/agreement.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 #include "timeline/instruction_event.h"
 
 #include <errno.h>

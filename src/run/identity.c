@@ -1,6 +1,5 @@
 #include "run/identity.h"
 
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
@@ -14,6 +13,7 @@
 #include "comm/agreement.h"
 #include "config/config.h"
 #include "config/nearest_word.h"
+#include "files/hub.h"
 #include "model/model_config.h"
 #include "run/learning_rate.h"
 #include "run/preference_keys.h"

@@ -2,9 +2,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/temporary_name.h"
-#include "base/write_fault.h"
 #include "comm/agreement.h"
+#include "files/temporary_name.h"
+#include "files/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef TRI_RUN_OUTPUT_H
 #define TRI_RUN_OUTPUT_H
 
-#include "base/folder_lock.h"
+#include "files/folder_lock.h"
 #include "run/identity.h"
 
 /* The output of a run, on the first rank. */

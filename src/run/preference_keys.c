@@ -1,6 +1,6 @@
 #include "run/preference_keys.h"
 
-#include "base/file.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <string.h>

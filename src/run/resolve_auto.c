@@ -1,12 +1,12 @@
 #include "run/resolve_auto.h"
 
-#include "base/file.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "config/yaml.h"
 #include "data/corpus.h"
+#include "files/file.h"
+#include "files/hub.h"
 
 #include <stdio.h>
 #include <string.h>

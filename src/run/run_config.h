@@ -2,11 +2,11 @@
 #ifndef TRI_RUN_RUN_CONFIG_H
 #define TRI_RUN_RUN_CONFIG_H
 
-#include "base/file.h"
 #include "base/status.h"
 #include "data/mixture.h"
 #include "data/source.h"
 #include "device/dtype.h"
+#include "files/file.h"
 #include "model/model.h"
 #include "model/objective_config.h"
 #include "optimizers/optimizer.h"

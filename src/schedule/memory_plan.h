@@ -21,8 +21,8 @@
 #ifndef TRI_SCHEDULE_MEMORY_PLAN_H
 #define TRI_SCHEDULE_MEMORY_PLAN_H
 
-#include "base/batch_columns.h"
 #include "base/status.h"
+#include "mesh/batch_columns.h"
 #include "ops/list.h"
 #include "schedule/program.h"
 #include "schedule/updates.h"

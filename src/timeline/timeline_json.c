@@ -6,8 +6,8 @@
  * so events that nest on a thread also do in the file. */
 #include "timeline/timeline.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -6,9 +6,9 @@
  * The narrowest events get no titles, so that there are at most MOST_TITLES. */
 #include "timeline/timeline.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/plot_axis.h"
+#include "files/file.h"
 #include "timeline/timeline_paint.h"
 
 #include <jansson.h>

@@ -1,9 +1,9 @@
 #include "tokenizer/folder.h"
 
-#include "base/file.h"
-#include "base/json_kind.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/json_kind.h"
+#include "files/json_reader.h"
 #include "tokenizer/tokenizer_class.h"
 #include "tokenizer/tokenizer_internal.h"
 

@@ -1,11 +1,11 @@
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/file.h"
-#include "base/file_kind.h"
-#include "base/file_transaction.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/file_kind.h"
+#include "files/file_transaction.h"
+#include "files/hub.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #ifndef TRI_TOKENIZER_TOKENIZER_H
 #define TRI_TOKENIZER_TOKENIZER_H
 
-#include "base/file.h"
 #include "base/status.h"
+#include "files/file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ typedef struct tri_token_list {
  * If the folder has vocab.json and merges.txt instead, the same path (or that of vocab.json) means the two files.
  * Release with tri_tokenizer_destroy. */
 /* Finds the source for tri_tokenizer_create that `given` means: for a folder with a tokenizer.json, also by its name on
- * the hub (base/hub.h), that file; otherwise `given` itself. */
+ * the hub (files/hub.h), that file; otherwise `given` itself. */
 tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);

@@ -5,8 +5,8 @@
  * for callers. Unsupported features that would change ids are refused, never ignored. */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/file_kind.h"
 #include "base/memory.h"
+#include "files/file_kind.h"
 #include "tokenizer/folder.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * The files are untrusted, so every number and every string is checked here. */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/json_kind.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
+#include "files/json_kind.h"
+#include "files/json_reader.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>

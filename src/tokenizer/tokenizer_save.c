@@ -2,8 +2,8 @@
  * file is written unchanged, including the parts that this program ignores. */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 #include "tokenizer/utf8.h"
 
 #include <stdlib.h>

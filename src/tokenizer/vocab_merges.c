@@ -4,10 +4,10 @@
  * convert_slow_tokenizer.py. */
 #include "tokenizer/tokenizer_internal.h"
 
-#include "base/file.h"
-#include "base/file_kind.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/file_kind.h"
+#include "files/json_reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * stay the same and the run continues, unless its first steps are all empty. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "files/file.h"
 
 /* Describes the checkpoint to resume from: the newest one that later steps have proven. */
 void tri_training_describe_proven(const tri_training *t, char *out, size_t out_bytes) {

@@ -1,9 +1,9 @@
 #include "train/best_peak.h"
 
-#include "base/file.h"
 #include "base/fnv1a.h"
-#include "base/machine.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/machine.h"
 
 #include <inttypes.h>
 #include <math.h>

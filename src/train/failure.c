@@ -1,8 +1,8 @@
 /* Identifies this rank to the parent and in error messages, so that a failure names the rank and the step. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
 #include "base/log.h"
+#include "files/file.h"
 #include "recovery/flight_report.h"
 
 #include <unistd.h>

@@ -1,9 +1,9 @@
 #include "train/gemm_choices_file.h"
 
-#include "base/file.h"
 #include "base/fnv1a.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/json_reader.h"
 
 #include <inttypes.h>
 #include <jansson.h>

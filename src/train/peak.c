@@ -1,9 +1,9 @@
 /* The peak that a run's MFU is a share of: the highest rate of matrix products ever measured on its device. */
 #include "engine/peak.h"
-#include "base/cache_folder.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "files/cache_folder.h"
 #include "train/best_peak.h"
 #include "train/train_internal.h"
 

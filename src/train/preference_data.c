@@ -2,11 +2,11 @@
  * The same text gives the same corpus, and a different text is detected by its fingerprint. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "data/prepare.h"
+#include "files/file.h"
+#include "files/hub.h"
 #include "run/preference_keys.h"
 
 #include <string.h>

@@ -7,11 +7,11 @@
  * follows. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
 #include "comm/agreement.h"
+#include "files/file.h"
 #include "run/preference_keys.h"
 
 #include <errno.h>

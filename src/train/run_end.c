@@ -1,14 +1,14 @@
 /* Ends a run: its last messages, its summary, and the curve of its losses. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/shell_word.h"
 #include "chat/format.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
+#include "files/file.h"
+#include "files/shell_word.h"
 #include "report/loss_curve.h"
 #include "report/summary.h"
 #include "run/learning_rate.h"

@@ -7,15 +7,15 @@
  * metrics. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
 #include "base/flight_recorder.h"
-#include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
+#include "files/file.h"
+#include "files/lines.h"
+#include "files/write_fault.h"
 #include "generation/texts.h"
 #include "train/sample_prompts.h"
 

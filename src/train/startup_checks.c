@@ -1,10 +1,10 @@
 #include "train/startup_checks.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "base/system.h"
 #include "comm/agreement.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* The log lines of a run before its first step. */
 #include "train/train_internal.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "device/libraries.h"
+#include "files/file.h"
 #include "run/learning_rate.h"
 
 #include <string.h>

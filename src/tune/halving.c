@@ -4,11 +4,11 @@
  * that is trained to the end equals, to the bit, a plain run with its settings. */
 #include "tune/halving.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "files/file.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Rows of a study in rounds: look-ups that the loop, the methods and their reports share. */
-#include "base/file.h"
+#include "files/file.h"
 #include "tune/rounds.h"
 
 #include <math.h>

@@ -5,8 +5,8 @@
  * many rounds. */
 #include "tune/population.h"
 
-#include "base/file.h"
 #include "base/random.h"
+#include "files/file.h"
 #include "tune/trial_schedule.h"
 
 #include <math.h>

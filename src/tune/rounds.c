@@ -1,10 +1,10 @@
 #include "tune/rounds.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
+#include "files/file.h"
 #include "tune/process.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 #include "tune/short_run.h"
 
-#include "base/lines.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "files/lines.h"
 #include "schedule/layout_config.h"
 
 #include <jansson.h>

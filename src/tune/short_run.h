@@ -2,7 +2,7 @@
 #ifndef TRI_TUNE_SHORT_RUN_H
 #define TRI_TUNE_SHORT_RUN_H
 
-#include "base/file.h"
+#include "files/file.h"
 #include "tune/process.h"
 #include "tune/study.h"
 

@@ -1,11 +1,11 @@
 #include "tune/store_file.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/fnv1a.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
+#include "files/file.h"
+#include "files/write_fault.h"
 #include "model/model_config.h"
 #include "tune/short_run.h"
 

@@ -2,7 +2,7 @@
 #ifndef TRI_TUNE_STORE_FILE_H
 #define TRI_TUNE_STORE_FILE_H
 
-#include "base/file.h"
+#include "files/file.h"
 #include "tune/rounds.h"
 #include "tune/store.h"
 #include "tune/store_guard.h"

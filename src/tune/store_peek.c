@@ -1,7 +1,7 @@
 #include "tune/store_peek.h"
 
-#include "base/file.h"
-#include "base/json_kind.h"
+#include "files/file.h"
+#include "files/json_kind.h"
 #include "tune/store.h"
 #include "tune/store_guard.h"
 #include "tune/study_objective.h"

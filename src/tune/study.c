@@ -1,10 +1,10 @@
 #include "tune/study.h"
 
 #include "base/count.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "config/nearest_word.h"
+#include "files/file.h"
 #include "model/trainable_config.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/shell_word.h"
+#include "files/shell_word.h"
 #include "tune/halving.h"
 #include "tune/study_objective.h"
 

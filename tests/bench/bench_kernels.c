@@ -6,9 +6,9 @@
  * after, and milliseconds (of attention only these say something). Machines are noisy: read the ratio. Shapes are GPT-2
  * 124M's with 8192 tokens, the loss's with 512 rows of its vocabulary. */
 #include "base/clock.h"
-#include "base/exact_sum.h"
 #include "base/random.h"
 #include "base/spin.h"
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "device/nf4.h"
 

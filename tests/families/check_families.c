@@ -1,8 +1,8 @@
 /* Whether every family's file says all that it must: names for what its layers have, and, for each key of a model's
  * description that it has, words of config.json that bring it back. Runs when it is built, and fails the build. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/huggingface.h"
+#include "files/file.h"
 #include "model/family.h"
 #include "model/model_config.h"
 

@@ -31,7 +31,7 @@ FILES = {
 # A function, the lines that it may have, and why.
 FUNCTIONS = {
     "checkpoint/peft.c: tri_peft_check_from": (55, "one refusal after the other, each with its message"),
-    "run/identity.c: tri_identity_compare": (54, "one comparison after the other: to be divided when keys say what a change means"),
+    "run/identity.c: tri_identity_compare": (55, "one comparison after the other: to be divided when keys say what a change means"),
     "schedule/memory_plan.c: fill_plan": (55, "the parts of a plan in the order of their addresses"),
 }
 

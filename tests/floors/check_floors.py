@@ -12,18 +12,18 @@ import re
 import sys
 
 # From the ground up.
-FLOORS = ["base", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data",
+FLOORS = ["base", "files", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data",
           "checkpoint", "engine", "generation", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
 
 # Number formats, losses of preferences, what a device is asked before there is one and what a step is told are words of
 # the language, not a device: every floor may say "bf16".
-FOR_ALL = {"device/activation.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/preference.h",
+FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/preference.h",
            "device/step_values.h"}
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
 RUNNING = {"device", "comm", "launch", "engine", "generation", "run", "report", "recovery", "train", "judge"}
-CLOSED = {floor: RUNNING for floor in ("base", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
+CLOSED = {floor: RUNNING for floor in ("base", "files", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
 
 # libtrireme's headers (include/trireme), which are not the program's own words.
 PUBLIC, PUBLIC_FLOOR = "trireme/", "api"
@@ -39,14 +39,14 @@ VENDORS = [
 # the table behind its back is released from a count that never had it.
 CALLS = [(re.compile(r"(?:->|\.)memory_(?:create|destroy)\s*\("), "device", "tri_device_memory_create and _destroy")]
 
-# What somebody else may have written is opened by base/file.h and base/lines.h, which wait for no pipe, follow no link
+# What somebody else may have written is opened by files/file.h and files/lines.h, which wait for no pipe, follow no link
 # where they must not, and have limits. These files open something themselves, each for its reason.
 OPENING = re.compile(r"(?<![\w.>])(fopen|freopen|open|open64|openat|openat2|creat|getline|getdelim|json_load_file|sqlite3_open\w*)\s*\(")
-INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of base/file.h or base/lines.h"
+INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of files/file.h or files/lines.h"
 OPENERS = {
-    "base/file.c": "is what others use",
-    "base/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
-    "base/file_transaction.c": "makes and locks lists of its own",
+    "files/file.c": "is what others use",
+    "files/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
+    "files/file_transaction.c": "makes and locks lists of its own",
     "base/parent.c": "reads /proc; makes files in a private folder",
     "base/process_identity.c": "reads /proc",
     "base/system.c": "reads /proc and /sys",

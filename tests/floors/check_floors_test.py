@@ -71,7 +71,7 @@ class Floors(unittest.TestCase):
                      "getdelim(&line, &room, 0, f);", "root = json_load_file(path, 0, NULL);", "sqlite3_open_v2(path, &db, 1, NULL);", "sqlite3_open(path, &db);"):
             word = re.search(r"(\w+) ?\((?!getline)", call).group(1)
             self.assert_fault("board/thing.c", "int a;\n" + call + "\n", f"thing.c:2: calls {word}; use tri_file_open_plain")
-            self.assert_legal("base/file.c", call)
+            self.assert_legal("files/file.c", call)
             self.assert_legal("tune/store.c", call)
         self.assert_legal("device/gpu/thing.c", "runtime->open(ordinal, &context);\nall.open(3);\ntri_corpus_open(prefix, &c);\n")
         self.assert_legal("base/log.c", 'tri_fail(TRI_BAD_FILE, "fopen(3) and open(2): %s");\n/* or open(path) */\n')

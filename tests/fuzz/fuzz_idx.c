@@ -1,9 +1,9 @@
 /* An index that comes from anywhere: the first byte is the length of the .bin in units of 8, the rest is the index.
  * Whatever is accepted must be readable from its first token to its last. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "data/corpus.h"
 #include "data/corpus_index.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Objectives of completions: log-probabilities of labels, slopes of a loss, factors of rows. */
-#include "base/label.h"
+#include "mesh/label.h"
 #include "problem.h"
 
 #define AT(i) ((void *)memory[i])

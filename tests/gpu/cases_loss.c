@@ -1,6 +1,6 @@
 /* The loss, the optimizer and sums. */
-#include "base/exact_sum.h"
-#include "base/label.h"
+#include "device/exact_sum.h"
+#include "mesh/label.h"
 #include "problem.h"
 
 #include <math.h>

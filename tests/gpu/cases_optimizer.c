@@ -1,5 +1,5 @@
 /* Optimizers, but for AdamW (cases_loss.c): element by element, of matrices, and states of 8 bits. */
-#include "base/exact_sum.h"
+#include "device/exact_sum.h"
 #include "problem.h"
 
 #include <math.h>

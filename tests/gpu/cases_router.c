@@ -1,7 +1,7 @@
 /* Routers: those of published models, and shapes at the edges. What a row chooses is compared number by number, so
  * logits are such that no two experts, and no two groups, are nearly as good as each other; or exactly as good, where
  * the one with the lower number comes first. */
-#include "base/label.h"
+#include "mesh/label.h"
 #include "problem.h"
 
 #include <math.h>

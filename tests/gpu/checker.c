@@ -9,7 +9,7 @@
  * Errors are measured by norm, against the tolerance of the type that is stored; and element by element, ten times as
  * coarsely and beside the root of the mean square, since a wrong element in a large array hardly shows in a norm. */
 #include "checker.h"
-#include "base/exact_sum.h"
+#include "device/exact_sum.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -4,11 +4,11 @@
  * chat_tool --each: the first line is the variables, and each line behind it a template, a JSON string.
  * chat_tool --functions: what templates may call, from the tables of src/chat.
  */
-#include "base/file.h"
 #include "base/memory.h"
 #include "chat/functions.h"
 #include "chat/json_value.h"
 #include "chat/template.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,10 +14,10 @@
  * [batch, sequence], which tri_engine_log_probs must find, too. */
 #include "global.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "device/queue.h"
 #include "engine/rank_device.h"
+#include "files/file.h"
 #include "model/model_config.h"
 #include "schedule/layout_config.h"
 

@@ -1,6 +1,6 @@
 /* metrics_tool DIRECTORY FIRST_STEP LAST_STEP: writes a run's metrics with a falling loss, every 10th step evaluated,
  * step 7 not finite; then summary.json and loss.svg from what the file holds. */
-#include "base/file.h"
+#include "files/file.h"
 #include "report/loss_curve.h"
 #include "report/metrics.h"
 #include "report/summary.h"

@@ -19,11 +19,11 @@
  *
  * Flat arrays are float64 in files whatever the precision. */
 #include "../unit/runner_weights.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "device/queue.h"
 #include "engine/engine.h"
+#include "files/file.h"
 #include "generation/runner.h"
 #include "model/model_config.h"
 

@@ -11,9 +11,9 @@
  * preference_tool samples PREFIX SEQUENCE VOCABULARY SEED LOSS COUNT: the first COUNT samples of a corpus in the order
  * of training, a line each: its answers, of each the side (0 chosen, 1 rejected), how many tokens its prompt has, and
  * the ids of both. */
-#include "base/label.h"
 #include "base/memory.h"
 #include "data/preference_source.h"
+#include "mesh/label.h"
 #include "model/preference_losses.h"
 
 #include <inttypes.h>

@@ -15,8 +15,8 @@
  *   tokenize_tool speed SOURCE TEXT SECONDS       encodes the lines of a text again and again; prints bytes a second
  *
  * RECORDS holds documents of any bytes, each behind its length as 4 bytes, the lowest first. */
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 #include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>

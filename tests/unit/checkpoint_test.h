@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-#include "base/file.h"
+#include "files/file.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 

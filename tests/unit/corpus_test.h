@@ -2,7 +2,7 @@
 #ifndef TRI_TESTS_CORPUS_TEST_H
 #define TRI_TESTS_CORPUS_TEST_H
 
-#include "base/file.h"
+#include "files/file.h"
 #include "base/status.h"
 #include "data/corpus_writer.h"
 

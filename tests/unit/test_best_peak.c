@@ -1,9 +1,9 @@
 /* The best peak of a device: kept in a file, found again, and measured again where a step was faster. */
 #include "check.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "device/kernels.h"
+#include "files/file.h"
 #include "train/best_peak.h"
 #include "train/train_internal.h"
 

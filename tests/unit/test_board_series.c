@@ -1,10 +1,10 @@
 /* What the board holds of metrics against what jansson reads of the same lines, and its columns of pixels against sums
  * over all steps. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "board/series.h"
 #include "check.h"
+#include "files/file.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Exact sums at the ends of double's range: what goes in comes out, in any order, and nothing of it is lost. */
-#include "base/exact_sum.h"
 #include "base/random.h"
 #include "check.h"
+#include "device/exact_sum.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Files below a folder in which others may write: no link leads out of it, wherever on the way it stands, and also none
  * that takes a folder's place again and again while files are opened. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "check.h"
+#include "files/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

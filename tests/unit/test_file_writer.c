@@ -1,9 +1,9 @@
 /* Files that are written piece by piece: whole in their place, or the old ones as they were. */
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/temporary_name.h"
-#include "base/write_fault.h"
 #include "check.h"
+#include "files/file.h"
+#include "files/temporary_name.h"
+#include "files/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* Fingerprints: equal where two tokenizers or corpora do the same, different where they do not. */
 #include "tokenizer_fixture.h"
 
-#include "base/file.h"
 #include "data/corpus.h"
 #include "data/corpus_writer.h"
 #include "data/fingerprint.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* The loss's kernels for GPUs, on the emulator, beside the reference device on the same inputs: rows with infinities
  * and not-a-numbers among them, labels of other slices, and gradients that lie over their own logits. */
-#include "base/label.h"
 #include "gpu_array.h"
+#include "mesh/label.h"
 
 typedef struct problem {
   tri_dtype type;

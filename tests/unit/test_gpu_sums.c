@@ -1,5 +1,5 @@
 /* Sums on GPUs, beside the reference device; exact ones beside the host's functions, limb by limb. */
-#include "base/exact_sum.h"
+#include "device/exact_sum.h"
 #include "gpu_problem.h"
 
 static tri_status call_sum(tri_queue *queue, const problem *p, void *const *at) {

@@ -1,7 +1,7 @@
 /* The kernels of optimizers for GPUs but AdamW's, on the emulator, beside the reference device: element by element, of
  * matrices, states of 8 bits and weights of 4, of which all bits are the reference's. The scales of states lie in an
  * array of fp32 and their codes in one of words, as does all of a weight. */
-#include "base/exact_sum.h"
+#include "device/exact_sum.h"
 #include "device/nf4.h"
 #include "gpu_problem.h"
 

@@ -1,5 +1,5 @@
 /* A leading `~/` of a path: in a text, and as the value of a key of any kind that takes paths. */
-#include "base/home.h"
+#include "files/home.h"
 
 #include "base/memory.h"
 #include "check.h"

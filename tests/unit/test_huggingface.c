@@ -2,9 +2,9 @@
  * tests/oracle/test_huggingface.py. */
 #include "check.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/huggingface.h"
+#include "files/file.h"
 #include "model/model_config.h"
 
 #include <jansson.h>

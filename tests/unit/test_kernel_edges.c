@@ -1,8 +1,8 @@
 /* The CPU kernels at the edges of the number formats and of their arguments, on every vector unit that this CPU has,
  * against libm in double, against counting on one's fingers, or against the definition of the format. */
-#include "base/exact_sum.h"
 #include "base/random.h"
 #include "check.h"
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 
 #include <float.h>

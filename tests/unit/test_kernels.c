@@ -4,9 +4,9 @@
  * Every buffer has guard bytes around it, and what a kernel only writes is poisoned with NaN before. Each case runs on
  * one, two and three threads, which must give the same bits; on three, every buffer ends where a page begins that may
  * not be touched. */
-#include "base/exact_sum.h"
 #include "base/random.h"
 #include "check.h"
+#include "device/exact_sum.h"
 #include "device/kernels.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Lines of files that somebody else wrote: the same as a plain split of the bytes, and never more of one than was asked
  * for. */
-#include "base/file.h"
-#include "base/lines.h"
 #include "check.h"
+#include "files/file.h"
+#include "files/lines.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Machines and launchers that are not here, replayed from small trees of files. */
-#include "base/file.h"
-#include "base/machine.h"
+#include "files/file.h"
+#include "files/machine.h"
 #include "launch/launcher.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 #include "report/loss_curve.h"
 #include "report/metrics.h"
 #include "report/summary.h"

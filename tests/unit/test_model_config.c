@@ -1,6 +1,6 @@
 /* Model descriptions: presets against published numbers of parameters, files, checks of combinations. */
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 #include "model/family.h"
 #include "model/model_config.h"
 #include "model/parameters.h"

@@ -1,7 +1,6 @@
 /* Weights in 4 bits: beside bitsandbytes, by their definition at the edges, and the same bits of every vector unit, on
  * any number of threads and in any range. */
 #include "base/dynamic_map.h"
-#include "base/nf4.h"
 #include "base/random.h"
 #include "bitsandbytes_nf4.h"
 #include "device/nf4.h"

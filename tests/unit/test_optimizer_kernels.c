@@ -2,9 +2,9 @@
  * is compared with the reference device by kernel_check (tests/gpu/cases_optimizer.c). And states of 8 bits beside
  * bitsandbytes. */
 #include "base/dynamic_map.h"
-#include "base/exact_sum.h"
 #include "base/random.h"
 #include "bitsandbytes_codes.h"
+#include "device/exact_sum.h"
 #include "typed_array.h"
 #include "vector_units.h"
 

@@ -1,8 +1,8 @@
 /* `prepare --force` killed, or refused by the system, at each of its calls that change the disk: the old corpus is
  * there or the new one, whole, and files of both side by side are never read without a word. The linker puts the
  * functions below in the place of the system's (cmake/tests.cmake). */
-#include "base/file_transaction.h"
 #include "data/corpus.h"
+#include "files/file_transaction.h"
 #include "prepare_test.h"
 #include "sanitized.h"
 #include "tokenizer/tokenizer.h"

@@ -2,11 +2,11 @@
  * better than it. Gradients against finite differences of what they are gradients of. Logits lie on a grid, so that
  * many are equal and all others far apart: every device then chooses the same. Some rows are not tokens: their logits
  * are not numbers, which must change nothing. */
-#include "base/label.h"
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"
 #include "draws.h"
+#include "mesh/label.h"
 #include "sanitized.h"
 #include "typed_array.h"
 #include "vector_units.h"

@@ -1,7 +1,7 @@
 /* Run files: defaults, combinations, options, and the printed configuration that is the same run. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "files/file.h"
 #include "run/run_config.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
  * theirs is tests/oracle/test_safetensors.py. */
 #include "check.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
+#include "files/file.h"
 
 #include <inttypes.h>
 #include <math.h>

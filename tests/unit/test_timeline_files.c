@@ -1,8 +1,8 @@
 /* Timelines as files: read back by other people's parsers. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
+#include "files/file.h"
 #include "timeline/timeline.h"
 
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* Timelines as drawings: well-formed, small whatever there is to draw, and each colour as wide as its time. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
+#include "files/file.h"
 #include "timeline/timeline.h"
 #include "timeline/timeline_paint.h"
 

@@ -2,7 +2,7 @@
  */
 #include "tokenizer_fixture.h"
 
-#include "base/file.h"
+#include "files/file.h"
 
 #include <stdio.h>
 #include <unistd.h>

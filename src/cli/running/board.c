@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/stop.h"
-#include "base/write_fault.h"
 #include "board/server.h"
 #include "cli/cli.h"
+#include "files/write_fault.h"
 #include "options/options.h"
 
 #include <errno.h>

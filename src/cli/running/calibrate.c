@@ -1,9 +1,7 @@
 /* `trireme calibrate`: measures the device and its links (calibrate_tables.c), and writes a cluster's description. */
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/memory.h"
 #include "base/stop.h"
 #include "base/system.h"
@@ -14,6 +12,8 @@
 #include "comm/placement.h"
 #include "engine/measure.h"
 #include "engine/rank_device.h"
+#include "files/file.h"
+#include "files/machine.h"
 #include "launch/launcher.h"
 #include "model/model_config.h"
 #include "options/options.h"

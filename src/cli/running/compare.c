@@ -1,9 +1,9 @@
 /* `trireme compare`: shows several runs, in progress or ended, in one table, picture or page. */
-#include "base/file.h"
 #include "base/format.h"
-#include "base/json_kind.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "files/file.h"
+#include "files/json_kind.h"
 #include "options/json.h"
 #include "options/options.h"
 #include "report/comparison.h"

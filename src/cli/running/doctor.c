@@ -1,9 +1,9 @@
 #include "cli/running/doctor.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "files/file.h"
 #include "options/options.h"
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #ifndef TRI_CLI_RUNNING_DOCTOR_H
 #define TRI_CLI_RUNNING_DOCTOR_H
 
-#include "base/machine.h"
 #include "base/status.h"
 #include "device/gpu/inquiry.h"
+#include "files/machine.h"
 
 #include <jansson.h>
 #include <stdbool.h>

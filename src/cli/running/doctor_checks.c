@@ -1,8 +1,6 @@
 /* The checks of `trireme doctor`: the machine, the software, the device and the GPUs. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
-#include "base/cache_folder.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "base/system.h"
 #include "cli/running/doctor.h"
@@ -11,6 +9,8 @@
 #include "device/gpu/inquiry.h"
 #include "device/libraries.h"
 #include "engine/peak.h"
+#include "files/cache_folder.h"
+#include "files/file.h"
 #include "launch/launcher.h"
 #include "train/best_peak.h"
 

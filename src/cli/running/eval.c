@@ -1,8 +1,5 @@
 /* `trireme eval`: computes the loss of a checkpoint on a corpus. Every token but the first is predicted once. */
-#include "base/file.h"
 #include "base/format.h"
-#include "base/json_kind.h"
-#include "base/label.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/run_notes.h"
@@ -15,6 +12,9 @@
 #include "data/bigram.h"
 #include "data/source.h"
 #include "engine/evaluate.h"
+#include "files/file.h"
+#include "files/json_kind.h"
+#include "mesh/label.h"
 #include "options/options.h"
 #include "run/run_config.h"
 #include "tokenizer/tokenizer.h"

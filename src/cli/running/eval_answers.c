@@ -1,9 +1,9 @@
 /* `eval MODEL --answers FILE`: the model generates an answer to each question, which is compared with the right one. */
-#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
+#include "files/json_kind.h"
 #include "generation/texts.h"
 #include "options/json.h"
 

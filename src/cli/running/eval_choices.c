@@ -1,7 +1,5 @@
 /* `eval MODEL --choices FILE`: scores the choices of each question with one checkpoint, all checkpoints of a run, or
  * several models. */
-#include "base/file.h"
-#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -9,6 +7,8 @@
 #include "cli/running/eval_questions.h"
 #include "data/same_tokenizer.h"
 #include "engine/weights.h"
+#include "files/file.h"
+#include "files/json_kind.h"
 #include "judge/quality.h"
 #include "options/json.h"
 

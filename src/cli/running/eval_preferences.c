@@ -1,11 +1,11 @@
 #include "cli/running/eval_preferences.h"
 
-#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/running/eval_model.h"
 #include "data/preference_sums.h"
 #include "engine/evaluate.h"
+#include "files/json_kind.h"
 #include "options/json.h"
 #include "run/run_config.h"
 

@@ -1,7 +1,7 @@
 #include "cli/running/expert_loads.h"
 
-#include "base/file.h"
-#include "base/lines.h"
+#include "files/file.h"
+#include "files/lines.h"
 #include "mesh/parts.h"
 
 #include <jansson.h>

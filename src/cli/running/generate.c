@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
-#include "base/write_fault.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
 #include "cli/running/prompts.h"
+#include "files/write_fault.h"
 #include "generation/texts.h"
 #include "options/options.h"
 

@@ -1,13 +1,13 @@
 /* A conversation: each line of standard input is a message, and each answer goes to standard output. The prompt is
  * rendered with the folder's chat template for each answer. The generator does not read again the beginning that it
  * holds from the answer before. */
-#include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
-#include "base/write_fault.h"
 #include "chat/session.h"
 #include "cli/running/generate.h"
+#include "files/lines.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <stdio.h>

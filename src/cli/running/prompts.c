@@ -1,11 +1,11 @@
 #include "cli/running/prompts.h"
 
-#include "base/file.h"
-#include "base/file_kind.h"
-#include "base/json_kind.h"
-#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "files/file.h"
+#include "files/file_kind.h"
+#include "files/json_kind.h"
+#include "files/json_reader.h"
 
 #include <errno.h>
 #include <jansson.h>

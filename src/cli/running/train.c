@@ -1,6 +1,5 @@
 /* `trireme train`: reads the command line, trains in this process or in the ranks of a job that it starts, and records
  * failures in OUTPUT/failures.txt. */
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -9,6 +8,7 @@
 #include "comm/comm.h"
 #include "comm/placement.h"
 #include "config/name_aliases.h"
+#include "files/file.h"
 #include "launch/launcher.h"
 #include "options/options.h"
 #include "run/resolve_auto.h"

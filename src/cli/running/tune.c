@@ -1,9 +1,9 @@
 /* `trireme tune` and `trireme tune report`: runs the trials of a study, and reports what they show. */
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/shell_word.h"
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "files/file.h"
+#include "files/shell_word.h"
 #include "options/json.h"
 #include "options/options.h"
 #include "plan/report.h"

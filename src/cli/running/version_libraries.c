@@ -1,9 +1,9 @@
 /* Prints the versions of the libraries that a build with MPI and kernels uses. */
-#include "base/file.h"
 #include "cli/version.h"
 #include "comm/comm.h"
 #include "comm/library.h"
 #include "device/libraries.h"
+#include "files/file.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #include "device/gpu/cache.h"
 
 #include "base/memory.h"
-#include "base/temporary_name.h"
-#include "base/write_fault.h"
+#include "files/temporary_name.h"
+#include "files/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>

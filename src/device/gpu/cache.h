@@ -3,7 +3,7 @@
 #ifndef TRI_DEVICE_GPU_CACHE_H
 #define TRI_DEVICE_GPU_CACHE_H
 
-#include "base/file.h"
+#include "files/file.h"
 
 enum { TRI_GPU_CACHE_NAME_BYTES = 224 };
 

@@ -1,7 +1,7 @@
 #include "device/gpu/cuda_driver.h"
 
-#include "base/file.h"
 #include "base/memory.h"
+#include "files/file.h"
 
 #include <pthread.h>
 #include <stdio.h>

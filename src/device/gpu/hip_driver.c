@@ -1,8 +1,8 @@
 #include "device/gpu/hip_driver.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "device/gpu/hip_library.h"
+#include "files/file.h"
 
 #include <glob.h>
 #include <pthread.h>

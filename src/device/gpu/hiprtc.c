@@ -1,11 +1,11 @@
 /* AMD's run-time compiler. Old versions abort the process if they are asked for an unknown chip. So its code object
  * manager, which lists the known chips, is asked first. */
-#include "base/file.h"
 #include "base/memory.h"
 #include "device/gpu/code_object.h"
 #include "device/gpu/hip_library.h"
 #include "device/gpu/library.h"
 #include "device/gpu/rtc.h"
+#include "files/file.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 #include "device/gpu/image.h"
 
-#include "base/cache_folder.h"
 #include "base/memory.h"
 #include "device/gpu/cache.h"
 #include "device/gpu/compiler.h"
+#include "files/cache_folder.h"
 
 #include <stdio.h>
 #include <string.h>

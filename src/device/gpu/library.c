@@ -1,8 +1,8 @@
 #include "device/gpu/library.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "device/gpu/python_path.h"
+#include "files/file.h"
 
 #include <dlfcn.h>
 #include <glob.h>

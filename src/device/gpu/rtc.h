@@ -4,9 +4,9 @@
 #ifndef TRI_DEVICE_GPU_RTC_H
 #define TRI_DEVICE_GPU_RTC_H
 
-#include "base/file.h"
 #include "device/gpu/compiler.h"
 #include "device/gpu/rtc_calls.h"
+#include "files/file.h"
 
 enum { TRI_GPU_RTC_MOST_OPTIONS = 8 };
 

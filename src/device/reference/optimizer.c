@@ -1,5 +1,5 @@
 /* Optimizers, matrix kernels of Muon, Adafactor, GaLore and Fira, and sums. */
-#include "base/exact_sum.h"
+#include "device/exact_sum.h"
 #include "device/reference/reference.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Routers: the choice of a row's experts (base/router.h), and the balance of experts. Row by row. */
-#include "base/label.h"
 #include "device/reference/reference.h"
+#include "mesh/label.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Matrix kernels of Muon other than GEMMs: bound by memory bandwidth. A transposition uses square tiles that stay in
  * the L1 cache, so that each cache line is read and written once; other kernels run along rows. */
-#include "base/exact_sum.h"
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
+#include "device/exact_sum.h"
 
 #include <math.h>
 

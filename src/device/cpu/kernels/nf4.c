@@ -8,7 +8,6 @@
 #include "device/cpu/kernels/vector.h"
 
 #include "base/dynamic_map.h"
-#include "base/nf4.h"
 #include "device/nf4.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* AdamW and the sums for clipping and the loss: bound by memory bandwidth. */
-#include "base/exact_sum.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
+#include "device/exact_sum.h"
 
 #include <math.h>
 

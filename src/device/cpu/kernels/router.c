@@ -1,8 +1,8 @@
 /* Routers (base/router.h): each row's scores, its best experts, and the gradients. A row's experts are in arrays on the
  * stack, and threads share the rows. */
-#include "base/label.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
+#include "mesh/label.h"
 
 #include <math.h>
 

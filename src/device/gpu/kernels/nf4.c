@@ -3,8 +3,8 @@
 #include "device/gpu/kernels/nf4.h"
 
 #include "base/dynamic_map.h"
-#include "base/nf4.h"
 #include "device/gpu/kernels/primitives.h"
+#include "device/nf4.h"
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 

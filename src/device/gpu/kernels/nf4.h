@@ -2,7 +2,7 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_NF4_H
 #define TRI_DEVICE_GPU_KERNELS_NF4_H
 
-#include "base/nf4.h"
+#include "device/nf4.h"
 
 #include <stdint.h>
 

@@ -1,11 +1,11 @@
 /* Routers: one warp per row, whose experts its lanes share (router_choice.h); and the balance of experts. */
 #include "device/gpu/kernels/router.h"
 
-#include "base/label.h"
 #include "device/gpu/kernels/groups.h"
 #include "device/gpu/kernels/router_choice.h"
 #include "device/gpu/kernels/rows.h"
 #include "device/gpu/kernels/scan.h"
+#include "mesh/label.h"
 
 typedef struct asked {
   sixteen_bytes at[1];

@@ -2,7 +2,7 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_SUMS_H
 #define TRI_DEVICE_GPU_KERNELS_SUMS_H
 
-#include "base/exact_terms.h"
+#include "device/exact_sum.h"
 
 #include <stdint.h>
 

@@ -1,0 +1,36 @@
+/* Reads a file that another program or user may have written, line by line; no line takes more memory than the caller
+ * allows. */
+#ifndef TRI_FILES_LINES_H
+#define TRI_FILES_LINES_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_lines tri_lines;
+
+typedef struct tri_line {
+  const char *text;   /* [bytes] and a NUL; valid until the next line is read */
+  size_t bytes;       /* without its newline */
+  bool ended;         /* ended by a newline; the last line of a file may not be */
+  bool too_long;      /* `text` is only its beginning */
+  int64_t number;     /* number of the line, from 1 */
+  int64_t first, end; /* byte range in the file, with the newline */
+} tri_line;
+
+/* Opens a plain file (tri_file_open_plain) whose lines may have up to `longest` bytes. Close with tri_lines_close. */
+tri_status tri_lines_open(const char *path, size_t longest, tri_lines **out);
+/* The same for an open file of any kind, which tri_lines_close closes; `name` is for messages and is copied. */
+tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out);
+void tri_lines_close(tri_lines *lines);
+
+/* Reads the next line; *there is false after the last one. Fails with TRI_BAD_FILE, which names the line, if it is too
+ * long. */
+tri_status tri_lines_next(tri_lines *lines, tri_line *line, bool *there);
+/* The same, but a line that is too long is not a failure: `text` is its begin, and `too_long` is set. For files
+ * whose other lines are still useful after a bad one. */
+tri_status tri_lines_next_any(tri_lines *lines, tri_line *line, bool *there);
+
+#endif

@@ -1,0 +1,14 @@
+/* Words of commands that a message proposes, so that a shell reads them as they are. */
+#ifndef TRI_FILES_SHELL_WORD_H
+#define TRI_FILES_SHELL_WORD_H
+
+#include "files/file.h"
+
+/* Bytes that the longest path takes: quotes around it, and four bytes for each quote in it. */
+enum { TRI_SHELL_WORD_BYTES = 4 * TRI_PATH_BYTES + 3 };
+
+/* Returns `word` if no shell interprets its characters, else the word in single quotes, in `out`. A word that does not
+ * fit is returned as it is. */
+const char *tri_shell_word(const char *word, char out[TRI_SHELL_WORD_BYTES]);
+
+#endif
