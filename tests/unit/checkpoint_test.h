@@ -5,9 +5,9 @@
 
 #include "check.h"
 
-#include "files/file.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "files/file.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

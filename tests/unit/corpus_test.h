@@ -2,9 +2,9 @@
 #ifndef TRI_TESTS_CORPUS_TEST_H
 #define TRI_TESTS_CORPUS_TEST_H
 
-#include "files/file.h"
 #include "base/status.h"
 #include "data/corpus_writer.h"
+#include "files/file.h"
 
 /* cmocka.h wants these four before it. */
 #include <setjmp.h>
