@@ -61,26 +61,9 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
   return tri_checkpoint_map_written(engine);
 }
 
-static int64_t integer_of(const json_t *object, const char *key) {
-  return (int64_t)json_integer_value(json_object_get(object, key));
-}
-
 static void read_progress(const tri_checkpoint_state *state, tri_progress *out) {
-  const json_t *more = state->progress;
-  *out = (tri_progress){
-      .step = state->step,
-      .tokens = state->tokens,
-      .updates = integer_of(more, "updates"),
-      .bad_steps = integer_of(more, "bad_steps"),
-      .seconds = json_number_value(json_object_get(more, "seconds")),
-      .highest_lr = json_number_value(json_object_get(more, "highest_lr")),
-      .average_weights = json_number_value(json_object_get(more, "average_weights")),
-      .averaged = integer_of(more, "averaged"),
-      .best_step = integer_of(more, "best_step"),
-      .best_loss = json_number_value(json_object_get(more, "best_loss")),
-      .best_accuracy = json_number_value(json_object_get(more, "best_accuracy")),
-      .not_better = integer_of(more, "not_better"),
-  };
+  *out = (tri_progress){.step = state->step, .tokens = state->tokens};
+  tri_progress_read(state->progress, out);
 }
 
 /* Returns whether the checkpoint has optimizer states. An imported checkpoint does not: the states of a new run

@@ -268,12 +268,11 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
   saver->step = progress->step;
   saver->proven = false;
   saver->saves_best = config->checkpoint.best && progress->best_step == progress->step;
-  saver->progress = json_pack(
-      "{s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:I, s:o}", "updates", (json_int_t)progress->updates, "bad_steps",
-      (json_int_t)progress->bad_steps, "seconds", progress->seconds, "highest_lr", progress->highest_lr,
-      "average_weights", progress->average_weights, "averaged", (json_int_t)progress->averaged, "best_step",
-      (json_int_t)progress->best_step, "best_loss", progress->best_loss, "best_accuracy", progress->best_accuracy,
-      "not_better", (json_int_t)progress->not_better, "identity", print_identity(saver));
+  saver->progress = tri_progress_print(progress);
+  if (saver->progress != NULL && json_object_set_new(saver->progress, "identity", print_identity(saver)) != 0) {
+    json_decref(saver->progress);
+    saver->progress = NULL;
+  }
   if (saver->progress == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the progress of a checkpoint");
   tri_checkpoint_request request = {
       .group = world_of(saver),

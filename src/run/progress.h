@@ -1,6 +1,8 @@
+/* The position of a run, and its numbers in a checkpoint's state. */
 #ifndef TRI_RUN_PROGRESS_H
 #define TRI_RUN_PROGRESS_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 /* Position of a run. All else that a step depends on is a function of these and of the configuration. */
@@ -19,5 +21,12 @@ typedef struct tri_progress {
   double best_accuracy;               /* accuracy of best_step, if evaluation.metric is the accuracy */
   int64_t not_better;                 /* evaluations since best_step */
 } tri_progress;
+
+/* Returns the members that a checkpoint's state has under `progress`; NULL if memory is exhausted. Step, samples and
+ * tokens have keys of their own in the state, and `bad_in_row` is always 0 there. */
+json_t *tri_progress_print(const tri_progress *progress);
+
+/* Reads these members; members that an older checkpoint lacks are 0. Leaves all other members unchanged. */
+void tri_progress_read(const json_t *from, tri_progress *progress);
 
 #endif

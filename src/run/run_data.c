@@ -148,12 +148,6 @@ static tri_status open_preferences(const opening *o, tri_identity *identity, tri
   return create_preferences(o, out->validation_corpus, 0, &out->validation_preferences);
 }
 
-/* Kind of the samples, text or preferences, which follows from the objective. */
-typedef struct run_feed {
-  bool of_preferences;
-  tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
-} run_feed;
-
 static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run_data *out) {
   const tri_run_config *config = o->config;
   const tri_mixture_shares alone = {.num_sources = 1, .period = 1, .counts = {1}};
@@ -163,21 +157,20 @@ static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run
   return create_sampler(o, &out->validation_corpus, &alone, 0, &out->validation);
 }
 
-static const run_feed feeds[] = {{false, open_corpora}, {true, open_preferences}};
+struct tri_run_feed {
+  /* Opens the corpora, and creates their samplers or sources. */
+  tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
+};
 
-static tri_status open_feed(const opening *o, tri_identity *identity, tri_run_data *out) {
-  for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++) {
-    if (feeds[i].of_preferences == tri_objective_is_preference(&o->config->objective))
-      return feeds[i].open(o, identity, out);
-  }
-  return tri_fail_internal("no feed has the data of this objective");
-}
+const tri_run_feed tri_run_feed_text = {open_corpora};
+const tri_run_feed tri_run_feed_preferences = {open_preferences};
 
 int64_t tri_run_data_per_epoch(const tri_run_data *data) {
   return data->preferences.corpus != NULL ? data->preferences.per_epoch : data->train.per_epoch;
 }
 
-tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identity, tri_run_data *out) {
+tri_status tri_run_data_open(const tri_run_config *config, const tri_run_feed *feed, tri_identity *identity,
+                             tri_run_data *out) {
   tri_tokenizer *tokenizer = NULL;
   TRI_TRY(find_tokenizer(config, out->tokenizer));
   tri_status status = out->tokenizer[0] == '\0' ? TRI_OK : tri_tokenizer_create(out->tokenizer, &tokenizer);
@@ -188,7 +181,7 @@ tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identit
   }
   out->end_of_text = status == TRI_OK && tokenizer != NULL ? tri_tokenizer_end_of_text(tokenizer) : -1;
   const opening o = {config, tokenizer, out->tokenizer, out->end_of_text};
-  if (status == TRI_OK) status = open_feed(&o, identity, out);
+  if (status == TRI_OK) status = feed->open(&o, identity, out);
   tri_tokenizer_destroy(tokenizer);
   return status;
 }

@@ -6,14 +6,13 @@
 #include "base/stop.h"
 #include "run/learning_rate.h"
 
-static const tri_train_loop *const loops[] = {&tri_loop_text, &tri_loop_preferences};
+static const tri_train_task *const tasks[] = {&tri_task_text, &tri_task_preferences};
 
-const tri_train_loop *tri_train_loop_of(const tri_run_config *config) {
-  const bool of_preferences = tri_objective_is_preference(&config->objective);
-  for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
-    if (loops[i]->of_preferences == of_preferences) return loops[i];
-  }
-  return NULL;
+const tri_train_task *tri_train_task_of(const tri_run_config *config) {
+  const tri_objective_kind kind = tri_objective_kind_of(&config->objective);
+  size_t i = 0;
+  while (tasks[i]->kind != kind) i++; /* each kind has a row */
+  return tasks[i];
 }
 
 /* COLLECTIVE. Stops all ranks if any rank was asked to stop, because a signal may have reached only some ranks, or one
@@ -30,7 +29,7 @@ static tri_status make_step(tri_training *t, tri_made_step *made) {
   *made = (tri_made_step){.lr = tri_run_config_rate(t->config, t->progress.step + 1)};
   tri_recorder_step(t->progress.step);
   tri_timing_step_begins(&t->timing, t->progress.step);
-  TRI_TRY(t->loop->step(t, made->lr, &made->step));
+  TRI_TRY(t->task->step(t, made->lr, &made->step));
   made->seconds = tri_clock_s() - begin_s;
   TRI_TRY(agree_to_stop(t));
   tri_recorder_step(-1);
@@ -55,7 +54,7 @@ static tri_status one_step(tri_training *t) {
   TRI_TRY(make_step(t, &made));
   move_on(t, &made);
   TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
-  for (tri_observer *const *observer = t->loop->observers; *observer != NULL; observer++)
+  for (tri_observer *const *observer = t->task->observers; *observer != NULL; observer++)
     TRI_TRY((*observer)(t, &made));
   return TRI_OK;
 }

@@ -4,10 +4,18 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "files/cache_folder.h"
+#include "model/family.h"
 #include "train/best_peak.h"
 #include "train/train_internal.h"
 
 #include <math.h>
+
+double tri_training_work_flops(const tri_training *t) {
+  const tri_run_config *c = t->config;
+  int64_t steps = c->optimizer.steps - t->progress.step;
+  double tokens = (double)steps * (double)c->optimizer.global_batch * (double)c->data.sequence;
+  return tokens * tri_model_flops_per_token(&c->model, c->data.sequence, 1) / t->mesh.world.size;
+}
 
 /* Keeps the larger of this run's peak and the stored one. One rank of a node writes it; a peak that cannot be stored is
  * measured again by the next run. */

@@ -16,6 +16,8 @@ typedef struct tri_preference_training {
   const double *reference, *validation_reference; /* mapped files; NULL: unused */
 } tri_preference_training;
 
+static tri_preference_training *state_of(const tri_training *t) { return t->task_state; }
+
 /* ---- metrics of answers ------------------------------------------------------------------------------------------ */
 
 /* Adds a metric under TRL's name, for a training step or (`validation`) for held-out answers. */
@@ -29,7 +31,7 @@ static void add_means_to_metrics(tri_training *t, bool validation, const tri_pre
   TELL("rewards/chosen", means->rewards[0]);
   TELL("rewards/rejected", means->rewards[1]);
   TELL("rewards/margins", means->margins);
-  if (t->preferences->rules.paired) TELL("rewards/accuracies", means->accuracies);
+  if (state_of(t)->rules.paired) TELL("rewards/accuracies", means->accuracies);
   TELL("logps/chosen", means->logps[0]);
   TELL("logps/rejected", means->logps[1]);
 }
@@ -38,7 +40,7 @@ static void add_means_to_metrics(tri_training *t, bool validation, const tri_pre
 /* Adds all units of `count` samples, whose log-probabilities are in p->rows. */
 static tri_status add_samples(tri_training *t, const tri_preference_at *at, int64_t count, double kl,
                               tri_preference_sums *to) {
-  const tri_preference_training *p = t->preferences;
+  const tri_preference_training *p = state_of(t);
   tri_preference_settings settings = p->settings;
   settings.kl = kl;
   return tri_preference_sums_add(to, &settings, at, count, p->rows, p->units);
@@ -47,7 +49,7 @@ static tri_status add_samples(tri_training *t, const tri_preference_at *at, int6
 /* Computes KTO's z from the batch's mismatched answers. */
 static tri_status find_kl(tri_training *t, const tri_preference_at *matched, int64_t count, tri_policy policy,
                           double *out) {
-  const tri_preference_training *p = t->preferences;
+  const tri_preference_training *p = state_of(t);
   tri_preference_at at = *matched;
   at.mismatched = true;
   const tri_feed feed = tri_preference_feed(&at);
@@ -55,10 +57,10 @@ static tri_status find_kl(tri_training *t, const tri_preference_at *matched, int
   return tri_preference_kl(&at, count, p->rows, p->units, out);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+/* ---- the task ---------------------------------------------------------------------------------------------------- */
 
 static tri_status open_references(tri_training *t) {
-  tri_preference_training *p = t->preferences;
+  tri_preference_training *p = state_of(t);
   if (!p->rules.reference) return TRI_OK;
   TRI_TRY(tri_reference_open(t, &t->data.preferences, "reference.bin", t->identity.train[0], &p->reference));
   t->data.preferences.reference = p->reference;
@@ -81,8 +83,9 @@ static tri_status make_room(tri_training *t) {
   const tri_run_config *config = t->config;
   const int64_t units = larger(t->data.preferences.most_units, t->data.validation_preferences.most_units);
   const int64_t samples = larger(config->optimizer.global_batch, num_held_out(t));
-  TRI_TRY(tri_alloc("a run on preferences", 1, sizeof *t->preferences, &t->preferences));
-  tri_preference_training *p = t->preferences;
+  tri_preference_training *p = NULL;
+  TRI_TRY(tri_alloc("a run on preferences", 1, sizeof *p, &p));
+  t->task_state = p;
   p->settings = config->objective.trained.preference;
   p->rules = tri_preference_rules_of(tri_objective_preference_loss(&config->objective));
   TRI_TRY(tri_alloc("answers", (size_t)units, sizeof *p->units, &p->units));
@@ -96,14 +99,14 @@ static tri_status preference_begin(tri_training *t) {
 }
 
 static void preference_release(tri_training *t) {
-  tri_preference_training *p = t->preferences;
+  tri_preference_training *p = state_of(t);
   if (p == NULL) return;
   tri_reference_close(&t->data.preferences, p->reference);
   tri_reference_close(&t->data.validation_preferences, p->validation_reference);
   tri_free(p->rows);
   tri_free(p->units);
   tri_free(p);
-  t->preferences = NULL;
+  t->task_state = NULL;
 }
 
 /* Trains on the next samples. Earlier steps may have had another global_batch, so `at` is shifted by the difference
@@ -116,17 +119,17 @@ static tri_status preference_step(tri_training *t, double lr, tri_step *out) {
   const tri_feed feed = tri_preference_feed(&at);
   tri_preference_sums *sums = NULL;
   double kl = 0;
-  if (t->preferences->rules.kl) TRI_TRY(find_kl(t, &samples, batch, TRI_POLICY_TRAINED, &kl));
+  if (state_of(t)->rules.kl) TRI_TRY(find_kl(t, &samples, batch, TRI_POLICY_TRAINED, &kl));
   tri_engine_set_kl(t->engine, kl);
   TRI_TRY(tri_engine_step(t->engine, &feed, progress->step, progress->updates, lr, out));
-  TRI_TRY(tri_engine_step_log_probs(t->engine, t->preferences->rows));
+  TRI_TRY(tri_engine_step_log_probs(t->engine, state_of(t)->rows));
   TRI_TRY(tri_alloc("sums over answers", 1, sizeof *sums, &sums));
   tri_status status = add_samples(t, &samples, batch, kl, sums);
   if (status == TRI_OK) {
     const tri_preference_means means = tri_preference_sums_means(sums, 0);
     add_means_to_metrics(t, false, &means);
   }
-  if (status == TRI_OK && t->preferences->rules.kl) tell(t, false, "kl", "kl", kl);
+  if (status == TRI_OK && state_of(t)->rules.kl) tell(t, false, "kl", "kl", kl);
   tri_free(sums);
   return status;
 }
@@ -139,13 +142,13 @@ static tri_status judge_held_out(tri_training *t, tri_preference_sums *sums) {
   const int64_t count = num_held_out(t);
   const double weight = t->config->objective.trained.label_scale;
   double kl = 0;
-  if (t->preferences->rules.kl) TRI_TRY(find_kl(t, &at, count, TRI_POLICY_EVALUATED, &kl));
-  TRI_TRY(tri_engine_log_probs(t->engine, &feed, count, TRI_POLICY_EVALUATED, t->preferences->rows));
+  if (state_of(t)->rules.kl) TRI_TRY(find_kl(t, &at, count, TRI_POLICY_EVALUATED, &kl));
+  TRI_TRY(tri_engine_log_probs(t->engine, &feed, count, TRI_POLICY_EVALUATED, state_of(t)->rows));
   TRI_TRY(add_samples(t, &at, count, kl, sums));
-  if (weight != 0) TRI_TRY(tri_preference_sums_add_cross_entropy(sums, &at, count, t->preferences->rows));
+  if (weight != 0) TRI_TRY(tri_preference_sums_add_cross_entropy(sums, &at, count, state_of(t)->rows));
   const tri_preference_means means = tri_preference_sums_means(sums, weight);
   t->validation_loss = means.loss;
-  if (t->preferences->rules.paired) t->validation_accuracy = means.accuracies;
+  if (state_of(t)->rules.paired) t->validation_accuracy = means.accuracies;
   add_means_to_metrics(t, true, &means);
   return TRI_OK;
 }
@@ -172,9 +175,12 @@ static tri_observer *const observers[] = {
     NULL,
 };
 
-const tri_train_loop tri_loop_preferences = {.name = "preferences",
-                                             .of_preferences = true,
+const tri_train_task tri_task_preferences = {.name = "preferences",
+                                             .kind = TRI_OBJECTIVE_OF_PREFERENCES,
+                                             .feed = &tri_run_feed_preferences,
+                                             .held_out_key = "data.validation_preferences",
                                              .begin = preference_begin,
+                                             .announce = tri_training_announce_preferences,
                                              .step = preference_step,
                                              .observers = observers,
                                              .release = preference_release};

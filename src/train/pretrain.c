@@ -21,4 +21,11 @@ static tri_observer *const observers[] = {
     NULL,
 };
 
-const tri_train_loop tri_loop_text = {.name = "text", .step = text_step, .observers = observers};
+const tri_train_task tri_task_text = {.name = "text",
+                                      .kind = TRI_OBJECTIVE_OF_TEXT,
+                                      .feed = &tri_run_feed_text,
+                                      .held_out_key = "data.validation",
+                                      .suggests_eval = true,
+                                      .announce = tri_training_announce_text,
+                                      .step = text_step,
+                                      .observers = observers};

@@ -228,7 +228,7 @@ static void suggest_next(const tri_training *t) {
   if (t->data.tokenizer[0] != '\0' && !has_risen(t)) {
     tri_log("  trireme generate %s %s", run, is_chat_run(t) ? "--chat" : "--prompt 'The'");
   }
-  if (!t->loop->of_preferences) tri_log("  trireme eval %s %s", run, tri_shell_word(judged, data));
+  if (t->task->suggests_eval) tri_log("  trireme eval %s %s", run, tri_shell_word(judged, data));
   if (tri_training_stops_early(t)) {
     tri_log("  more steps: the same command with --set evaluation.stop_after=%ld, or 0 to make all of the %ld steps",
             2 * (long)config->evaluation.stop_after, (long)config->optimizer.steps);

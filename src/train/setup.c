@@ -87,7 +87,7 @@ static tri_status resume_run(tri_training *t, const char *resume) {
   }
   tri_engine_set_averaging(t->engine,
                            (tri_averaging){t->progress.highest_lr, t->progress.average_weights, t->progress.averaged});
-  if (t->loop->begin != NULL && !tri_training_is_over(t)) TRI_TRY(t->loop->begin(t));
+  if (t->task->begin != NULL && !tri_training_is_over(t)) TRI_TRY(t->task->begin(t));
   return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK);
 }
 
@@ -105,7 +105,7 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(tri_first_rank_status(world, tri_training_is_rank0(t) ? check_resume(resume) : TRI_OK));
   TRI_TRY(
       tri_first_rank_status(world, tri_training_is_rank0(t) ? tri_training_prepare_preferences(t->config) : TRI_OK));
-  TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
+  TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, t->task->feed, &t->identity, &t->data)));
   TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, tri_run_data_per_epoch(&t->data), 0, 0)));
   TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
   const bool first = tri_training_is_rank0(t);

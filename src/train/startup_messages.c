@@ -42,7 +42,7 @@ static void announce_sources(const tri_training *t) {
 }
 
 /* Logs the objective and the preferences that the run trains on. */
-static void announce_preferences(const tri_training *t) {
+void tri_training_announce_preferences(const tri_training *t) {
   const tri_preference_source *source = &t->data.preferences;
   const char *noun = source->options.paired ? "pair" : "answer";
   const long units = (long)(source->num_units - source->left_out);
@@ -159,9 +159,9 @@ static void announce_held_out(const tri_training *t) {
   for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
     if (strcmp(identity->train[k], identity->validation) != 0) continue;
     tri_warn(
-        "data.validation%s has the same content as %s, which the run trains on, so its loss does not measure other "
+        "%s has the same content as %s, which the run trains on, so its loss does not measure other "
         "text",
-        t->loop->of_preferences ? "_preferences" : "", t->config->data.train[k].path);
+        t->task->held_out_key, t->config->data.train[k].path);
     return;
   }
 }
@@ -276,6 +276,12 @@ static void announce_whole_gradients(const tri_training *t) {
           (long)layout->zero, (long)micro_batches, layout->zero == 2 ? ", so it is the same as zero 1" : "");
 }
 
+void tri_training_announce_text(const tri_training *t) {
+  announce_sources(t);
+  announce_documents(t);
+  announce_epochs(t);
+}
+
 void tri_training_announce(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
@@ -304,13 +310,7 @@ void tri_training_announce(const tri_training *t) {
   tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
   announce_length(t);
-  if (t->loop->of_preferences) {
-    announce_preferences(t);
-  } else {
-    announce_sources(t);
-    announce_documents(t);
-    announce_epochs(t);
-  }
+  t->task->announce(t);
   announce_held_out(t);
   announce_idle(t);
   announce_best(t);

@@ -18,12 +18,12 @@
 
 /* A run. Its state is only in the engine and in `progress`, so that a run that is killed and resumed does the same
  * steps as one that was not. */
-typedef struct tri_train_loop tri_train_loop;
+typedef struct tri_train_task tri_train_task;
 
 typedef struct tri_training {
   tri_run_config *config; /* its layout is resolved here */
-  const tri_train_loop *loop;
-  struct tri_preference_training *preferences; /* used by the loop in preference.c; else NULL */
+  const tri_train_task *task;
+  void *task_state; /* of the task, which releases it; NULL: the task has no state */
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
@@ -93,6 +93,8 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
+void tri_training_announce_text(const tri_training *t);        /* for the row of text */
+void tri_training_announce_preferences(const tri_training *t); /* for the row of preferences */
 
 /* Returns the FLOPs of the remaining steps for one rank, if all ranks have equal work. */
 double tri_training_work_flops(const tri_training *t);
@@ -151,15 +153,21 @@ tri_observer tri_observe_divergence; /* ends the run after too many bad steps in
 tri_observer tri_observe_state;      /* saves checkpoints and takes snapshots */
 tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samples.c) */
 
-/* ---- loops ------------------------------------------------------------------------------------------------------- */
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-/* The kind of data that a run trains on: a row of the table in loop.c, which the objective chooses. */
-struct tri_train_loop {
+/* What a run learns from: a row of the table in loop.c, which the kind of the objective chooses. A new kind of data is
+ * a row here with its feed (run/run_data.h). */
+struct tri_train_task {
   const char *name;
-  bool of_preferences; /* its objectives are losses of preferences */
+  tri_objective_kind kind;  /* of the objectives that this task trains with */
+  const tri_run_feed *feed; /* opens its samples */
+  const char *held_out_key; /* key of a run file that names the held-out samples */
+  bool suggests_eval;       /* `trireme eval RUN DATA` is suggested at the end of a run */
   /* COLLECTIVE, after the run's state is loaded, and before the output's files change and the first step. NULL: nothing
    * to do. */
   tri_status (*begin)(tri_training *t);
+  /* LOCAL, on the first rank. Logs facts about the data before the first step. */
+  void (*announce)(const tri_training *t);
   /* COLLECTIVE. Runs one step of the engine on the next samples. */
   tri_status (*step)(tri_training *t, double lr, tri_step *out);
   /* Observers in order, up to NULL. The evaluation comes before the line of metrics that contains it, the line is
@@ -167,10 +175,10 @@ struct tri_train_loop {
   tri_observer *const *observers;
   void (*release)(tri_training *t); /* NULL: nothing to release */
 };
-extern const tri_train_loop tri_loop_text;        /* text: pretraining and fine-tuning (pretrain.c) */
-extern const tri_train_loop tri_loop_preferences; /* preferences (preference.c) */
+extern const tri_train_task tri_task_text;        /* text: pretraining and fine-tuning (pretrain.c) */
+extern const tri_train_task tri_task_preferences; /* preferences (preference.c) */
 
-const tri_train_loop *tri_train_loop_of(const tri_run_config *config);
+const tri_train_task *tri_train_task_of(const tri_run_config *config);
 
 /* COLLECTIVE. Does steps until the end of the run or a signal. */
 tri_status tri_train_loop_run(tri_training *t);

@@ -14,13 +14,6 @@
 #include <math.h>
 #include <stdio.h>
 
-double tri_training_work_flops(const tri_training *t) {
-  const tri_run_config *c = t->config;
-  int64_t steps = c->optimizer.steps - t->progress.step;
-  double tokens = (double)steps * (double)c->optimizer.global_batch * (double)c->data.sequence;
-  return tokens * tri_model_flops_per_token(&c->model, c->data.sequence, 1) / t->mesh.world.size;
-}
-
 static tri_status trainer_run(tri_training *t) {
   TRI_TRY(tri_training_measure_peak(t));
   tri_training_announce(t);
@@ -55,7 +48,7 @@ static tri_status dry_run(tri_training *t, int rank) {
 }
 
 static void release(tri_training *t) {
-  if (t->loop != NULL && t->loop->release != NULL) t->loop->release(t);
+  if (t->task != NULL && t->task->release != NULL) t->task->release(t);
   tri_metrics_close(t->metrics);
   tri_watchdog_stop(t->watchdog);
   tri_saver_destroy(t->saver);
@@ -108,7 +101,7 @@ tri_status tri_train(const tri_train_options *options) {
                     .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
-  t.loop = tri_train_loop_of(t.config);
+  t.task = tri_train_task_of(t.config);
   tri_status status = trainer_start(&t, options);
   release(&t);
   tri_free(t.config);

@@ -29,7 +29,6 @@ CIRCLES = [
     ("schedule", "layout_config layout_values", "a key of the layout names the function that lists its values, and that reads the table of keys"),
     ("tokenizer", "decoding folder tokenizer tokenizer_class tokenizer_decoder tokenizer_gpt2 tokenizer_json tokenizer_read tokenizer_stages vocab_merges",
      "each reader of a file fills a tokenizer, and the tokenizer chooses the reader"),
-    ("train", "loop peak preference pretrain run_end startup_messages step_metrics trainer", "a loop is a row of functions that call the loop"),
     ("tune", "study trial_schedule", "the schedule of trials is read with the study, and counts its points"),
 ]
 
