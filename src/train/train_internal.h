@@ -23,7 +23,7 @@ typedef struct tri_train_task tri_train_task;
 typedef struct tri_training {
   tri_run_config *config; /* its layout is resolved here */
   const tri_train_task *task;
-  void *task_state; /* of the task, which releases it; NULL: the task has no state */
+  void *task_state; /* state that the task owns and releases; NULL: the task has no state */
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
@@ -155,11 +155,11 @@ tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samp
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-/* What a run learns from: a row of the table in loop.c, which the kind of the objective chooses. A new kind of data is
- * a row here with its feed (run/run_data.h). */
+/* A task: the data that a run learns from, and the work around its steps. The kind of the objective chooses a row of
+ * the table in loop.c. A new kind of data is a row there with its feed (run/run_data.h). */
 struct tri_train_task {
   const char *name;
-  tri_objective_kind kind;  /* of the objectives that this task trains with */
+  tri_objective_kind kind;  /* kind of the objectives that this task trains with */
   const tri_run_feed *feed; /* opens its samples */
   const char *held_out_key; /* key of a run file that names the held-out samples */
   bool suggests_eval;       /* `trireme eval RUN DATA` is suggested at the end of a run */
