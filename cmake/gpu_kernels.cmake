@@ -7,7 +7,7 @@ file(GLOB TRIREME_GPU_TEXTS CONFIGURE_DEPENDS src/device/gpu/kernels/*.c src/dev
 set(TRIREME_GPU_TO_READ ${TRIREME_GPU_TEXTS})
 while(TRIREME_GPU_TO_READ)
   list(POP_FRONT TRIREME_GPU_TO_READ text)
-  file(STRINGS ${text} includes REGEX "^#include \"(base|device)/")
+  file(STRINGS ${text} includes REGEX "^#include \"(base|mesh|device)/")
   foreach(include ${includes})
     string(REGEX REPLACE "^#include \"([^\"]+)\".*" "${CMAKE_SOURCE_DIR}/src/\\1" header ${include})
     if(NOT header IN_LIST TRIREME_GPU_TEXTS)

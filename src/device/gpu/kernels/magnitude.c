@@ -9,7 +9,7 @@ DEVICE wide inverse_root(const void *squares, int64_t column) {
 }
 
 DEVICE wide offset_at(const void *offsets, int64_t column) {
-  return offsets == NULL ? (wide)0 : ((const wide *)offsets)[column];
+  return offsets ? ((const wide *)offsets)[column] : (wide)0;
 }
 
 /* One thread per element. */
