@@ -133,6 +133,9 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
+  /* The point that an averaging optimizer saves is made of the values and of a state that begins as their copy.
+   * resume.c begins the states again once all values are final. */
+  if (!optimizer || begins_average(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
                                         optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);

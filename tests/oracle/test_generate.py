@@ -119,7 +119,7 @@ def test_many_prompts(folder, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"prompt": 3}\n')
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=i, system="be brief", prompt=p)) + "\n" for i, p in enumerate(prompts)))
     done = generate(folder, "--prompts", tmp_path / "more.jsonl", *words)
-    assert lines_of(done) == got and done.stderr.count(b"more.jsonl line 1: of each line `prompt` is read, and nothing else: `id` is not part of the text") == 1
+    assert lines_of(done) == got and done.stderr.count(b"more.jsonl line 1: only `prompt` of each line is read; `id` is not part of the text") == 1
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=None, prompt=p)) + "\n" for p in prompts[:1]))
     assert b"is not part of the text" not in generate(folder, "--prompts", tmp_path / "more.jsonl", "--tokens", 1).stderr
     (tmp_path / "p.jsonl").rename(tmp_path / "p.json")

@@ -388,7 +388,7 @@ def test_many_at_once_and_killed(tmp_path):
             rank.communicate()
     whole = {name: data for name, data in entries(tmp_path).items() if name.endswith(".image")}
     (name,) = whole
-    users = tmp_path / f"{name}.tmp.2024"
+    users = tmp_path / f"{name}.tmp.{os.getpid()}"  # the form of earlier versions, of a process that runs
     users.write_bytes(b"half")
     (tmp_path / name).unlink()
     works(env)

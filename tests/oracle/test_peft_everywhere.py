@@ -126,7 +126,7 @@ def exported_of(made, tmp_path, status=0, base="base-False", **adapter):
 
 def test_a_tied_output_projection_is_not_trained_by_itself(made, tmp_path):
     said = exported_of(made, tmp_path, status=3, base="base-True", train=["lm_head.*"])
-    assert "`adapter.train` matches lm_head.weight, which is tied to model.embed_tokens.weight; name that" in said
+    assert "`adapter.train` matches lm_head.weight, which is tied to model.embed_tokens.weight; name the latter" in said
 
 
 # ---- every family ----------------------------------------------------------------------------------------------------

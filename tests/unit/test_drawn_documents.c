@@ -230,7 +230,7 @@ static void impossible_lengths(void **state) {
                                          {4, 8, 2, 17}, {4, 8, 2, 7}, {1, INT64_MAX, 1, INT64_MAX}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     const tri_length_ranges lengths = {.count = 1, .ranges = {bad[i]}};
-    assert_failure(tri_length_ranges_check(&lengths, "l.json"), TRI_BAD_FILE, "l.json says that");
+    assert_failure(tri_length_ranges_check(&lengths, "l.json"), TRI_BAD_FILE, "l.json is inconsistent");
   }
 }
 
