@@ -32,7 +32,11 @@ static inline tri_objective_kind tri_objective_kind_of(const tri_objective_confi
 }
 /* Return whether the objective is a loss of preferences; which one. */
 static inline bool tri_objective_is_preference(const tri_objective_config *config) {
-  return tri_objective_kind_of(config) == TRI_OBJECTIVE_OF_PREFERENCES;
+  switch (tri_objective_kind_of(config)) {
+    case TRI_OBJECTIVE_OF_TEXT: return false;
+    case TRI_OBJECTIVE_OF_PREFERENCES: break;
+  }
+  return true;
 }
 tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config);
 
