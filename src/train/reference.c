@@ -242,10 +242,10 @@ static tri_status find_part(const computing *c, int64_t *done) {
 }
 
 static tri_status stop_computing(const computing *c, int64_t done) {
-  const char *kept = done > 0 ? "the numbers that are done are kept" : "it begins again";
+  const char *kept = done > 0 ? "the log-probabilities computed so far are kept" : "the next run begins them again";
   const bool first = c->image != NULL && done > 0;
   TRI_TRY(tri_first_rank_status(&c->t->mesh.world, first ? keep_part(c, done) : TRI_OK));
-  return tri_fail(TRI_INTERRUPTED, "stopped after %ld of %ld sequences of %s; %s", (long)done,
+  return tri_fail(TRI_INTERRUPTED, "interrupted after %ld of %ld sequences of %s; %s", (long)done,
                   (long)c->source->per_epoch, c->path, kept);
 }
 

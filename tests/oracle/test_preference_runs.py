@@ -203,7 +203,7 @@ def test_asked_to_stop_while_reference_numbers_are_computed(tmp_path, many, numb
     path = long_run(tmp_path, many, objective)
     status, said = killed_in_reference(path, number, words)
     assert status == 130, said
-    done, count = map(int, re.search(r"stopped after (\d+) of (\d+) sequences of \S+/reference.bin; the numbers that are done are kept", said).groups())
+    done, count = map(int, re.search(r"interrupted after (\d+) of (\d+) sequences of \S+/reference.bin; the log-probabilities computed so far are kept", said).groups())
     assert 0 < done < count and not (tmp_path / "run/reference.bin").exists() and not (tmp_path / "run/failures.txt").exists()
     part = (tmp_path / "run/reference.bin.part").read_bytes()
     assert b"\ndone %d\n" % done in part[:1024]
