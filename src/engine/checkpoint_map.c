@@ -17,26 +17,30 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
   return tensor;
 }
 
-static bool has_state(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
-                      const tri_parameter *parameter, int64_t state) {
-  const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, parameter, state);
-  return shape.num_dims > 0;
-}
+/* A tensor that the optimizer's files have for each tensor of a parameter. */
+typedef struct kept_row {
+  const char *suffix;
+  const tri_optimizer_state
+      *state;     /* NULL: the trained values, of an optimizer that saves another point as the weight */
+  int64_t number; /* of the state, in a call */
+} kept_row;
 
-/* Returns the number of states before number `end` that a parameter has. */
-static int64_t states_before(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
-                             const tri_parameter *parameter, int64_t end) {
-  int64_t count = 0;
-  for (int64_t s = 0; s < end; s++) count += has_state(settings, optimizer, parameter, s);
-  return count;
-}
+enum { KEPT_ROWS = TRI_UPDATE_STATES + 1, OWNERS = TRI_STATE_OF_RUN + 1 };
 
-/* Returns the number of tensors that the optimizer keeps for each tensor of a parameter: its states, and the trained
- * point if it saves another one. */
-static int64_t kept_of(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
+/* Writes the rows that a parameter has of an owner; returns their number. */
+static int64_t rows_of(const tri_optimizer_settings *settings, const tri_parameter *parameter, tri_state_owner owner,
+                       kept_row rows[KEPT_ROWS]) {
   const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
-  if (optimizer == NULL) return 0;
-  return states_before(settings, optimizer, parameter, optimizer->num_states) + (optimizer->trained == NULL ? 0 : 1);
+  int64_t count = 0;
+  for (int64_t s = 0; optimizer != NULL && s < tri_optimizer_num_states(settings, optimizer); s++) {
+    const tri_optimizer_state *state = tri_optimizer_state_at(settings, optimizer, s);
+    if (state->owner != owner || tri_optimizer_state_shape(settings, state, parameter).num_dims == 0) continue;
+    rows[count++] = (kept_row){state->suffix, state, s};
+  }
+  if (optimizer != NULL && optimizer->trained != NULL && owner == TRI_STATE_OF_OPTIMIZER) {
+    rows[count++] = (kept_row){optimizer->trained, NULL, -1};
+  }
+  return count;
 }
 
 /* Returns whether a table's entry is in the list. A checkpoint of an adapted model has the trained parameters; the
@@ -50,11 +54,6 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
     case TRI_SHARDS_LOAD_BASE: break;
   }
   return !entry->factor;
-}
-
-/* Returns whether its average over the run is kept. Parts of one tensor agree, since they are frozen together. */
-static bool is_averaged(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
-  return tri_average_is_kept(settings) && tri_optimizer_of(settings, parameter) != NULL;
 }
 
 /* Returns whether its matrices are one tensor in a checkpoint; each matrix still has optimizer states of its own. */
@@ -79,30 +78,47 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
     const tri_parameter *parameter = &table->entries[e];
     size_t tensors = parameter->tied_to >= 0 ? 0 : (size_t)tri_parameter_num_tensors(parameter);
     weights += tensors;
-    kept += (size_t)(kept_of(settings, parameter) + is_averaged(settings, parameter)) * tensors;
+    for (int owner = 0; owner < OWNERS; owner++) {
+      kept_row rows[KEPT_ROWS];
+      kept += (size_t)rows_of(settings, parameter, (tri_state_owner)owner, rows) * tensors;
+    }
   }
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->pieces, &shards->pieces));
-  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->averages, &shards->averages));
   TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->optimizer, &shards->optimizer));
+  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->states, &shards->states));
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
 }
 
-/* Adds a state's tensor: one for each part of a tensor on disk, unless the optimizer joins parts. */
-static tri_checkpoint_tensor *add_kept(tri_checkpoint_map *shards, const tri_optimizer *optimizer,
-                                       const tri_parameter *tensor, const char *suffix, tri_dtype wide) {
-  const bool by_part = tensor->within.part != NULL && !optimizer->joins_parts;
-  int64_t i = shards->num_optimizer++;
-  if (!by_part) snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
-  if (by_part) {
-    snprintf(shards->names[i], sizeof shards->names[i], "%s.%s%s", tensor->name, tensor->within.part, suffix);
-  }
+/* Adds the tensor of a row that has one for each matrix: for each part of a tensor on disk, unless the optimizer joins
+ * parts. */
+static void add_of_matrix(const tri_optimizer_settings *settings, const tri_parameter *tensor, const kept_row *row,
+                          tri_dtype wide, tri_checkpoint_map *shards) {
+  const bool by_part = tensor->within.part != NULL && !tri_optimizer_of(settings, tensor)->joins_parts;
+  const int64_t i = shards->num_optimizer++;
+  snprintf(shards->names[i], sizeof shards->names[i], "%s%s%s%s", tensor->name, by_part ? "." : "",
+           by_part ? tensor->within.part : "", row->suffix);
   tri_parameter alone = *tensor;
   alone.within = (tri_rows_within){.rows = 0};
   alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE};
   shards->optimizer[i] = tensor_of(&alone, shards->names[i], wide);
-  return &shards->optimizer[i];
+  shards->states[i] = row->state;
+  if (row->state == NULL) return;
+  const tri_state_shape shape = tri_optimizer_state_shape(settings, row->state, tensor);
+  shards->optimizer[i].num_dims = (int)shape.num_dims;
+  for (int64_t d = 0; d < shape.num_dims; d++) shards->optimizer[i].shape[d] = shape.dims[d];
+}
+
+/* Adds the tensor of a row that has one for each weight. */
+static void add_of_weight(const tri_checkpoint_tensor *weight, const kept_row *row, tri_dtype wide,
+                          tri_checkpoint_map *shards) {
+  const int64_t i = shards->num_optimizer++;
+  snprintf(shards->names[i], sizeof shards->names[i], "%s%s", weight->name, row->suffix);
+  shards->optimizer[i] = *weight;
+  shards->optimizer[i].name = shards->names[i];
+  shards->optimizer[i].type = wide;
+  shards->states[i] = row->state;
 }
 
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint) {
@@ -125,32 +141,6 @@ tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_c
   return TRI_OK;
 }
 
-static void add_all_kept(tri_checkpoint_map *shards, const tri_optimizer_settings *settings,
-                         const tri_optimizer *optimizer, const tri_parameter *tensor, tri_dtype wide) {
-  for (int64_t s = 0; s < optimizer->num_states; s++) {
-    if (!has_state(settings, optimizer, tensor, s)) continue;
-    const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, tensor, s);
-    tri_checkpoint_tensor *state = add_kept(shards, optimizer, tensor, optimizer->states[s].suffix, wide);
-    state->num_dims = (int)shape.num_dims;
-    for (int64_t d = 0; d < shape.num_dims; d++) state->shape[d] = shape.dims[d];
-  }
-  if (optimizer->trained != NULL) add_kept(shards, optimizer, tensor, optimizer->trained, wide);
-}
-
-/* Adds the averages, with the weights' names and shapes on disk, after all states. */
-static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide, tri_checkpoint_map *shards) {
-  shards->num_kept = shards->num_optimizer;
-  for (int64_t w = 0; w < shards->num_weights; w++) {
-    const tri_parameter *part = &shards->parts[w];
-    shards->averages[w] = -1;
-    if (!is_averaged(settings, part)) continue;
-    const int64_t i = shards->num_optimizer++;
-    snprintf(shards->names[i], sizeof shards->names[i], "%s%s", shards->weights[w].name, TRI_CHECKPOINT_AVERAGE);
-    shards->optimizer[i] = tensor_of(part, shards->names[i], wide);
-    shards->averages[w] = shards->num_weights + i;
-  }
-}
-
 /* Returns the type in which values are read; those to be quantised to 4 bits are read wide. */
 static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
   switch (stored) {
@@ -161,29 +151,72 @@ static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
   return tri_dtype_wide(precision);
 }
 
-static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options,
-                               tri_checkpoint_map_use use, tri_checkpoint_map *shards) {
-  const tri_optimizer_settings *settings = options->optimizer;
-  const tri_dtype wide = tri_dtype_wide(options->precision);
-  TRI_TRY(allocate_lists(table, settings, shards));
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    const tri_parameter *parameter = &table->entries[e];
-    const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
-    int64_t tensors = num_listed(table, parameter, use), first = 0;
-    for (int64_t t = 0; t < tensors; t++) {
-      const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
-      if (is_stacked(parameter)) shards->pieces[shards->num_pieces++] = tensor;
-      if (!tri_parameter_continues(&tensor)) {
-        int64_t i = shards->num_weights++;
-        const tri_parameter *part = &shards->parts[i];
-        shards->parts[i] = tensor;
-        shards->weights[i] = tensor_of(part, is_stacked(parameter) ? parameter->name : part->name,
-                                       read_type(parameter->stored, options->precision));
+/* Numbers of an entry's first tensors. */
+typedef struct tensor_numbers {
+  int64_t weight;
+  int64_t kept[OWNERS]; /* of the rows of each owner */
+  int64_t piece;        /* index of the first of its matrices, if they are one tensor */
+} tensor_numbers;
+
+/* Lists an entry's weights, and its matrices if they are one tensor. */
+static void list_weights(const tri_parameter *entry, int64_t tensors, tri_dtype precision, tri_checkpoint_map *shards) {
+  int64_t first = 0;
+  for (int64_t t = 0; t < tensors; t++) {
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    if (is_stacked(entry)) shards->pieces[shards->num_pieces++] = tensor;
+    if (tri_parameter_continues(&tensor)) continue;
+    const int64_t i = shards->num_weights++;
+    shards->parts[i] = tensor;
+    shards->weights[i] = tensor_of(&shards->parts[i], is_stacked(entry) ? entry->name : shards->parts[i].name,
+                                   read_type(entry->stored, precision));
+  }
+}
+
+/* Lists the tensors of an entry's rows of an owner. */
+static void list_kept(const tri_optimizer_settings *settings, const tri_parameter *entry, int64_t tensors,
+                      tri_state_owner owner, tri_dtype wide, int64_t weight, tri_checkpoint_map *shards) {
+  kept_row rows[KEPT_ROWS];
+  const int64_t num_rows = rows_of(settings, entry, owner, rows);
+  int64_t first = 0;
+  for (int64_t t = 0; t < tensors; t++) {
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    for (int64_t r = 0; r < num_rows; r++) {
+      switch (owner) {
+        case TRI_STATE_OF_OPTIMIZER: add_of_matrix(settings, &tensor, &rows[r], wide, shards); break;
+        case TRI_STATE_OF_RUN:
+          if (tri_parameter_continues(&tensor)) break;
+          add_of_weight(&shards->weights[is_stacked(entry) ? weight : weight + t], &rows[r], wide, shards);
+          break;
       }
-      if (optimizer != NULL) add_all_kept(shards, settings, optimizer, &tensor, wide);
     }
   }
-  list_averages(settings, wide, shards);
+}
+
+/* Lists all weights, then what optimizers keep, then what the run keeps. numbers: [entries of the table]. */
+static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options,
+                               tri_checkpoint_map_use use, tensor_numbers *numbers, tri_checkpoint_map *shards) {
+  const tri_dtype wide = tri_dtype_wide(options->precision);
+  TRI_TRY(allocate_lists(table, options->optimizer, shards));
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    const bool continues = tri_parameter_continues(entry);
+    numbers[e].weight = continues ? numbers[e - 1].weight : shards->num_weights;
+    numbers[e].piece = shards->num_pieces;
+    list_weights(entry, num_listed(table, entry, use), options->precision, shards);
+  }
+  for (int owner = 0; owner < OWNERS; owner++) {
+    if (owner == TRI_STATE_OF_RUN) shards->first_of_run = shards->num_optimizer;
+    for (int64_t e = 0; e < table->num_entries; e++) {
+      const tri_parameter *entry = &table->entries[e];
+      const bool continues = owner == TRI_STATE_OF_RUN && tri_parameter_continues(entry);
+      numbers[e].kept[owner] = continues ? numbers[e - 1].kept[owner] : shards->num_weights + shards->num_optimizer;
+      list_kept(options->optimizer, entry, num_listed(table, entry, use), (tri_state_owner)owner, wide,
+                numbers[e].weight, shards);
+    }
+  }
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    if (table->entries[e].tied_to >= 0) numbers[e] = numbers[table->entries[e].tied_to];
+  }
   return TRI_OK;
 }
 
@@ -321,29 +354,33 @@ typedef struct lister {
   tri_checkpoint_map *shards;
   holder h;
   bool saves;
-  int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and among the optimizer's */
-  int64_t piece;        /* index of the first of its matrices, if they are one tensor */
+  tensor_numbers numbers; /* of the entry */
 } lister;
+
+/* The tensors of an entry's weights, or of one of its rows. */
+typedef struct row_tensors {
+  int64_t first, stride; /* number of the first tensor's; distance to that of the next one */
+  bool by_matrix;        /* one for each matrix; false: for each weight */
+} row_tensors;
 
 /* Returns matrix t of an entry as a part of a tensor in a checkpoint. A tied entry shares the other one's tensor, but
  * may be the one that this rank holds. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
-  if (is_stacked(entry)) return &l->shards->pieces[l->piece + t];
-  return tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
+  if (is_stacked(entry)) return &l->shards->pieces[l->numbers.piece + t];
+  return tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->numbers.weight + t] : entry;
 }
 
-/* Returns the number of its tensor, if the first one has number `first` and the next ones follow at distance `stride`.
- */
-static int64_t number_of(const lister *l, const tri_parameter *entry, int64_t first, int64_t stride, int64_t t) {
-  const bool apart = first >= l->shards->num_weights && first < l->shards->num_weights + l->shards->num_kept;
-  return is_stacked(entry) && !apart ? first : first + stride * t;
+static int64_t number_of(const row_tensors *to, const tri_parameter *entry, int64_t t) {
+  return is_stacked(entry) && !to->by_matrix ? to->first : to->first + to->stride * t;
 }
 
-static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, tri_element_range range,
-                void *array, size_t element, const tri_checkpoint_memory *memory) {
+static row_tensors weights_of(const lister *l) { return (row_tensors){l->numbers.weight, 1, false}; }
+
+/* Adds a slice of tensor number `tensor`. `apart`: as in the slice. */
+static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, bool apart,
+                tri_element_range range, void *array, size_t element, const tri_checkpoint_memory *memory) {
   if (range.count == 0) return;
   char *data = (char *)array + (size_t)range.at * element;
-  const bool apart = tensor >= shards->num_weights && tensor < shards->num_weights + shards->num_kept;
   shards->slices[shards->num_slices++] =
       (tri_checkpoint_slice){tensor, part, apart, range.first, range.count, data, memory};
 }
@@ -367,9 +404,8 @@ static source source_of_state(lister *l, const tri_update_call *call, int64_t st
   return (source){tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, state)};
 }
 
-/* Adds slices of a call's elements, from a source, for the tensors of its entry: number `first_tensor` and every
- * `stride`-th after it. */
-static void add_of_call(lister *l, const tri_update_call *call, source from, int64_t first_tensor, int64_t stride) {
+/* Adds slices of a call's elements, from a source. */
+static void add_of_call(lister *l, const tri_update_call *call, source from, row_tensors to) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
   const tri_element_range whole =
@@ -377,13 +413,13 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, int
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
-    add(l->shards, number_of(l, entry, first_tensor, stride, t), part_of(l, entry, t),
+    add(l->shards, number_of(&to, entry, t), part_of(l, entry, t), to.by_matrix,
         tri_element_range_within(whole, first, count), from.data, element, from.memory);
   }
 }
 
 /* Adds a slice of a state with a shape of its own, for the tensor that the call updates. */
-static void add_own_shape(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
+static void add_own_shape(lister *l, const tri_update_call *call, int64_t state, row_tensors to) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const source from = source_of_state(l, call, state);
   const tri_element_range all = {0, tri_update_state_count(call, state), 0};
@@ -392,16 +428,16 @@ static void add_own_shape(lister *l, const tri_update_call *call, int64_t state,
     int64_t first = 0;
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
     if (tensor.count == 0 || first != call->first) continue;
-    add(l->shards, first_tensor + stride * t, NULL, own, from.data, tri_dtype_bytes(tri_dtype_wide(call->type)),
-        from.memory);
+    add(l->shards, number_of(&to, entry, t), NULL, to.by_matrix, own, from.data,
+        tri_dtype_bytes(tri_dtype_wide(call->type)), from.memory);
   }
 }
 
-static void add_state(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
+static void add_state(lister *l, const tri_update_call *call, int64_t state, row_tensors to) {
   if (tri_update_has_own_shape(call, state)) {
-    add_own_shape(l, call, state, first_tensor, stride);
+    add_own_shape(l, call, state, to);
   } else {
-    add_of_call(l, call, source_of_state(l, call, state), first_tensor, stride);
+    add_of_call(l, call, source_of_state(l, call, state), to);
   }
 }
 
@@ -415,7 +451,7 @@ static void add_quantised(lister *l, int64_t e) {
     if (count == 0) continue;
     tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
     tri_quantised_set_up(l->engine->executor, e, first / count, matrix);
-    add(shards, l->weight + t, NULL, (tri_element_range){0, matrix->cut.total, 0}, matrix->wide,
+    add(shards, l->numbers.weight + t, NULL, false, (tri_element_range){0, matrix->cut.total, 0}, matrix->wide,
         tri_dtype_bytes(matrix->type), &matrix->memory);
   }
 }
@@ -487,31 +523,33 @@ static void add_alternating(lister *l, const tri_parameter *entry, tri_element_r
     const int64_t before = ((first - entry->first_member) * kinds + kind) * count;
     *a =
         (tri_checkpoint_map_alternating){.memory = {a, alternating_read, alternating_write, NULL}, .engine = l->engine};
-    a->part = l->shards->pieces[l->piece + first * kinds + kind];
+    a->part = l->shards->pieces[l->numbers.piece + first * kinds + kind];
     a->part.stacked.together = n;
     a->part.count = n * count;
     a->first = array + (size_t)(values.at + before - values.first) * element;
     a->count = count;
     a->distance = kinds * count;
     a->element = element;
-    add(l->shards, tensor, &a->part, (tri_element_range){0, n * count, 0}, a->first, element, &a->memory);
+    add(l->shards, tensor, &a->part, false, (tri_element_range){0, n * count, 0}, a->first, element, &a->memory);
   }
 }
 
 /* Adds slices of values that are stored in their array as they are. */
-static void add_values(lister *l, const tri_parameter *entry, tri_element_range values, int64_t first_tensor,
-                       int64_t stride) {
+static void add_values(lister *l, const tri_parameter *entry, row_tensors to) {
   const tri_executor *executor = l->engine->executor;
+  const int64_t e = entry - l->h.table->entries;
+  const tri_element_range values =
+      l->saves ? saved_values(&l->h, e) : tri_element_range_of_values(l->h.buckets, l->h.table, e);
   const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
   void *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
   int64_t first_member = 0, end_member = 0;
-  if (first_tensor == l->weight) find_alternating(l, entry, values, &first_member, &end_member);
-  add_alternating(l, entry, values, first_member, end_member, first_tensor, array, element);
+  if (!to.by_matrix) find_alternating(l, entry, values, &first_member, &end_member);
+  add_alternating(l, entry, values, first_member, end_member, to.first, array, element);
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     if (end_member > 0 && t / entry->kinds >= first_member && t / entry->kinds < end_member) continue;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
-    add(l->shards, number_of(l, entry, first_tensor, stride, t), part_of(l, entry, t),
+    add(l->shards, number_of(&to, entry, t), part_of(l, entry, t), to.by_matrix,
         tri_element_range_within(values, first, count), array, element, tri_executor_memory(executor));
   }
 }
@@ -520,53 +558,33 @@ static void add_values(lister *l, const tri_parameter *entry, tri_element_range 
 static void add_entry(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   const tri_updates *updates = l->engine->parts.updates;
-  const tri_optimizer_settings *settings = l->engine->options.optimizer;
-  const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
-  const int64_t stride = kept_of(settings, entry);
-  const bool averages = optimizer != NULL && optimizer->trained != NULL;
-  const tri_element_range values =
-      l->saves ? saved_values(&l->h, e) : tri_element_range_of_values(l->h.buckets, l->h.table, e);
+  const tri_optimizer *optimizer = tri_optimizer_of(l->engine->options.optimizer, entry);
+  const bool makes_weights = l->saves && optimizer != NULL && optimizer->trained != NULL;
+  row_tensors to[KEPT_ROWS * OWNERS];
+  kept_row rows[KEPT_ROWS * OWNERS];
+  int64_t num_rows = 0;
   if (entry->stored == TRI_STORED_NF4) {
     add_quantised(l, e);
     return;
   }
-  if (!averages || !l->saves) add_values(l, entry, values, l->weight, 1);
-  if (averages) add_values(l, entry, values, l->kept + stride - 1, stride);
+  for (int owner = 0; owner < OWNERS; owner++) {
+    const int64_t count = rows_of(l->engine->options.optimizer, entry, (tri_state_owner)owner, rows + num_rows);
+    for (int64_t r = 0; r < count; r++) {
+      to[num_rows++] = (row_tensors){l->numbers.kept[owner] + r, count, owner == TRI_STATE_OF_OPTIMIZER};
+    }
+  }
+  if (!makes_weights) add_values(l, entry, weights_of(l));
+  for (int64_t r = 0; r < num_rows; r++) {
+    if (rows[r].state == NULL) add_values(l, entry, to[r]);
+  }
   for (int64_t c = updates->first_call[e]; optimizer != NULL && c < updates->first_call[e + 1]; c++) {
     const tri_update_call *call = &updates->calls[c];
-    for (int64_t s = 0; s < optimizer->num_states; s++) {
-      if (!has_state(settings, optimizer, entry, s)) continue;
-      add_state(l, call, s, l->kept + states_before(settings, optimizer, entry, s), stride);
+    for (int64_t r = 0; r < num_rows; r++) {
+      if (rows[r].state != NULL) add_state(l, call, rows[r].number, to[r]);
     }
-    if (is_averaged(settings, entry)) {
-      const int64_t s = optimizer->num_states;
-      add_of_call(l, call, source_of_state(l, call, s), l->shards->averages[l->weight], 1);
-    }
-    if (!averages || !l->saves) continue;
-    const source saved = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
-    add_of_call(l, call, saved, l->weight, 1);
-  }
-}
-
-/* Numbers of each entry's first tensors. */
-typedef struct tensor_numbers {
-  int64_t weight, kept, piece;
-} tensor_numbers;
-
-static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings,
-                           tri_checkpoint_map_use use, int64_t num_weights, tensor_numbers *out) {
-  tensor_numbers next = {0, num_weights, 0};
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    const tri_parameter *entry = &table->entries[e];
-    out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
-    if (tri_parameter_continues(entry)) {
-      out[e].weight = out[e - 1].weight;
-    } else {
-      const int64_t listed = num_listed(table, entry, use);
-      next.weight += is_stacked(entry) && listed > 0 ? 1 : listed;
-      if (is_stacked(entry)) next.piece += listed;
-    }
-    next.kept += kept_of(settings, entry) * num_listed(table, entry, use);
+    if (!makes_weights) continue;
+    const source made = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
+    add_of_call(l, call, made, weights_of(l));
   }
 }
 
@@ -592,35 +610,33 @@ static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *
   return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
 }
 
-static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *shards) {
+static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, const tensor_numbers *numbers,
+                              tri_checkpoint_map *shards) {
   const tri_parameter_table *table = engine->parts.table;
   const tri_mesh *mesh = engine->options.mesh;
   lister l = {.engine = engine,
               .shards = shards,
               .h = {engine->options.layout, engine->parts.buckets, table, {mesh->shape, mesh->place}},
               .saves = is_to_save(use)};
-  tensor_numbers *numbers = NULL;
-  TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *numbers, &numbers));
-  tri_status status = allocate_slices(engine, shards);
-  if (status == TRI_OK) number_tensors(table, engine->options.optimizer, use, shards->num_weights, numbers);
-  for (int64_t e = 0; e < table->num_entries && status == TRI_OK; e++) {
+  TRI_TRY(allocate_slices(engine, shards));
+  for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     if (l.saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
     if (!is_listed(table, entry, use)) continue;
-    l.weight = numbers[e].weight;
-    l.kept = numbers[e].kept;
-    l.piece = numbers[e].piece;
+    l.numbers = numbers[e];
     add_entry(&l, e);
   }
-  tri_free(numbers);
-  return status;
+  return TRI_OK;
 }
 
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out) {
   tri_checkpoint_map shards = {.elsewhere = use == TRI_SHARDS_LOAD_FACTORS || use == TRI_SHARDS_LOAD_BASE};
-  const tri_engine_options *options = &engine->options;
-  tri_status status = list_tensors(engine->parts.table, options, use, &shards);
-  if (status == TRI_OK) status = list_slices(engine, use, &shards);
+  const tri_parameter_table *table = engine->parts.table;
+  tensor_numbers *numbers = NULL;
+  TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *numbers, &numbers));
+  tri_status status = list_tensors(table, &engine->options, use, numbers, &shards);
+  if (status == TRI_OK) status = list_slices(engine, use, numbers, &shards);
+  tri_free(numbers);
   if (status != TRI_OK) {
     tri_checkpoint_map_release(&shards);
     return status;
@@ -638,7 +654,7 @@ bool tri_checkpoint_map_keep_narrow(const tri_engine *engine) {
   }
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
-    for (int64_t s = 0; call->optimizer != NULL && s < call->optimizer->num_states; s++) {
+    for (int64_t s = 0; s < tri_update_num_states(call); s++) {
       if (!tri_update_is_wide(call, s)) return true;
     }
   }
@@ -650,7 +666,7 @@ void tri_checkpoint_map_release(tri_checkpoint_map *shards) {
   tri_free(shards->staged);
   tri_free(shards->slices);
   tri_free(shards->names);
-  tri_free(shards->averages);
+  tri_free(shards->states);
   tri_free(shards->alternating);
   tri_free(shards->pieces);
   tri_free(shards->parts);
@@ -716,15 +732,15 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
     const tri_parameter *entry = &parts->table->entries[e];
     const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
     if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_SHARDS_SAVE)) continue;
-    const bool averages = optimizer != NULL && optimizer->trained != NULL;
+    const bool has_trained = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
     bytes += (size_t)saved_values(&h, e).count * element; /* or the trained point */
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];
-      for (int64_t s = 0; optimizer != NULL && s < tri_update_num_states(call); s++) {
+      for (int64_t s = 0; s < tri_update_num_states(call); s++) {
         bytes += (size_t)saved_of_state(&h, call, s).count * wide;
       }
-      if (averages) bytes += (size_t)saved_of_call(&h, call).count * wide;
+      if (has_trained) bytes += (size_t)saved_of_call(&h, call).count * wide;
     }
   }
   return bytes;

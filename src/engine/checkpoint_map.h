@@ -25,16 +25,16 @@ typedef struct tri_checkpoint_map_alternating {
 
 typedef struct tri_checkpoint_map {
   tri_checkpoint_tensor *weights;   /* [num_weights] */
-  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: states that an optimizer keeps, then averages */
-  tri_parameter *parts;             /* [num_weights]: the weights as parameters */
-  tri_parameter *pieces;            /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
+  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: states of optimizers, then, from first_of_run on, of the run */
+  const tri_optimizer_state **states; /* [num_optimizer]; NULL: trained values that are not the saved weight */
+  tri_parameter *parts;               /* [num_weights]: the weights as parameters */
+  tri_parameter *pieces;              /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
   int64_t num_pieces;
   tri_checkpoint_map_alternating *alternating; /* [num_alternating] */
   int64_t num_alternating;
   char (*names)[128]; /* [num_optimizer] */
-  int64_t *averages;  /* [num_weights]: number of the tensor with the weight's average over the run; -1: none */
   int64_t num_weights, num_optimizer;
-  int64_t num_kept; /* leading tensors of `optimizer` that are states; averages follow */
+  int64_t first_of_run;
   /* To save: every element of every tensor is in exactly one slice of one rank. To load: all elements that this rank
    * holds. Tensors are numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;

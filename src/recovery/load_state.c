@@ -8,10 +8,14 @@
 
 #include <string.h>
 
-/* Returns whether this run keeps averages and the checkpoint has them; it has all or none. */
-static bool has_averages(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
-  return shards->num_kept < shards->num_optimizer &&
-         tri_checkpoint_has(checkpoint, shards->optimizer[shards->num_kept].name);
+/* Returns whether the checkpoint has a state that the run keeps. It has each state of the run for all weights or for
+ * none; the first tensors of a map's run states are those of its first weight. */
+static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
+                          const tri_optimizer_state *state) {
+  for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
+    if (map->states[i] == state) return tri_checkpoint_has(checkpoint, map->optimizer[i].name);
+  }
+  return false;
 }
 
 /* Refuses a state with values that are not finite. */
@@ -29,13 +33,13 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and averages if the checkpoint also
- * has them. */
+/* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and states of the run if the
+ * checkpoint also has them. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
                     const tri_checkpoint_slice *slice, bool optimizer) {
-  if (slice->tensor < shards->num_weights) return true;
-  const bool average = slice->tensor >= shards->num_weights + shards->num_kept;
-  return optimizer && (!average || has_averages(checkpoint, shards));
+  const int64_t kept = slice->tensor - shards->num_weights;
+  if (kept < 0) return true;
+  return optimizer && (kept < shards->first_of_run || has_run_state(checkpoint, shards, shards->states[kept]));
 }
 
 static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensor,
@@ -107,11 +111,19 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
   return tri_first_rank_status(world, status);
 }
 
-/* Returns whether the run keeps an average that the checkpoint does not have. The average then begins as
- * a copy of the weights (tri_engine_begin_states). An optimizer with states that also begin as copies of the weights is
- * never combined with an average. */
-static bool begins_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
-  return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
+/* Returns whether the run keeps a state of its own that the checkpoint does not have. It then begins as a copy of the
+ * weights (tri_engine_begin_states). An optimizer with states that also begin as copies of the weights is never
+ * combined with an average. */
+static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
+  return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
+         !has_run_state(checkpoint, &l->held, tri_run_states[state]);
+}
+
+static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  for (int s = 0; s < TRI_NUM_RUN_STATES; s++) {
+    if (begins(l, checkpoint, (tri_run_state)s)) return true;
+  }
+  return false;
 }
 
 /* Reads the slices of this rank and verifies the checkpoint. Usually sizes, headers and other files are verified before
@@ -135,7 +147,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status != TRI_OK || !has_state || whole) return status;
   /* The point that an averaging optimizer saves is made of the values and of a state that begins as their copy.
    * resume.c begins the states again once all values are final. */
-  if (!optimizer || begins_average(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
+  if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
                                         optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);
@@ -157,25 +169,26 @@ static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoi
  * the number of averaged points. */
 static void continue_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   tri_progress *progress = l->progress;
-  const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
-  if (kept && begins) {
+  const bool kept = tri_average_is_kept(&l->config->optimizer.settings);
+  const bool new = begins(l, checkpoint, TRI_RUN_STATE_AVERAGE);
+  if (new) {
     tri_log("%s has no average of the weights, so the average begins here (`average.every`)",
             tri_checkpoint_path(checkpoint));
   } else if (!kept && progress->averaged > 0) {
     tri_warn("%s has an average of the weights, which ends here: the run has average.every 0",
              tri_checkpoint_path(checkpoint));
   }
-  if (!kept || begins) progress->averaged = 0;
+  if (!kept || new) progress->averaged = 0;
 }
 
 /* Logs that the checkpoint also has an average, because a user who begins with its weights may have expected the
  * average. */
 static void say_average_stays(const tri_checkpoint *checkpoint) {
-  const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
+  const size_t ending = strlen(TRI_AVERAGE_SUFFIX);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     const char *name = tri_checkpoint_get_entry(checkpoint, i).tensor->name;
     const size_t length = strlen(name);
-    if (length < ending || strcmp(name + length - ending, TRI_CHECKPOINT_AVERAGE) != 0) continue;
+    if (length < ending || strcmp(name + length - ending, TRI_AVERAGE_SUFFIX) != 0) continue;
     tri_log(
         "%s also has an average of the weights, which is not used here; to start from the average, export it first: "
         "trireme export --average",
@@ -226,7 +239,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
       tri_log("beginning with the weights of %s", path);
       say_average_stays(checkpoint);
     }
-    l->has_states = takes_optimizer(l, checkpoint) && !begins_average(l, checkpoint);
+    l->has_states = takes_optimizer(l, checkpoint) && !begins_any(l, checkpoint);
     tri_engine_parameters_changed(l->engine);
   }
   tri_checkpoint_close(checkpoint);
