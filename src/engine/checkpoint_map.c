@@ -1,6 +1,7 @@
 #include "engine/checkpoint_map.h"
 
 #include "base/memory.h"
+#include "engine/checkpoint_conversions.h"
 #include "engine/engine_internal.h"
 #include "mesh/parts.h"
 #include "optimizers/run.h"
@@ -48,10 +49,10 @@ static int64_t rows_of(const tri_optimizer_settings *settings, const tri_paramet
 static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   if (!table->has_factors) return true;
   switch (use) {
-    case TRI_SHARDS_SAVE:
-    case TRI_SHARDS_LOAD: return !entry->frozen;
-    case TRI_SHARDS_LOAD_FACTORS: return entry->factor && !entry->first;
-    case TRI_SHARDS_LOAD_BASE: break;
+    case TRI_CHECKPOINT_MAP_SAVE:
+    case TRI_CHECKPOINT_MAP_LOAD: return !entry->frozen;
+    case TRI_CHECKPOINT_MAP_LOAD_FACTORS: return entry->factor && !entry->first;
+    case TRI_CHECKPOINT_MAP_LOAD_BASE: break;
   }
   return !entry->factor;
 }
@@ -72,7 +73,7 @@ static int64_t num_listed(const tri_parameter_table *table, const tri_parameter 
 }
 
 static tri_status allocate_lists(const tri_parameter_table *table, const tri_optimizer_settings *settings,
-                                 tri_checkpoint_map *shards) {
+                                 tri_checkpoint_map *map) {
   size_t weights = 0, kept = 0;
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *parameter = &table->entries[e];
@@ -83,42 +84,42 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
       kept += (size_t)rows_of(settings, parameter, (tri_state_owner)owner, rows) * tensors;
     }
   }
-  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
-  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
-  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->pieces, &shards->pieces));
-  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->optimizer, &shards->optimizer));
-  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->states, &shards->states));
-  return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *map->weights, &map->weights));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *map->parts, &map->parts));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *map->pieces, &map->pieces));
+  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *map->optimizer, &map->optimizer));
+  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *map->states, &map->states));
+  return tri_alloc("a checkpoint's list", kept, sizeof *map->names, &map->names);
 }
 
 /* Adds the tensor of a row that has one for each matrix: for each part of a tensor on disk, unless the optimizer joins
  * parts. */
 static void add_of_matrix(const tri_optimizer_settings *settings, const tri_parameter *tensor, const kept_row *row,
-                          tri_dtype wide, tri_checkpoint_map *shards) {
+                          tri_dtype wide, tri_checkpoint_map *map) {
   const bool by_part = tensor->within.part != NULL && !tri_optimizer_of(settings, tensor)->joins_parts;
-  const int64_t i = shards->num_optimizer++;
-  snprintf(shards->names[i], sizeof shards->names[i], "%s%s%s%s", tensor->name, by_part ? "." : "",
+  const int64_t i = map->num_optimizer++;
+  snprintf(map->names[i], sizeof map->names[i], "%s%s%s%s", tensor->name, by_part ? "." : "",
            by_part ? tensor->within.part : "", row->suffix);
   tri_parameter alone = *tensor;
   alone.within = (tri_rows_within){.rows = 0};
   alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE};
-  shards->optimizer[i] = tensor_of(&alone, shards->names[i], wide);
-  shards->states[i] = row->state;
+  map->optimizer[i] = tensor_of(&alone, map->names[i], wide);
+  map->states[i] = row->state;
   if (row->state == NULL) return;
   const tri_state_shape shape = tri_optimizer_state_shape(settings, row->state, tensor);
-  shards->optimizer[i].num_dims = (int)shape.num_dims;
-  for (int64_t d = 0; d < shape.num_dims; d++) shards->optimizer[i].shape[d] = shape.dims[d];
+  map->optimizer[i].num_dims = (int)shape.num_dims;
+  for (int64_t d = 0; d < shape.num_dims; d++) map->optimizer[i].shape[d] = shape.dims[d];
 }
 
 /* Adds the tensor of a row that has one for each weight. */
 static void add_of_weight(const tri_checkpoint_tensor *weight, const kept_row *row, tri_dtype wide,
-                          tri_checkpoint_map *shards) {
-  const int64_t i = shards->num_optimizer++;
-  snprintf(shards->names[i], sizeof shards->names[i], "%s%s", weight->name, row->suffix);
-  shards->optimizer[i] = *weight;
-  shards->optimizer[i].name = shards->names[i];
-  shards->optimizer[i].type = wide;
-  shards->states[i] = row->state;
+                          tri_checkpoint_map *map) {
+  const int64_t i = map->num_optimizer++;
+  snprintf(map->names[i], sizeof map->names[i], "%s%s", weight->name, row->suffix);
+  map->optimizer[i] = *weight;
+  map->optimizer[i].name = map->names[i];
+  map->optimizer[i].type = wide;
+  map->states[i] = row->state;
 }
 
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint) {
@@ -159,22 +160,22 @@ typedef struct tensor_numbers {
 } tensor_numbers;
 
 /* Lists an entry's weights, and its matrices if they are one tensor. */
-static void list_weights(const tri_parameter *entry, int64_t tensors, tri_dtype precision, tri_checkpoint_map *shards) {
+static void list_weights(const tri_parameter *entry, int64_t tensors, tri_dtype precision, tri_checkpoint_map *map) {
   int64_t first = 0;
   for (int64_t t = 0; t < tensors; t++) {
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
-    if (is_stacked(entry)) shards->pieces[shards->num_pieces++] = tensor;
+    if (is_stacked(entry)) map->pieces[map->num_pieces++] = tensor;
     if (tri_parameter_continues(&tensor)) continue;
-    const int64_t i = shards->num_weights++;
-    shards->parts[i] = tensor;
-    shards->weights[i] = tensor_of(&shards->parts[i], is_stacked(entry) ? entry->name : shards->parts[i].name,
-                                   read_type(entry->stored, precision));
+    const int64_t i = map->num_weights++;
+    map->parts[i] = tensor;
+    map->weights[i] = tensor_of(&map->parts[i], is_stacked(entry) ? entry->name : map->parts[i].name,
+                                read_type(entry->stored, precision));
   }
 }
 
 /* Lists the tensors of an entry's rows of an owner. */
 static void list_kept(const tri_optimizer_settings *settings, const tri_parameter *entry, int64_t tensors,
-                      tri_state_owner owner, tri_dtype wide, int64_t weight, tri_checkpoint_map *shards) {
+                      tri_state_owner owner, tri_dtype wide, int64_t weight, tri_checkpoint_map *map) {
   kept_row rows[KEPT_ROWS];
   const int64_t num_rows = rows_of(settings, entry, owner, rows);
   int64_t first = 0;
@@ -182,10 +183,10 @@ static void list_kept(const tri_optimizer_settings *settings, const tri_paramete
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
     for (int64_t r = 0; r < num_rows; r++) {
       switch (owner) {
-        case TRI_STATE_OF_OPTIMIZER: add_of_matrix(settings, &tensor, &rows[r], wide, shards); break;
+        case TRI_STATE_OF_OPTIMIZER: add_of_matrix(settings, &tensor, &rows[r], wide, map); break;
         case TRI_STATE_OF_RUN:
           if (tri_parameter_continues(&tensor)) break;
-          add_of_weight(&shards->weights[is_stacked(entry) ? weight : weight + t], &rows[r], wide, shards);
+          add_of_weight(&map->weights[is_stacked(entry) ? weight : weight + t], &rows[r], wide, map);
           break;
       }
     }
@@ -194,24 +195,24 @@ static void list_kept(const tri_optimizer_settings *settings, const tri_paramete
 
 /* Lists all weights, then what optimizers keep, then what the run keeps. numbers: [entries of the table]. */
 static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options,
-                               tri_checkpoint_map_use use, tensor_numbers *numbers, tri_checkpoint_map *shards) {
+                               tri_checkpoint_map_use use, tensor_numbers *numbers, tri_checkpoint_map *map) {
   const tri_dtype wide = tri_dtype_wide(options->precision);
-  TRI_TRY(allocate_lists(table, options->optimizer, shards));
+  TRI_TRY(allocate_lists(table, options->optimizer, map));
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     const bool continues = tri_parameter_continues(entry);
-    numbers[e].weight = continues ? numbers[e - 1].weight : shards->num_weights;
-    numbers[e].piece = shards->num_pieces;
-    list_weights(entry, num_listed(table, entry, use), options->precision, shards);
+    numbers[e].weight = continues ? numbers[e - 1].weight : map->num_weights;
+    numbers[e].piece = map->num_pieces;
+    list_weights(entry, num_listed(table, entry, use), options->precision, map);
   }
   for (int owner = 0; owner < OWNERS; owner++) {
-    if (owner == TRI_STATE_OF_RUN) shards->first_of_run = shards->num_optimizer;
+    if (owner == TRI_STATE_OF_RUN) map->first_of_run = map->num_optimizer;
     for (int64_t e = 0; e < table->num_entries; e++) {
       const tri_parameter *entry = &table->entries[e];
       const bool continues = owner == TRI_STATE_OF_RUN && tri_parameter_continues(entry);
-      numbers[e].kept[owner] = continues ? numbers[e - 1].kept[owner] : shards->num_weights + shards->num_optimizer;
+      numbers[e].kept[owner] = continues ? numbers[e - 1].kept[owner] : map->num_weights + map->num_optimizer;
       list_kept(options->optimizer, entry, num_listed(table, entry, use), (tri_state_owner)owner, wide,
-                numbers[e].weight, shards);
+                numbers[e].weight, map);
     }
   }
   for (int64_t e = 0; e < table->num_entries; e++) {
@@ -220,77 +221,8 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
   return TRI_OK;
 }
 
-const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *shards, int64_t number) {
-  return number < shards->num_weights ? &shards->weights[number] : &shards->optimizer[number - shards->num_weights];
-}
-
-/* ---- staged slices
- *
- * States that are not stored wide, and the point that an averaging optimizer saves, are converted while they are read
- * or written: one at a time, in the memory of this rank's gradients, which is unused between steps (tri_engine.staged).
- * Values written there are converted back into the state before another one is staged, and at the end. */
-
-struct tri_checkpoint_map_staged {
-  tri_checkpoint_memory memory;
-  tri_engine *engine;
-  const tri_update_call *call;
-  int64_t state; /* -1: the point that is saved */
-};
-
-static tri_status make_staged(const tri_checkpoint_map_staged *s) {
-  tri_engine *engine = s->engine;
-  const tri_update_call *call = s->call;
-  char *to = tri_executor_call_gradients(engine->executor, call);
-  if (s->state >= 0) {
-    return tri_update_widen(engine->device->queue, call, s->state, tri_executor_state(engine->executor, call, s->state),
-                            to);
-  }
-  TRI_KERNEL_CALL(engine->device->queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings),
-                  tri_executor_call_values(engine->executor, call), tri_executor_state(engine->executor, call, 0), to);
-  return TRI_OK;
-}
-
-static tri_status narrow_staged(tri_engine *engine) {
-  const tri_checkpoint_map_staged *s = engine->staged;
-  if (s == NULL || !engine->staged_written) return TRI_OK;
-  engine->staged_written = false;
-  return tri_update_narrow(engine->device->queue, s->call, s->state,
-                           tri_executor_call_gradients(engine->executor, s->call),
-                           tri_executor_state(engine->executor, s->call, s->state));
-}
-
-static tri_status stage(const tri_checkpoint_map_staged *s) {
-  tri_engine *engine = s->engine;
-  if (engine->staged == s) return TRI_OK;
-  TRI_TRY(narrow_staged(engine));
-  engine->staged = s;
-  TRI_TRY(make_staged(s));
-  return tri_queue_finish(engine->device->queue);
-}
-
-static tri_status staged_read(void *context, void *to_host, const void *from, size_t bytes) {
-  const tri_checkpoint_map_staged *s = context;
-  const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
-  TRI_TRY(stage(s));
-  if (real != NULL) return real->read(real->context, to_host, from, bytes);
-  memcpy(to_host, from, bytes);
-  return TRI_OK;
-}
-
-static tri_status staged_write(void *context, void *to, const void *from_host, size_t bytes) {
-  const tri_checkpoint_map_staged *s = context;
-  const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
-  TRI_TRY(stage(s));
-  s->engine->staged_written = true;
-  if (real != NULL) return real->write(real->context, to, from_host, bytes);
-  memcpy(to, from_host, bytes);
-  return TRI_OK;
-}
-
-tri_status tri_checkpoint_map_written(tri_engine *engine) {
-  TRI_TRY(narrow_staged(engine));
-  engine->staged = NULL;
-  return tri_queue_finish(engine->device->queue);
+const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *map, int64_t number) {
+  return number < map->num_weights ? &map->weights[number] : &map->optimizer[number - map->num_weights];
 }
 
 /* ---- slices of a rank -------------------------------------------------------------------------------------------- */
@@ -341,17 +273,17 @@ static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && en
 
 static bool is_to_save(tri_checkpoint_map_use use) {
   switch (use) {
-    case TRI_SHARDS_SAVE: return true;
-    case TRI_SHARDS_LOAD:
-    case TRI_SHARDS_LOAD_FACTORS:
-    case TRI_SHARDS_LOAD_BASE: return false;
+    case TRI_CHECKPOINT_MAP_SAVE: return true;
+    case TRI_CHECKPOINT_MAP_LOAD:
+    case TRI_CHECKPOINT_MAP_LOAD_FACTORS:
+    case TRI_CHECKPOINT_MAP_LOAD_BASE: return false;
   }
   return false;
 }
 
 typedef struct lister {
   tri_engine *engine;
-  tri_checkpoint_map *shards;
+  tri_checkpoint_map *map;
   holder h;
   bool saves;
   tensor_numbers numbers; /* of the entry */
@@ -366,8 +298,8 @@ typedef struct row_tensors {
 /* Returns matrix t of an entry as a part of a tensor in a checkpoint. A tied entry shares the other one's tensor, but
  * may be the one that this rank holds. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
-  if (is_stacked(entry)) return &l->shards->pieces[l->numbers.piece + t];
-  return tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->numbers.weight + t] : entry;
+  if (is_stacked(entry)) return &l->map->pieces[l->numbers.piece + t];
+  return tri_parameter_num_tensors(entry) > 1 ? &l->map->parts[l->numbers.weight + t] : entry;
 }
 
 static int64_t number_of(const row_tensors *to, const tri_parameter *entry, int64_t t) {
@@ -377,17 +309,16 @@ static int64_t number_of(const row_tensors *to, const tri_parameter *entry, int6
 static row_tensors weights_of(const lister *l) { return (row_tensors){l->numbers.weight, 1, false}; }
 
 /* Adds a slice of tensor number `tensor`. `apart`: as in the slice. */
-static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, bool apart,
-                tri_element_range range, void *array, size_t element, const tri_checkpoint_memory *memory) {
+static void add(tri_checkpoint_map *map, int64_t tensor, const tri_parameter *part, bool apart, tri_element_range range,
+                void *array, size_t element, const tri_checkpoint_memory *memory) {
   if (range.count == 0) return;
   char *data = (char *)array + (size_t)range.at * element;
-  shards->slices[shards->num_slices++] =
-      (tri_checkpoint_slice){tensor, part, apart, range.first, range.count, data, memory};
+  map->slices[map->num_slices++] = (tri_checkpoint_slice){tensor, part, apart, range.first, range.count, data, memory};
 }
 
 static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {
-  tri_checkpoint_map_staged *s = &l->shards->staged[l->shards->num_staged++];
-  *s = (tri_checkpoint_map_staged){{s, staged_read, staged_write, NULL}, l->engine, call, state};
+  tri_staged_slice *s = &l->map->staged[l->map->num_staged++];
+  tri_staged_slice_set_up(l->engine, call, state, s);
   return &s->memory;
 }
 
@@ -413,7 +344,7 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, row
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
-    add(l->shards, number_of(&to, entry, t), part_of(l, entry, t), to.by_matrix,
+    add(l->map, number_of(&to, entry, t), part_of(l, entry, t), to.by_matrix,
         tri_element_range_within(whole, first, count), from.data, element, from.memory);
   }
 }
@@ -428,7 +359,7 @@ static void add_own_shape(lister *l, const tri_update_call *call, int64_t state,
     int64_t first = 0;
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
     if (tensor.count == 0 || first != call->first) continue;
-    add(l->shards, number_of(&to, entry, t), NULL, to.by_matrix, own, from.data,
+    add(l->map, number_of(&to, entry, t), NULL, to.by_matrix, own, from.data,
         tri_dtype_bytes(tri_dtype_wide(call->type)), from.memory);
   }
 }
@@ -445,57 +376,15 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, row
 static void add_quantised(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
-    tri_checkpoint_map *shards = l->shards;
+    tri_checkpoint_map *map = l->map;
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     if (count == 0) continue;
-    tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
+    tri_quantised *matrix = &map->quantised[map->num_quantised++];
     tri_quantised_set_up(l->engine->executor, e, first / count, matrix);
-    add(shards, l->numbers.weight + t, NULL, false, (tri_element_range){0, matrix->cut.total, 0}, matrix->wide,
+    add(map, l->numbers.weight + t, NULL, false, (tri_element_range){0, matrix->cut.total, 0}, matrix->wide,
         tri_dtype_bytes(matrix->type), &matrix->memory);
   }
-}
-
-/* Reads or writes elements [first, first + count) of the alternating order: the elements of each of the n members are
- * transferred at once, from or to every n-th element of the host's. */
-static tri_status pass_alternating(const tri_checkpoint_map_alternating *a, int64_t first, int64_t count, char *to_host,
-                                   const char *from_host) {
-  const tri_checkpoint_memory *real = tri_executor_memory(a->engine->executor);
-  const int64_t n = a->part.stacked.together;
-  char *own = NULL;
-  tri_status status = TRI_OK;
-  TRI_TRY(tri_alloc("members of a stack", (size_t)(count / n + 2), a->element, &own));
-  for (int64_t m = 0; m < n && status == TRI_OK; m++) {
-    const int64_t begin = first <= m ? 0 : (first - m + n - 1) / n;
-    const int64_t end = first + count <= m ? 0 : (first + count - m + n - 1) / n;
-    const size_t bytes = end > begin ? (size_t)(end - begin) * a->element : 0;
-    char *at = a->first + (size_t)(m * a->distance + begin) * a->element;
-    if (bytes == 0) continue;
-    if (to_host != NULL && real != NULL) status = real->read(real->context, own, at, bytes);
-    if (to_host != NULL && real == NULL) memcpy(own, at, bytes);
-    for (int64_t i = begin; i < end && status == TRI_OK; i++) {
-      const size_t there = (size_t)(i * n + m - first) * a->element, here = (size_t)(i - begin) * a->element;
-      if (to_host != NULL) memcpy(to_host + there, own + here, a->element);
-      if (to_host == NULL) memcpy(own + here, from_host + there, a->element);
-    }
-    if (to_host == NULL && real != NULL && status == TRI_OK) status = real->write(real->context, at, own, bytes);
-    if (to_host == NULL && real == NULL) memcpy(at, own, bytes);
-  }
-  tri_free(own);
-  return status;
-}
-
-/* Addresses of a slice count from the first member, as if all elements were there in the alternating order. */
-static tri_status alternating_read(void *context, void *to_host, const void *from, size_t bytes) {
-  const tri_checkpoint_map_alternating *a = context;
-  const int64_t first = ((const char *)from - a->first) / (int64_t)a->element;
-  return pass_alternating(a, first, (int64_t)(bytes / a->element), to_host, NULL);
-}
-
-static tri_status alternating_write(void *context, void *to, const void *from_host, size_t bytes) {
-  const tri_checkpoint_map_alternating *a = context;
-  const int64_t first = ((const char *)to - a->first) / (int64_t)a->element;
-  return pass_alternating(a, first, (int64_t)(bytes / a->element), NULL, from_host);
 }
 
 /* Finds the members [*first, *end) of an entry that this rank saves whole and whose elements alternate in the file. */
@@ -519,18 +408,17 @@ static void add_alternating(lister *l, const tri_parameter *entry, tri_element_r
                             int64_t tensor, char *array, size_t element) {
   const int64_t count = entry->local[0] * entry->local[1], kinds = entry->stacked.kinds, n = end - first;
   for (int64_t kind = 0; kind < kinds && n > 0; kind++) {
-    tri_checkpoint_map_alternating *a = &l->shards->alternating[l->shards->num_alternating++];
+    tri_alternating_slice *a = &l->map->alternating[l->map->num_alternating++];
     const int64_t before = ((first - entry->first_member) * kinds + kind) * count;
-    *a =
-        (tri_checkpoint_map_alternating){.memory = {a, alternating_read, alternating_write, NULL}, .engine = l->engine};
-    a->part = l->shards->pieces[l->numbers.piece + first * kinds + kind];
+    tri_alternating_slice_set_up(l->engine, a);
+    a->part = l->map->pieces[l->numbers.piece + first * kinds + kind];
     a->part.stacked.together = n;
     a->part.count = n * count;
     a->first = array + (size_t)(values.at + before - values.first) * element;
     a->count = count;
     a->distance = kinds * count;
     a->element = element;
-    add(l->shards, tensor, &a->part, false, (tri_element_range){0, n * count, 0}, a->first, element, &a->memory);
+    add(l->map, tensor, &a->part, false, (tri_element_range){0, n * count, 0}, a->first, element, &a->memory);
   }
 }
 
@@ -549,7 +437,7 @@ static void add_values(lister *l, const tri_parameter *entry, row_tensors to) {
     int64_t first = 0;
     if (end_member > 0 && t / entry->kinds >= first_member && t / entry->kinds < end_member) continue;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
-    add(l->shards, number_of(&to, entry, t), part_of(l, entry, t), to.by_matrix,
+    add(l->map, number_of(&to, entry, t), part_of(l, entry, t), to.by_matrix,
         tri_element_range_within(values, first, count), array, element, tri_executor_memory(executor));
   }
 }
@@ -590,7 +478,7 @@ static void add_entry(lister *l, int64_t e) {
 
 /* Allocates for the upper bound: each call of an optimizer has at most one slice of each of its tensors, and of each
  * state. */
-static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *shards) {
+static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *map) {
   const tri_updates *updates = engine->parts.updates;
   const tri_parameter_table *table = engine->parts.table;
   size_t most = 0, quantised = 0;
@@ -602,23 +490,23 @@ static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *
     const int64_t each = TRI_UPDATE_STATES + 1;
     most += (size_t)(tri_parameter_num_tensors(&table->entries[e]) * (2 + each * calls));
   }
-  TRI_TRY(tri_alloc("a checkpoint's list", TRI_PARAMETER_KINDS * (size_t)table->num_entries,
-                    sizeof *shards->alternating, &shards->alternating));
+  TRI_TRY(tri_alloc("a checkpoint's list", TRI_PARAMETER_KINDS * (size_t)table->num_entries, sizeof *map->alternating,
+                    &map->alternating));
   const size_t staged = (size_t)(updates->count * (TRI_UPDATE_STATES + 1));
-  TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *shards->slices, &shards->slices));
-  TRI_TRY(tri_alloc("a checkpoint's list", quantised, sizeof *shards->quantised, &shards->quantised));
-  return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
+  TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *map->slices, &map->slices));
+  TRI_TRY(tri_alloc("a checkpoint's list", quantised, sizeof *map->quantised, &map->quantised));
+  return tri_alloc("a checkpoint's list", staged, sizeof *map->staged, &map->staged);
 }
 
 static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, const tensor_numbers *numbers,
-                              tri_checkpoint_map *shards) {
+                              tri_checkpoint_map *map) {
   const tri_parameter_table *table = engine->parts.table;
   const tri_mesh *mesh = engine->options.mesh;
   lister l = {.engine = engine,
-              .shards = shards,
+              .map = map,
               .h = {engine->options.layout, engine->parts.buckets, table, {mesh->shape, mesh->place}},
               .saves = is_to_save(use)};
-  TRI_TRY(allocate_slices(engine, shards));
+  TRI_TRY(allocate_slices(engine, map));
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     if (l.saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
@@ -630,18 +518,18 @@ static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, co
 }
 
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out) {
-  tri_checkpoint_map shards = {.elsewhere = use == TRI_SHARDS_LOAD_FACTORS || use == TRI_SHARDS_LOAD_BASE};
+  tri_checkpoint_map map = {.elsewhere = use == TRI_CHECKPOINT_MAP_LOAD_FACTORS || use == TRI_CHECKPOINT_MAP_LOAD_BASE};
   const tri_parameter_table *table = engine->parts.table;
   tensor_numbers *numbers = NULL;
   TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *numbers, &numbers));
-  tri_status status = list_tensors(table, &engine->options, use, numbers, &shards);
-  if (status == TRI_OK) status = list_slices(engine, use, numbers, &shards);
+  tri_status status = list_tensors(table, &engine->options, use, numbers, &map);
+  if (status == TRI_OK) status = list_slices(engine, use, numbers, &map);
   tri_free(numbers);
   if (status != TRI_OK) {
-    tri_checkpoint_map_release(&shards);
+    tri_checkpoint_map_release(&map);
     return status;
   }
-  *out = shards;
+  *out = map;
   return TRI_OK;
 }
 
@@ -661,52 +549,47 @@ bool tri_checkpoint_map_keep_narrow(const tri_engine *engine) {
   return false;
 }
 
-void tri_checkpoint_map_release(tri_checkpoint_map *shards) {
-  tri_free(shards->quantised);
-  tri_free(shards->staged);
-  tri_free(shards->slices);
-  tri_free(shards->names);
-  tri_free(shards->states);
-  tri_free(shards->alternating);
-  tri_free(shards->pieces);
-  tri_free(shards->parts);
-  tri_free(shards->optimizer);
-  tri_free(shards->weights);
-  *shards = (tri_checkpoint_map){0};
+void tri_checkpoint_map_release(tri_checkpoint_map *map) {
+  tri_free(map->quantised);
+  tri_free(map->staged);
+  tri_free(map->slices);
+  tri_free(map->names);
+  tri_free(map->states);
+  tri_free(map->alternating);
+  tri_free(map->pieces);
+  tri_free(map->parts);
+  tri_free(map->optimizer);
+  tri_free(map->weights);
+  *map = (tri_checkpoint_map){0};
 }
 
-size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tri_checkpoint_slice *slice) {
-  return (size_t)slice->count * tri_dtype_bytes(tri_checkpoint_map_tensor(shards, slice->tensor)->type);
-}
-
-/* Returns whether a slice is converted or reordered when it is saved. */
-static bool is_made(const tri_checkpoint_slice *slice) {
-  return slice->memory != NULL && (slice->memory->read == staged_read || slice->memory->read == alternating_read);
+size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *map, const tri_checkpoint_slice *slice) {
+  return (size_t)slice->count * tri_dtype_bytes(tri_checkpoint_map_tensor(map, slice->tensor)->type);
 }
 
 static tri_status download(tri_engine *engine, const tri_checkpoint_slice *slice, char *to_host, size_t bytes) {
-  if (is_made(slice)) return slice->memory->read(slice->memory->context, to_host, slice->data, bytes);
+  if (tri_checkpoint_converts(slice)) return slice->memory->read(slice->memory->context, to_host, slice->data, bytes);
   return tri_queue_download(engine->device->queue, to_host, slice->data, bytes);
 }
 
-tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *shards, char *to_host) {
+tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *map, char *to_host) {
   tri_queue *queue = engine->executor->device->queue;
   tri_queue_at(queue, "state", -1, "copying it");
-  for (int64_t i = 0; i < shards->num_slices; i++) {
-    size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
-    TRI_TRY(download(engine, &shards->slices[i], to_host, bytes));
+  for (int64_t i = 0; i < map->num_slices; i++) {
+    size_t bytes = tri_checkpoint_map_slice_bytes(map, &map->slices[i]);
+    TRI_TRY(download(engine, &map->slices[i], to_host, bytes));
     to_host += bytes;
   }
   return tri_queue_finish(queue);
 }
 
-tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *shards, const char *from_host) {
+tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *map, const char *from_host) {
   tri_queue *queue = engine->executor->device->queue;
   tri_queue_at(queue, "state", -1, "taking it up");
-  for (int64_t i = 0; i < shards->num_slices; i++) {
-    size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
-    const tri_checkpoint_slice *slice = &shards->slices[i];
-    if (is_made(slice)) {
+  for (int64_t i = 0; i < map->num_slices; i++) {
+    size_t bytes = tri_checkpoint_map_slice_bytes(map, &map->slices[i]);
+    const tri_checkpoint_slice *slice = &map->slices[i];
+    if (tri_checkpoint_converts(slice)) {
       TRI_TRY(slice->memory->write(slice->memory->context, slice->data, from_host, bytes));
     } else {
       TRI_TRY(tri_queue_upload(queue, slice->data, from_host, bytes));
@@ -716,9 +599,9 @@ tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_ma
   return tri_checkpoint_map_written(engine);
 }
 
-size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *shards) {
+size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *map) {
   size_t bytes = 0;
-  for (int64_t i = 0; i < shards->num_slices; i++) bytes += tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
+  for (int64_t i = 0; i < map->num_slices; i++) bytes += tri_checkpoint_map_slice_bytes(map, &map->slices[i]);
   return bytes;
 }
 
@@ -731,7 +614,7 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
   for (int64_t e = 0; e < parts->table->num_entries; e++) {
     const tri_parameter *entry = &parts->table->entries[e];
     const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
-    if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_SHARDS_SAVE)) continue;
+    if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_CHECKPOINT_MAP_SAVE)) continue;
     const bool has_trained = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
     bytes += (size_t)saved_values(&h, e).count * element; /* or the trained point */

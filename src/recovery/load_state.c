@@ -19,11 +19,11 @@ static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint
 }
 
 /* Refuses a state with values that are not finite. */
-static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards, bool optimizer) {
-  for (int64_t i = 0; i < shards->num_slices; i++) {
-    const tri_checkpoint_slice *slice = &shards->slices[i];
-    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(shards, slice->tensor);
-    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, bool optimizer) {
+  for (int64_t i = 0; i < map->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &map->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(map, slice->tensor);
+    if (slice->tensor >= map->num_weights && !optimizer) continue;
     int64_t bad = -1;
     TRI_TRY(tri_checkpoint_slice_not_finite(slice, tensor->type, &bad));
     if (bad < 0) continue;
@@ -35,11 +35,11 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
 
 /* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and states of the run if the
  * checkpoint also has them. */
-static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
-                    const tri_checkpoint_slice *slice, bool optimizer) {
-  const int64_t kept = slice->tensor - shards->num_weights;
+static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, const tri_checkpoint_slice *slice,
+                    bool optimizer) {
+  const int64_t kept = slice->tensor - map->num_weights;
   if (kept < 0) return true;
-  return optimizer && (kept < shards->first_of_run || has_run_state(checkpoint, shards, shards->states[kept]));
+  return optimizer && (kept < map->first_of_run || has_run_state(checkpoint, map, map->states[kept]));
 }
 
 static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensor,
@@ -51,12 +51,12 @@ static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpo
 }
 
 /* Reads the slices that this rank holds. */
-static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
+static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                               bool optimizer) {
-  for (int64_t i = 0; i < shards->num_slices; i++) {
-    const tri_checkpoint_slice *slice = &shards->slices[i];
-    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(shards, slice->tensor);
-    if (!is_read(checkpoint, shards, slice, optimizer)) continue;
+  for (int64_t i = 0; i < map->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &map->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(map, slice->tensor);
+    if (!is_read(checkpoint, map, slice, optimizer)) continue;
     tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
     uint64_t ticket = tri_recorder_begin(&record);
     TRI_TRY(read_slice(checkpoint, tensor, slice));
@@ -72,9 +72,9 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
 
 /* Returns whether the checkpoint has optimizer states. An imported checkpoint does not: the states of a new run
  * are used. */
-static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
-  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
+  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, map->optimizer[0].name));
 }
 
 static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoint) {
@@ -83,10 +83,9 @@ static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoi
 }
 
 /* Returns whether values are converted while they are read, so that checksums of the file do not apply to memory. */
-static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
-  return tri_checkpoint_map_keep_narrow(engine) ||
-         entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
+  return tri_checkpoint_map_keep_narrow(engine) || entry.tensor->type != tri_safetensors_type_of(map->weights[0].type);
 }
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }

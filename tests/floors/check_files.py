@@ -19,7 +19,6 @@ FILES = {
     "chat/filters.c": (740, "a list of filters, one function each, and their table"),
     "checkpoint/load.c": (690, "one pass over the files of a checkpoint; its steps share the state of the reading"),
     "cli/running/eval.c": (870, "the options of eval and its forms: to be divided with the scorer"),
-    "engine/checkpoint_map.c": (740, "the places of all saved values in files: to be divided with the table of kept values"),
     "plan/bounds.c": (740, "lower bounds of a step's time, which share one state"),
     "run/identity.c": (1040, "the identity of a run and the check of a resume: to be divided when keys say what a change means"),
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
