@@ -23,7 +23,7 @@ typedef struct kept_row {
   const char *suffix;
   const tri_optimizer_state
       *state;     /* NULL: the trained values, of an optimizer that saves another point as the weight */
-  int64_t number; /* of the state, in a call */
+  int64_t number; /* number of the state in a call */
 } kept_row;
 
 enum { KEPT_ROWS = TRI_UPDATE_STATES + 1, OWNERS = TRI_STATE_OF_RUN + 1 };
@@ -155,7 +155,7 @@ static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
 /* Numbers of an entry's first tensors. */
 typedef struct tensor_numbers {
   int64_t weight;
-  int64_t kept[OWNERS]; /* of the rows of each owner */
+  int64_t kept[OWNERS]; /* numbers of the tensors of each owner's rows */
   int64_t piece;        /* index of the first of its matrices, if they are one tensor */
 } tensor_numbers;
 
@@ -286,7 +286,7 @@ typedef struct lister {
   tri_checkpoint_map *map;
   holder h;
   bool saves;
-  tensor_numbers numbers; /* of the entry */
+  tensor_numbers numbers; /* numbers of the entry's tensors */
 } lister;
 
 /* The tensors of an entry's weights, or of one of its rows. */

@@ -78,7 +78,7 @@ static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint
 }
 
 static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoint) {
-  return l->kind != TRI_RESUME_WEIGHTS && tri_identity_same_optimizer(l->config, checkpoint) &&
+  return l->kind != TRI_RESUME_WEIGHTS && tri_resume_same_optimizer(l->config, checkpoint) &&
          has_optimizer(checkpoint, &l->held);
 }
 
@@ -106,7 +106,7 @@ static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoin
 static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
-  tri_status status = world->rank == 0 ? tri_identity_compare(l->identity, l->config, checkpoint, l->kind) : TRI_OK;
+  tri_status status = world->rank == 0 ? tri_resume_check(l->identity, l->config, checkpoint, l->kind) : TRI_OK;
   return tri_first_rank_status(world, status);
 }
 
@@ -200,8 +200,8 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
  * differently from here on (other data or another objective): the old and the new losses cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
-  char key[TRI_IDENTITY_KEY_BYTES];
-  tri_identity_other_measure(l->identity, l->config, state, key);
+  char key[TRI_RESUME_KEY_BYTES];
+  tri_resume_other_measure(l->identity, l->config, state, key);
   if (key[0] == '\0') return;
   if (progress->best_step > 0) {
     tri_log(
@@ -225,7 +225,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
     const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
     if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
       read_progress(state, l->progress);
-      l->progress->samples = tri_identity_next_sample(l->config, state);
+      l->progress->samples = tri_resume_next_sample(l->config, state);
       if (!takes_optimizer(l, checkpoint)) { /* the optimizer's states start from zero */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;

@@ -20,7 +20,6 @@ FILES = {
     "checkpoint/load.c": (690, "one pass over the files of a checkpoint; its steps share the state of the reading"),
     "cli/running/eval.c": (870, "the options of eval and its forms: to be divided with the scorer"),
     "plan/bounds.c": (740, "lower bounds of a step's time, which share one state"),
-    "run/identity.c": (1040, "the identity of a run and the check of a resume: to be divided when keys say what a change means"),
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
     "schedule/program.c": (660, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),
