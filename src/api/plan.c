@@ -15,12 +15,16 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* The keys are the options of a command, which parses them. */
-static const struct option rows[] = {TRI_PLAN_OPTION_ROWS, TRI_PLAN_OPTION_FIXED_ROW};
-enum { NUM_ROWS = sizeof rows / sizeof rows[0], MOST_SETTINGS = NUM_ROWS + TRI_PLAN_SETS };
+/* The keys are options of a command, which parses them. */
+static const tri_option rows[] = {{.kind = TRI_OPTION_GROUP, .rows = tri_plan_machine_rows},
+                                  {.kind = TRI_OPTION_GROUP, .rows = tri_plan_batch_rows},
+                                  {.kind = TRI_OPTION_GROUP, .rows = tri_plan_further_rows},
+                                  {.kind = TRI_OPTION_GROUP, .rows = tri_plan_fixed_rows},
+                                  {0}};
+enum { MOST_SETTINGS = TRI_MOST_OPTIONS + TRI_PLAN_SETS };
 
 typedef struct setting {
-  int option; /* return value of getopt_long for the option */
+  tri_option_place option;
   char *value;
 } setting;
 
@@ -43,18 +47,24 @@ void trireme_question_destroy(trireme_question *question) {
   tri_free(question);
 }
 
-/* Returns the row of a key, or NULL. There is no `json`, because answers are not printed. */
-static const struct option *find_row(const char *key) {
-  for (int i = 0; i < NUM_ROWS; i++) {
-    if (strcmp(rows[i].name, key) == 0 && rows[i].has_arg != no_argument) return &rows[i];
+/* Finds the option of a key; returns false if there is none. There is no `json`, because answers are not printed. */
+static bool find_option(const char *key, tri_option_place *out) {
+  tri_option_place options[TRI_MOST_OPTIONS];
+  const int count = tri_options_list(rows, options, NULL);
+  for (int i = 0; i < count; i++) {
+    if (strcmp(options[i].row->name, key) != 0 || !tri_option_has_value(options[i].row)) continue;
+    *out = options[i];
+    return true;
   }
-  return NULL;
+  return false;
 }
 
 static tri_status unknown_key(const char *key) {
-  const char *names[NUM_ROWS];
-  for (int i = 0; i < NUM_ROWS; i++) names[i] = rows[i].name;
-  const char *nearest = tri_nearest_word(key, names, NUM_ROWS);
+  tri_option_place options[TRI_MOST_OPTIONS];
+  const char *names[TRI_MOST_OPTIONS];
+  const int count = tri_options_list(rows, options, NULL);
+  for (int i = 0; i < count; i++) names[i] = options[i].row->name;
+  const char *nearest = tri_nearest_word(key, names, (size_t)count);
   return tri_fail(TRI_BAD_USAGE, "a question has no key `%s`; %s%s", key,
                   nearest == NULL ? "they are the options of `trireme plan`" : "did you mean ",
                   nearest == NULL ? "" : nearest);
@@ -65,15 +75,16 @@ trireme_status trireme_question_set(trireme_question *question, const char *key,
   TRI_API_WANTS(key);
   TRI_API_WANTS(value);
   char *copy = NULL;
-  const struct option *row = find_row(key);
-  if (row == NULL) return tri_api_status(unknown_key(key));
+  tri_option_place option;
+  if (!find_option(key, &option)) return tri_api_status(unknown_key(key));
+  const bool repeats = strcmp(key, "set") == 0;
   int at = 0;
-  while (at < question->count && (row->val == TRI_OPTION_PLAN_SET || question->settings[at].option != row->val)) at++;
+  while (at < question->count && (repeats || question->settings[at].option.row != option.row)) at++;
   if (at == MOST_SETTINGS) return tri_api_status(tri_fail(TRI_BAD_USAGE, "more than %d keys", MOST_SETTINGS));
   TRI_API_TRY(tri_strdup(value, &copy));
   if (at < question->count) tri_free(question->settings[at].value);
   if (at == question->count) question->count++;
-  question->settings[at] = (setting){.option = row->val, .value = copy};
+  question->settings[at] = (setting){.option = option, .value = copy};
   return TRIREME_OK;
 }
 
@@ -81,8 +92,7 @@ trireme_status trireme_question_set(trireme_question *question, const char *key,
 static tri_status read_question(const trireme_question *question, tri_plan_options *out) {
   *out = tri_plan_options_default();
   for (int i = 0; i < question->count; i++) {
-    bool taken = false;
-    TRI_TRY(tri_plan_option(question->settings[i].option, question->settings[i].value, out, &taken));
+    TRI_TRY(tri_option_set(&question->settings[i].option, question->settings[i].value, out));
   }
   return tri_plan_options_finish("question", out);
 }

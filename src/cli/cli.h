@@ -4,16 +4,17 @@
 #define TRI_CLI_CLI_H
 
 #include "base/status.h"
+#include "options/option_rows.h"
 
-#include <getopt.h>
 #include <stdbool.h>
 
 typedef struct tri_command {
   const char *name;
-  const char *summary;          /* one line */
-  const char *help;             /* what --help prints, ends with an example */
-  const struct option *options; /* its options for getopt_long, without --help; NULL: none */
-  const char *paths;  /* names of options whose values are paths (paths.h), such as "out tokenizer"; NULL: none */
+  const char *summary; /* one line */
+  /* The help: usage and description; then the help of the options; then the examples, after an empty line. */
+  const char *usage;
+  const tri_option *options; /* without --help; NULL: none */
+  const char *examples;
   bool holds_signals; /* the command starts with signals blocked (base/stop.h), and handles them itself */
   /* Runs the command; arguments[0] is its name. Writes results to standard output, and all other output with
    * base/log.h. */

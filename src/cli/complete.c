@@ -106,55 +106,50 @@ static bool offer_named(const char *command, const char *option, const wanted *w
   return true;
 }
 
-static void offer_value(const char *command, const char *option, const wanted *w) {
-  static const char *const numbers[] = {
-      "n",        "ranks",   "rank",        "devices",    "global-batch", "sequence", "tokens",
-      "top",      "threads", "seed",        "trials",     "batch",        "time",     "temperature",
-      "top-k",    "top-p",   "shard-bytes", "scale",      "density",      "t",        "micro-batch",
-      "until",    "prompt",  "key",         "validation", "train-bytes",  "weights",  "expert-imbalance",
-      "chat-set", NULL};
-  if (offer_named(command, option, w)) return;
-  for (const char *const *number = numbers; *number != NULL; number++) {
-    if (strcmp(*number, option) == 0) return;
-  }
-  if (strcmp(option, "model") == 0) offer_presets(w, "models");
-  if (strcmp(option, "cluster") == 0) offer_presets(w, "clusters");
-  if (strcmp(option, "system") == 0) offer_presets(w, "systems");
-  if (strcmp(option, "man") == 0) return;
-  if (strcmp(option, "resume") == 0) offer_list(w, (const char *const[]){"auto", "never", NULL});
-  offer_files();
+static void offer_value(const char *command, const tri_option *option, const wanted *w) {
+  const char *name = option->name;
+  if (offer_named(command, name, w)) return;
+  if (strcmp(name, "model") == 0) offer_presets(w, "models");
+  if (strcmp(name, "cluster") == 0) offer_presets(w, "clusters");
+  if (strcmp(name, "system") == 0 && tri_option_is_path(option)) offer_presets(w, "systems");
+  if (strcmp(name, "resume") == 0) offer_list(w, (const char *const[]){"auto", "never", NULL});
+  if (tri_option_is_path(option)) offer_files();
 }
 
-/* Copies an option's description from the command's help, as far as it is on the option's first line. */
-static void describe(const tri_command *command, const char *option, char *out, size_t bytes) {
-  size_t length = strlen(option);
+/* Copies an option's description, as far as it is on the first line of its help. */
+static void describe(const tri_option *option, char *out, size_t bytes) {
+  char begin[80];
   out[0] = '\0';
-  for (const char *line = command->help; (line = strstr(line, "\n  --")) != NULL; line++) {
-    const char *end = line + 1 + strcspn(line + 1, "\n"), *at = line + 5 + length;
-    if (strncmp(line + 5, option, length) != 0 || (*at != ' ' && *at != '\n')) continue;
-    while (at < end && !(at[0] == ' ' && at[1] == ' ')) at++;
-    while (at < end && *at == ' ') at++;
-    snprintf(out, bytes, "%.*s", (int)(end - at), at);
-    return;
-  }
+  snprintf(begin, sizeof begin, "  --%s", option->name);
+  if (option->help == NULL || strncmp(option->help, begin, strlen(begin)) != 0) return;
+  const char *at = option->help + strlen(begin), *end = at + strcspn(at, "\n");
+  while (at < end && !(at[0] == ' ' && at[1] == ' ')) at++;
+  while (at < end && *at == ' ') at++;
+  snprintf(out, bytes, "%.*s", (int)(end - at), at);
 }
 
 static void offer_options(const tri_command *command, const wanted *w) {
+  tri_option_place options[TRI_MOST_OPTIONS];
   char option[64], about[160];
-  for (const struct option *row = command->options; row != NULL && row->name != NULL; row++) {
-    snprintf(option, sizeof option, "--%s", row->name);
-    describe(command, row->name, about, sizeof about);
+  int count = 0;
+  tri_options_list(command->options, options, &count);
+  for (int i = 0; i < count; i++) {
+    snprintf(option, sizeof option, "--%s", options[i].row->name);
+    describe(options[i].row, about, sizeof about);
     offer(w, option, about);
   }
   offer(w, "--help", "describe the command");
 }
 
-/* Returns the name of the option that a word is if the option takes a value; else NULL. */
-static const char *takes_value(const tri_command *command, const char *word) {
-  for (const struct option *row = command->options; row != NULL && row->name != NULL; row++) {
-    bool letter = row->val == 'n' && strcmp(word, "-n") == 0;
-    if (row->has_arg == no_argument) continue;
-    if (letter || (strncmp(word, "--", 2) == 0 && strcmp(word + 2, row->name) == 0)) return row->name;
+/* Returns the option that a word is if it takes a value; else NULL. */
+static const tri_option *takes_value(const tri_command *command, const char *word) {
+  tri_option_place options[TRI_MOST_OPTIONS];
+  const int count = tri_options_list(command->options, options, NULL);
+  for (int i = 0; i < count; i++) {
+    const tri_option *row = options[i].row;
+    const bool letter = row->letter != 0 && word[0] == '-' && word[1] == row->letter && word[2] == '\0';
+    if (!tri_option_has_value(row)) continue;
+    if (letter || (strncmp(word, "--", 2) == 0 && strcmp(word + 2, row->name) == 0)) return row;
   }
   return NULL;
 }
@@ -178,10 +173,10 @@ static void offer_joined(const tri_command *command, const char *word) {
   char option[64], before[80];
   size_t length = strcspn(word, "=");
   snprintf(option, sizeof option, "%.*s", (int)(length < sizeof option ? length : sizeof option - 1), word);
-  const char *name = takes_value(command, option);
-  if (name == NULL) return;
+  const tri_option *row = takes_value(command, option);
+  if (row == NULL) return;
   snprintf(before, sizeof before, "%s=", option);
-  offer_value(command->name, name, &(wanted){word + length + 1, before});
+  offer_value(command->name, row, &(wanted){word + length + 1, before});
 }
 
 tri_status tri_complete_run(const tri_commands *commands, int count, char **words) {
@@ -196,7 +191,7 @@ tri_status tri_complete_run(const tri_commands *commands, int count, char **word
   }
   const tri_command *command = tri_command_find(commands, words[0]);
   if (command == NULL) return TRI_OK;
-  const char *asked = count > 2 ? takes_value(command, words[count - 2]) : NULL;
+  const tri_option *asked = count > 2 ? takes_value(command, words[count - 2]) : NULL;
   if (asked != NULL) {
     offer_value(command->name, asked, &w);
   } else if (strncmp(word, "--", 2) == 0 && strchr(word, '=') != NULL) {

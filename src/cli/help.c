@@ -1,5 +1,6 @@
 #include "cli/help.h"
 
+#include "cli/command_help.h"
 #include "cli/help_keys.h"
 #include "cli/man.h"
 #include "cli/topics.h"
@@ -108,7 +109,7 @@ static tri_status write_pages(const tri_commands *commands, const char *folder) 
   return TRI_OK;
 }
 
-const char tri_help_text[] =
+const char tri_help_usage_text[] =
     "usage: trireme help [COMMAND | run | study | model | cluster | system | KEY | SECTION]\n"
     "       trireme help --man PAGE\n"
     "       trireme help --man-pages FOLDER\n"
@@ -118,9 +119,15 @@ const char tri_help_text[] =
     "type, its default and what it means. A KEY (optimizer.lr, or lr) or a SECTION (optimizer) of these files prints "
     "that\n"
     "alone.\n"
-    "\n"
-    "  --man PAGE          the manual page of a command, of a file, or of trireme itself, in man's language\n"
-    "  --man-pages FOLDER  all of them, each a file\n"
+    "\n";
+const tri_option tri_help_options[] = {
+    {.name = "man",
+     .kind = TRI_OPTION_TEXT,
+     .help =
+         "  --man PAGE          the manual page of a command, of a file, or of trireme itself, in man's language\n"},
+    {.name = "man-pages", .kind = TRI_OPTION_PATH, .help = "  --man-pages FOLDER  all of them, each a file\n"},
+    {0}};
+const char tri_help_examples[] =
     "\n"
     "example: trireme help run | grep checkpoint\n"
     "         trireme help optimizer.lr\n";
@@ -145,7 +152,7 @@ tri_status tri_help_run(const tri_commands *commands, int count, char **argument
     return tri_help_keys(arguments[1], stdout) > 0 ? TRI_OK : page_unknown(commands, arguments[1]);
   }
   if (command != NULL) {
-    fputs(command->help, stdout);
+    tri_command_print_help(command, stdout);
   } else {
     tri_help_topic(topic, stdout);
   }

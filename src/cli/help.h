@@ -20,7 +20,8 @@ tri_status tri_command_unknown(const tri_commands *commands, const char *name);
 void tri_help_usage(const tri_commands *commands, FILE *to);
 
 #define TRI_HELP_SUMMARY "describe a command, or the keys of a file"
-extern const char tri_help_text[];
+extern const char tri_help_usage_text[], tri_help_examples[];
+extern const tri_option tri_help_options[];
 /* Runs `trireme help`; arguments[0] is `help`. */
 tri_status tri_help_run(const tri_commands *commands, int count, char **arguments);
 

@@ -14,9 +14,7 @@
 #include "files/hub.h"
 #include "model/family.h"
 #include "options/inspect_corpus.h"
-#include "options/options.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -353,73 +351,53 @@ static bool names_corpus(char *name) {
   return true;
 }
 
-enum {
-  OPTION_JSON = 256,
-  OPTION_ALL,
-  OPTION_VERIFY,
-  OPTION_NO_VERIFY,
-  OPTION_MODEL,
-  OPTION_SEQUENCE,
-  OPTION_TOKENIZER
-};
+typedef struct inspect_arguments {
+  bool json, all, verify, no_verify;
+  const char *model, *tokenizer;
+  int64_t sequence;
+} inspect_arguments;
 
-static const struct option inspect_options[] = {
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"all", no_argument, NULL, OPTION_ALL},
-    {"verify", no_argument, NULL, OPTION_VERIFY},
-    {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
-    {"model", required_argument, NULL, OPTION_MODEL},
-    {"sequence", required_argument, NULL, OPTION_SEQUENCE},
-    {"tokenizer", required_argument, NULL, OPTION_TOKENIZER},
-    {NULL, 0, NULL, 0},
-};
+#define TRI_OPTION_VALUES inspect_arguments
+static const tri_option inspect_options[] = {
+    {TRI_FLAG("json", json)},           {TRI_FLAG("all", all)},
+    {TRI_FLAG("verify", verify)},       {TRI_FLAG("no-verify", no_verify)},
+    {TRI_PATH("model", model)},         {TRI_INT("sequence", sequence, 1, 1 << 30)},
+    {TRI_PATH("tokenizer", tokenizer)}, {0}};
 
 static tri_status inspect_run(int count, char **arguments) {
-  bool json = false, all = false, verify = false, no_verify = false;
-  const char *model = NULL, *tokenizer = NULL;
-  int64_t sequence = 0;
-  optind = 1;
-  opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", inspect_options, NULL)) != -1;) {
-    switch (result) {
-      case OPTION_JSON: json = true; break;
-      case OPTION_ALL: all = true; break;
-      case OPTION_VERIFY: verify = true; break;
-      case OPTION_NO_VERIFY: no_verify = true; break;
-      case OPTION_MODEL: model = optarg; break;
-      case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 30, &sequence)); break;
-      case OPTION_TOKENIZER: tokenizer = optarg; break;
-      default: return tri_option_fault("inspect", result, arguments, inspect_options);
-    }
-  }
-  bool corpus = model == NULL && optind + 1 == count && names_corpus(arguments[optind]);
-  if (corpus) return tri_inspect_corpus(arguments[optind], tokenizer, sequence, json);
-  if (sequence > 0 || tokenizer != NULL) {
+  const tri_option_table table = {.command = "inspect", .rows = inspect_options};
+  inspect_arguments given = {0};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, &given, &first));
+  bool corpus = given.model == NULL && first + 1 == count && names_corpus(arguments[first]);
+  if (corpus) return tri_inspect_corpus(arguments[first], given.tokenizer, given.sequence, given.json);
+  if (given.sequence > 0 || given.tokenizer != NULL) {
     return tri_fail(TRI_BAD_USAGE,
                     "inspect: --sequence and --tokenizer go with a corpus, the prefix of its .bin and "
                     ".idx; see trireme inspect --help");
   }
-  if (model != NULL && optind == count) return inspect_model(model, json, all);
-  if (model != NULL) return tri_fail(TRI_BAD_USAGE, "inspect: --model %s or `%s`, not both", model, arguments[optind]);
-  if (optind + 2 == count) return compare_checkpoints(arguments[optind], arguments[optind + 1], no_verify);
-  if (optind + 1 != count) {
+  if (given.model != NULL && first == count) return inspect_model(given.model, given.json, given.all);
+  if (given.model != NULL)
+    return tri_fail(TRI_BAD_USAGE, "inspect: --model %s or `%s`, not both", given.model, arguments[first]);
+  if (first + 2 == count) return compare_checkpoints(arguments[first], arguments[first + 1], given.no_verify);
+  if (first + 1 != count) {
     return tri_fail(
         TRI_BAD_USAGE,
         "inspect: name one preset, model file, corpus or checkpoint, or two checkpoints; see trireme inspect --help");
   }
-  const char *what = arguments[optind];
+  const char *what = arguments[first];
   const tri_file_kind *kind = tri_path_is_directory(what) ? NULL : tri_file_kind_find(what);
   if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, what, kind, "a model file, a corpus or a checkpoint");
   char folder[TRI_PATH_BYTES];
   TRI_TRY(tri_hub_resolve(what, folder));
-  if (!tri_path_is_directory(folder)) return inspect_model(what, json, all);
-  return inspect_checkpoint(what, verify, no_verify, json);
+  if (!tri_path_is_directory(folder)) return inspect_model(what, given.json, given.all);
+  return inspect_checkpoint(what, given.verify, given.no_verify, given.json);
 }
 
 const tri_command tri_command_inspect = {
     .name = "inspect",
     .summary = "the parameters of a model, the tensors of a checkpoint, the documents of a corpus",
-    .help =
+    .usage =
         "usage: trireme inspect PRESET|MODEL.yaml [--all] [--json]\n"
         "       trireme inspect --model FOLDER [--all] [--json]\n"
         "       trireme inspect CHECKPOINT [--verify|--no-verify] [--json]\n"
@@ -438,9 +416,8 @@ const tri_command tri_command_inspect = {
         "A corpus (the prefix of its .bin and .idx): how long its documents are; in sequences of T tokens, how much\n"
         "padding packed documents need, and the share of attention's area that masks leave. If the index has one\n"
         "document, they end at the end-of-text token of FILE, or of the tokenizer.json in the corpus's folder.\n"
-        "\n"
-        "example: trireme inspect frontier-175b\n",
+        "\n",
+    .examples = "example: trireme inspect frontier-175b\n",
     .options = inspect_options,
-    .paths = "model tokenizer",
     .run = inspect_run,
 };

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "cli/command_help.h"
 #include "cli/complete.h"
 #include "cli/help.h"
 #include "cli/paths.h"
@@ -27,13 +28,11 @@ TRI_STOP_LOOK_BEFORE_LIBRARIES;
 
 static tri_status help_run(int count, char **arguments);
 
-static const struct option help_options[] = {
-    {"man", required_argument, NULL, 0}, {"man-pages", required_argument, NULL, 0}, {NULL, 0, NULL, 0}};
 static const tri_command command_help = {.name = "help",
                                          .summary = TRI_HELP_SUMMARY,
-                                         .help = tri_help_text,
-                                         .options = help_options,
-                                         .paths = "man-pages",
+                                         .usage = tri_help_usage_text,
+                                         .options = tri_help_options,
+                                         .examples = tri_help_examples,
                                          .run = help_run};
 
 static const tri_command *const commands[] = {
@@ -104,7 +103,7 @@ static tri_status finish_output(void) {
 static tri_status main_run(const tri_command *command, int count, char **arguments) {
   for (int i = 2; i < count && strcmp(arguments[i], "--") != 0; i++) {
     if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
-    fputs(command->help, stdout);
+    tri_command_print_help(command, stdout);
     return TRI_OK;
   }
   char **words = NULL;

@@ -4,6 +4,7 @@
 #include "cli/man.h"
 
 #include "cli/build.h"
+#include "cli/command_help.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -57,14 +58,25 @@ typedef struct line {
   size_t indent;
 } line;
 
-/* Reads the next line of the text into *out, and moves *text past it; returns false at the end. */
-static bool next_line(const char **text, line *out) {
-  if (**text == '\0') return false;
-  size_t length = strcspn(*text, "\n");
-  out->indent = strspn(*text, " ");
-  out->text = *text + out->indent;
+/* Parts of whole lines that are read one after the other. */
+typedef struct source {
+  const char *parts[TRI_HELP_PARTS];
+  int count, part;  /* number of parts; index of the one that is read */
+  const char *text; /* its remaining text; NULL: not begun */
+} source;
+
+/* Reads the next line; returns false at the end. */
+static bool next_line(source *from, line *out) {
+  if (from->text == NULL && from->count > 0) from->text = from->parts[0];
+  while (from->part < from->count && from->text[0] == '\0') {
+    if (++from->part < from->count) from->text = from->parts[from->part];
+  }
+  if (from->part == from->count) return false;
+  size_t length = strcspn(from->text, "\n");
+  out->indent = strspn(from->text, " ");
+  out->text = from->text + out->indent;
   out->bytes = length - out->indent;
-  *text += length + ((*text)[length] == '\n');
+  from->text += length + (from->text[length] == '\n');
   return true;
 }
 
@@ -104,14 +116,14 @@ static void write_option(const line *l, FILE *to) {
 
 /* Writes lines without filling, up to an empty line. "usage: " or "example: " (`cut` bytes) is removed, and that many
  * blanks from the following lines. */
-static void write_verbatim(line *l, const char **text, size_t cut, FILE *to) {
+static void write_verbatim(line *l, source *from, size_t cut, FILE *to) {
   bool more = true;
   fputs(".nf\n", to);
   l->text += cut;
   l->bytes -= cut;
   while (more && l->bytes > 0) {
     write_line(l->text, l->bytes, to);
-    more = next_line(text, l);
+    more = next_line(from, l);
     size_t kept = more && l->indent > cut ? l->indent - cut : 0;
     l->text -= kept; /* keeps the remaining indentation */
     l->bytes += l->bytes > 0 ? kept : 0;
@@ -120,13 +132,13 @@ static void write_verbatim(line *l, const char **text, size_t cut, FILE *to) {
 }
 
 /* Writes paragraphs and options. */
-static void write_body(const char *text, FILE *to) {
+static void write_body(source *from, FILE *to) {
   bool described = false, in_options = false, new_paragraph = false;
   line l;
-  while (next_line(&text, &l)) {
+  while (next_line(from, &l)) {
     if (begins(&l, "example: ") && l.indent == 0) {
       fputs(".SH EXAMPLES\n", to);
-      write_verbatim(&l, &text, strlen("example: "), to);
+      write_verbatim(&l, from, strlen("example: "), to);
     } else if (l.bytes == 0) {
       new_paragraph = true;
     } else if (l.indent == 2 && l.text[0] == '-') {
@@ -151,15 +163,16 @@ static void write_body(const char *text, FILE *to) {
 
 void tri_man_command(const tri_command *command, FILE *to) {
   char name[64];
-  const char *text = command->help;
+  source from = {.part = 0};
   line l;
+  from.count = tri_command_help(command, from.parts);
   snprintf(name, sizeof name, "trireme-%s", command->name);
   write_head(name, 1, command->summary, to);
-  if (strncmp(text, "usage: ", 7) == 0 && next_line(&text, &l)) {
+  if (strncmp(command->usage, "usage: ", 7) == 0 && next_line(&from, &l)) {
     fputs(".SH SYNOPSIS\n", to);
-    write_verbatim(&l, &text, strlen("usage: "), to);
+    write_verbatim(&l, &from, strlen("usage: "), to);
   }
-  write_body(text, to);
+  write_body(&from, to);
   fputs(".SH EXIT STATUS\n0, or the status of a failure, as\n.BR trireme (1)\nlists them.\n", to);
   fputs(".SH SEE ALSO\n.BR trireme (1)\n", to);
 }
@@ -280,8 +293,9 @@ static void write_own_key(void *context, const tri_config_described *described) 
 }
 
 static void write_paragraphs(const char *text, FILE *to) {
+  source from = {.parts = {text}, .count = 1};
   line l;
-  while (next_line(&text, &l)) {
+  while (next_line(&from, &l)) {
     if (l.bytes == 0) {
       fputs(".PP\n", to);
     } else {
@@ -292,7 +306,7 @@ static void write_paragraphs(const char *text, FILE *to) {
 
 void tri_man_topic(const tri_topic *topic, FILE *to) {
   char name[64];
-  const char *example = topic->example;
+  source example = {.parts = {topic->example}, .count = 1};
   line l;
   snprintf(name, sizeof name, "trireme-%s", topic->name);
   write_head(name, 5, topic->summary, to);

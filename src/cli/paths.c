@@ -8,32 +8,25 @@
 
 typedef struct walk {
   const tri_command *command;
+  tri_option_place options[TRI_MOST_OPTIONS];
+  int num_options;
   char **words;
   char *room; /* memory for the words that change */
 } walk;
 
 /* Finds the option that a word names, `length` bytes without dashes, also by an unambiguous prefix; NULL if there is
  * none. */
-static const struct option *find_option(const tri_command *command, const char *word, size_t length) {
-  const struct option *found = NULL;
+static const tri_option *find_option(const walk *w, const char *word, size_t length) {
+  const tri_option *found = NULL;
   int begin_so = 0;
-  for (const struct option *o = command->options; o != NULL && o->name != NULL; o++) {
+  for (int i = 0; i < w->num_options; i++) {
+    const tri_option *o = w->options[i].row;
     if (strncmp(o->name, word, length) != 0) continue;
     if (strlen(o->name) == length) return o;
     found = o;
     begin_so++;
   }
   return begin_so == 1 ? found : NULL;
-}
-
-static bool takes_path(const tri_command *command, const struct option *option) {
-  size_t length = strlen(option->name);
-  for (const char *at = command->paths; at != NULL && *at != '\0';) {
-    size_t word = strcspn(at, " ");
-    if (word == length && strncmp(at, option->name, length) == 0) return true;
-    at += word + strspn(at + word, " ");
-  }
-  return false;
 }
 
 /* Replaces `~` with the home folder in words[i], whose path begins at `at`. */
@@ -58,15 +51,15 @@ static tri_status read_option(walk *w, int count, int *i) {
   const char *word = w->words[*i];
   bool is_long = word[1] == '-';
   size_t length = is_long ? strcspn(word + 2, "=") : 0;
-  const struct option *option = is_long ? find_option(w->command, word + 2, length) : NULL;
-  for (const struct option *o = w->command->options; !is_long && o != NULL && o->name != NULL; o++) {
-    if (o->val == word[1]) option = o; /* an option with a letter: "-n 4", "-n4" */
+  const tri_option *option = is_long ? find_option(w, word + 2, length) : NULL;
+  for (int o = 0; !is_long && o < w->num_options; o++) { /* an option with a letter: "-n 4", "-n4" */
+    if (w->options[o].row->letter == word[1]) option = w->options[o].row;
   }
-  if (option == NULL || option->has_arg == no_argument) return TRI_OK;
+  if (option == NULL || !tri_option_has_value(option)) return TRI_OK;
   const char *value =
       is_long ? (word[2 + length] == '=' ? word + 3 + length : NULL) : (word[2] != '\0' ? word + 2 : NULL);
   if (value == NULL && ++*i < count) value = w->words[*i];
-  if (value == NULL || !takes_path(w->command, option)) return TRI_OK;
+  if (value == NULL || !tri_option_is_path(option)) return TRI_OK;
   return go_home(w, *i, value, option->name);
 }
 
@@ -80,7 +73,8 @@ tri_status tri_paths_go_home(const tri_command *command, int count, char **argum
   TRI_TRY(tri_alloc("the words of a command", most, 1, &words));
   memcpy(words, arguments, (size_t)count * sizeof *words);
   words[count] = NULL;
-  walk w = {command, words, (char *)(words + count + 1)};
+  walk w = {.command = command, .words = words, .room = (char *)(words + count + 1)};
+  w.num_options = tri_options_list(command->options, w.options, NULL);
   for (int i = 1; i < count && status == TRI_OK; i++) {
     if (options && strcmp(words[i], "--") == 0) {
       options = false;

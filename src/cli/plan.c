@@ -5,7 +5,6 @@
 #include "cli/plan_report.h"
 #include "options/device_range.h"
 #include "options/json.h"
-#include "options/options.h"
 #include "options/plan_options.h"
 #include "plan/cost.h"
 #include "plan/report.h"
@@ -13,8 +12,6 @@
 #include "schedule/layout_config.h"
 
 #include <string.h>
-
-enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS, OPTION_CSV };
 
 typedef struct arguments {
   tri_plan_options plan;
@@ -24,34 +21,30 @@ typedef struct arguments {
   const char *csv;  /* path of a table of all simulated layouts; NULL: not given */
 } arguments;
 
-static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
-                                             TRI_PLAN_OPTION_FIXED_ROW,
-                                             {"top", required_argument, NULL, OPTION_TOP},
-                                             {"pareto", no_argument, NULL, OPTION_PARETO},
-                                             {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
-                                             {"keys", required_argument, NULL, OPTION_KEYS},
-                                             {"csv", required_argument, NULL, OPTION_CSV},
-                                             {NULL, 0, NULL, 0}};
+#define TRI_OPTION_VALUES arguments
+static const tri_option plan_options[] = {
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_machine_rows)},
+    {TRI_LINES(
+        "  --devices A..B      a row for each number of devices that doubles from A, with its best layout, tokens/s,\n"
+        "                      efficiency and cost; A..B:STEP goes up by STEP: 512..2048:256; or a list: "
+        "64,128,512\n")},
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_batch_rows)},
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_fixed_rows)},
+    {TRI_INT("top", top, 1, 1000), .help = "  --top K             how many (5)\n"},
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_further_rows)},
+    {TRI_FLAG("pareto", pareto), .help = "  --pareto            the fastest for each amount of memory instead\n"},
+    {TRI_PATH("csv", csv), .help = "  --csv FILE          also write a table of all layouts that were simulated\n"},
+    {TRI_FLAG("exhaustive", exhaustive),
+     .help = "  --exhaustive        simulate every layout, also those that cannot be among the best\n"},
+    {TRI_TEXT("keys", keys), .help = "  --keys WHAT         print every key of clusters' or of systems' files with its "
+                                     "default, and plan nothing\n"},
+    {0}};
 
 static tri_status plan_parse(int count, char **given, arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    bool taken = false;
-    int result = getopt_long(count, given, ":", plan_options, NULL);
-    if (result == -1) break;
-    TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
-    if (taken) continue;
-    switch (result) {
-      case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
-      case OPTION_PARETO: out->pareto = true; break;
-      case OPTION_KEYS: out->keys = optarg; break;
-      case OPTION_CSV: out->csv = optarg; break;
-      case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
-      default: return tri_option_fault_or_key("plan", result, given, plan_options, &tri_layout_table, "--layout");
-    }
-  }
-  if (optind < count) return tri_fail(TRI_BAD_USAGE, "plan: `%s` is not an option", given[optind]);
+  const tri_option_table table = {"plan", plan_options, &tri_layout_table, "--layout"};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, given, out, &first));
+  if (first < count) return tri_fail(TRI_BAD_USAGE, "plan: `%s` is not an option", given[first]);
   return TRI_OK;
 }
 
@@ -143,7 +136,7 @@ static tri_status plan_run(int count, char **given) {
 const tri_command tri_command_plan = {
     .name = "plan",
     .summary = "find the fastest layout that fits on a described machine",
-    .help =
+    .usage =
         "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
         "                    [--layout KEY=VALUE,...]\n"
         "                    [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
@@ -151,19 +144,10 @@ const tri_command tri_command_plan = {
         "       trireme plan --keys clusters|systems\n"
         "\n"
         "Searches all valid layouts and reports the fastest that fits, with the nearest alternatives.\n"
-        "\n" TRI_PLAN_OPTION_HELP
-        "  --devices A..B      a row for each number of devices that doubles from A, with its best layout, tokens/s,\n"
-        "                      efficiency and cost; A..B:STEP goes up by STEP: 512..2048:256; or a list: "
-        "64,128,512\n" TRI_PLAN_BATCH_HELP
-        "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"
-        "  --top K             how many (5)\n" TRI_PLAN_FURTHER_HELP
-        "  --pareto            the fastest for each amount of memory instead\n"
-        "  --csv FILE          also write a table of all layouts that were simulated\n"
-        "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
-        "  --keys WHAT         print every key of clusters' or of systems' files with its default, and plan nothing\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
     .options = plan_options,
-    .paths = "model cluster system lengths csv",
     .run = plan_run,
 };

@@ -5,7 +5,6 @@
 #include "cli/running/compare_measured.h"
 #include "options/device_range.h"
 #include "options/json.h"
-#include "options/options.h"
 #include "options/plan_options.h"
 #include "plan/cost.h"
 #include "plan/report.h"
@@ -13,40 +12,36 @@
 
 #include <string.h>
 
-enum { OPTION_LAYOUT = 256, OPTION_TIMELINE, OPTION_STAGES, OPTION_AGAINST };
-
 typedef struct arguments {
   tri_plan_options plan;
   const char *layout, *timeline, *against;
   bool stages;
 } arguments;
 
-static const struct option simulate_options[] = {TRI_PLAN_OPTION_ROWS,
-                                                 {"layout", required_argument, NULL, OPTION_LAYOUT},
-                                                 {"timeline", required_argument, NULL, OPTION_TIMELINE},
-                                                 {"against", required_argument, NULL, OPTION_AGAINST},
-                                                 {"stages", no_argument, NULL, OPTION_STAGES},
-                                                 {NULL, 0, NULL, 0}};
+#define TRI_OPTION_VALUES arguments
+static const tri_option simulate_options[] = {
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_machine_rows)},
+    {TRI_LINES(
+        "  --devices A..B      a row for each number of devices that doubles from A, with as many replicas as it\n"
+        "                      makes; A..B:STEP goes up by STEP: 512..2048:256; or a list: 64,128,512\n")},
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_batch_rows)},
+    {TRI_TEXT("layout", layout),
+     .help = "  --layout L          the layout, as in a run file: tensor=4,pipeline=16,zero=1,micro_batch=1\n"},
+    {TRI_GROUP(plan, tri_plan_options, tri_plan_further_rows)},
+    {TRI_PATH("against", against), .help =
+                                       "  --against RUN       predict the run in this output folder and print both "
+                                       "side by side; with --timeline, or\n"
+                                       "                      a timeline.json in it, every kind of instruction, too\n"},
+    {TRI_FLAG("stages", stages), .help = "  --stages            also say the memory of a rank of every stage\n"},
+    {TRI_PATH("timeline", timeline),
+     .help = "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"},
+    {0}};
 
 static tri_status simulate_parse(int count, char **given, arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    bool taken = false;
-    int result = getopt_long(count, given, ":", simulate_options, NULL);
-    if (result == -1) break;
-    TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
-    if (taken) continue;
-    switch (result) {
-      case OPTION_LAYOUT: out->layout = optarg; break;
-      case OPTION_TIMELINE: out->timeline = optarg; break;
-      case OPTION_AGAINST: out->against = optarg; break;
-      case OPTION_STAGES: out->stages = true; break;
-      default:
-        return tri_option_fault_or_key("simulate", result, given, simulate_options, &tri_layout_table, "--layout");
-    }
-  }
-  if (optind < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[optind]);
+  const tri_option_table table = {"simulate", simulate_options, &tri_layout_table, "--layout"};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, given, out, &first));
+  if (first < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[first]);
   if (out->against != NULL && out->plan.cluster_name == NULL) {
     return tri_fail(TRI_BAD_USAGE,
                     "simulate: --against needs a --cluster, for example the file that `trireme calibrate` has written");
@@ -178,27 +173,18 @@ static tri_status simulate_run(int count, char **given) {
 const tri_command tri_command_simulate = {
     .name = "simulate",
     .summary = "predict the speed and memory of one layout on a described machine",
-    .help =
+    .usage =
         "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
         "                        [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
         "                        [--optimizer O] [--set KEY=VALUE]... [--price P] [--timeline FILE] [--json]\n"
         "       trireme simulate --against RUN --cluster C [--timeline RUN.json] [--json]\n"
         "\n"
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"
-        "\n" TRI_PLAN_OPTION_HELP
-        "  --devices A..B      a row for each number of devices that doubles from A, with as many replicas as it\n"
-        "                      makes; A..B:STEP goes up by STEP: 512..2048:256; or a list: "
-        "64,128,512\n" TRI_PLAN_BATCH_HELP
-        "  --layout L          the layout, as in a run file: "
-        "tensor=4,pipeline=16,zero=1,micro_batch=1\n" TRI_PLAN_FURTHER_HELP
-        "  --against RUN       predict the run in this output folder and print both side by side; with --timeline, or\n"
-        "                      a timeline.json in it, every kind of instruction, too\n"
-        "  --stages            also say the memory of a rank of every stage\n"
-        "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme simulate --model frontier-175b --cluster frontier --devices 1024 \\\n"
         "                 --layout tensor=4,pipeline=16,zero=1,micro_batch=1,recompute=full --global-batch 10240\n",
     .options = simulate_options,
-    .paths = "model cluster system lengths timeline against",
     .run = simulate_run,
 };

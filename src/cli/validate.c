@@ -5,18 +5,14 @@
 #include "config/preset.h"
 #include "files/file.h"
 #include "options/json.h"
-#include "options/options.h"
 #include "plan/accuracy.h"
 #include "plan/published.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { OPTION_FIT = 256, OPTION_JSON, OPTION_SET, OPTION_OUT };
 
 typedef struct arguments {
   const char *file, *fit, *out;
@@ -25,33 +21,31 @@ typedef struct arguments {
   bool json;
 } arguments;
 
-static const struct option validate_options[] = {{"fit", required_argument, NULL, OPTION_FIT},
-                                                 {"set", required_argument, NULL, OPTION_SET},
-                                                 {"out", required_argument, NULL, OPTION_OUT},
-                                                 {"json", no_argument, NULL, OPTION_JSON},
-                                                 {NULL, 0, NULL, 0}};
+static tri_status add_set(void *values, const char *text) {
+  arguments *out = values;
+  if (out->num_sets == TRI_PUBLISHED_SETS)
+    return tri_fail(TRI_BAD_USAGE, "validate: --set more than %d times", out->num_sets);
+  out->sets[out->num_sets++] = text;
+  return TRI_OK;
+}
+
+#define TRI_OPTION_VALUES arguments
+static const tri_option validate_options[] = {
+    {TRI_READ("set", add_set),
+     .help = "  --set NAME        these sets only: once or several times, or names with commas between\n"},
+    {TRI_TEXT("fit", fit),
+     .help = "  --fit CONSTANTS   first fit these constants of the cluster to the rows marked `fit`, and print them:\n"
+             "                    matmul,matmul_half,attention,memory,link,launch,start\n"},
+    {TRI_PATH("out", out), .help = "  --out FILE.md     write the tables there\n"},
+    {TRI_FLAG("json", json), .help = "  --json            one JSON document on standard output\n"},
+    {0}};
 
 static tri_status validate_parse(int count, char **given, arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    int result = getopt_long(count, given, ":", validate_options, NULL);
-    if (result == -1) break;
-    switch (result) {
-      case OPTION_FIT: out->fit = optarg; break;
-      case OPTION_SET:
-        if (out->num_sets == TRI_PUBLISHED_SETS)
-          return tri_fail(TRI_BAD_USAGE, "validate: --set more than %d times", out->num_sets);
-        out->sets[out->num_sets++] = optarg;
-        break;
-      case OPTION_OUT: out->out = optarg; break;
-      case OPTION_JSON: out->json = true; break;
-      default: return tri_option_fault("validate", result, given, validate_options);
-    }
-  }
-  if (optind + 1 < count)
-    return tri_fail(TRI_BAD_USAGE, "validate: one file at a time, not `%s` too", given[optind + 1]);
-  if (optind < count) out->file = given[optind];
+  const tri_option_table table = {.command = "validate", .rows = validate_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, given, out, &first));
+  if (first + 1 < count) return tri_fail(TRI_BAD_USAGE, "validate: one file at a time, not `%s` too", given[first + 1]);
+  if (first < count) out->file = given[first];
   return TRI_OK;
 }
 
@@ -452,23 +446,17 @@ static tri_status validate_run(int count, char **given) {
 const tri_command tri_command_validate = {
     .name = "validate",
     .summary = "predict published results and print both side by side",
-    .help =
+    .usage =
         "usage: trireme validate [FILE.yaml] [--set NAME] [--fit CONSTANTS] [--out FILE.md] [--json]\n"
         "\n"
-        "Predicts every run of configs/published.yaml (or of a file like it) and prints published and predicted "
-        "times\n"
+        "Predicts every run of configs/published.yaml (or of a file like it) and prints published and predicted times\n"
         "and memory, the order of layouts, and errors by what a step shows. docs/planning.md says how rows are "
         "written,\n"
         "in YAML or as a table of comma-separated values.\n"
-        "\n"
-        "  --set NAME        these sets only: once or several times, or names with commas between\n"
-        "  --fit CONSTANTS   first fit these constants of the cluster to the rows marked `fit`, and print them:\n"
-        "                    matmul,matmul_half,attention,memory,link,launch,start\n"
-        "  --out FILE.md     write the tables there\n"
-        "  --json            one JSON document on standard output\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme validate --set megatron\n",
     .options = validate_options,
-    .paths = "out",
     .run = validate_run,
 };

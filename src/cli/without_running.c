@@ -39,7 +39,8 @@ tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokeni
 #define REFUSED(NAME)                                                                                                  \
   {                                                                                                                    \
     .name = NAME, .summary = "not in this build, which has neither MPI nor oneDNN",                                    \
-    .help = NAME " is not in this trireme: it was built without MPI or oneDNN.\n", .run = refuse_command               \
+    .usage = NAME " is not in this trireme: it was built without MPI or oneDNN.\n", .examples = "",                    \
+    .run = refuse_command                                                                                              \
   }
 
 const tri_command tri_command_board = REFUSED("board");

@@ -1,6 +1,5 @@
 #include "data/preference_sums.h"
 
-#include "base/memory.h"
 #include "device/completions.h"
 #include "device/exact_sum.h"
 
@@ -40,10 +39,7 @@ tri_status tri_preference_sums_add_cross_entropy(tri_preference_sums *sums, cons
   const int64_t sequence = at->source->options.sequence;
   const tri_feed feed = tri_preference_feed(at);
   tri_sample sample = {0};
-  tri_status status = tri_alloc("a sample", (size_t)sequence, sizeof *sample.ids, &sample.ids);
-  if (status == TRI_OK) status = tri_alloc("a sample", (size_t)sequence, sizeof *sample.labels, &sample.labels);
-  if (status == TRI_OK) status = tri_alloc("a sample", (size_t)sequence, sizeof *sample.positions, &sample.positions);
-  if (status == TRI_OK) status = tri_alloc("a sample", (size_t)sequence, sizeof *sample.weights, &sample.weights);
+  tri_status status = tri_sample_alloc(TRI_COLUMNS_ALWAYS, sequence, &sample);
   for (int64_t s = 0; s < count && status == TRI_OK; s++) {
     status = tri_feed_read(&feed, s, &sample);
     for (int64_t i = 0; i < sequence && status == TRI_OK; i++) {
@@ -52,10 +48,7 @@ tri_status tri_preference_sums_add_cross_entropy(tri_preference_sums *sums, cons
       tri_exact_sum_add(&sums->weights, (double)sample.weights[i]);
     }
   }
-  tri_free(sample.weights);
-  tri_free(sample.positions);
-  tri_free(sample.labels);
-  tri_free(sample.ids);
+  tri_sample_free(&sample);
   return status;
 }
 

@@ -7,28 +7,18 @@
 
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
-  unsigned columns; /* columns in `all`: tri_op_list.columns */
-  tri_sample all;   /* [batch, tokens] */
+  tri_sample all; /* [batch, tokens] */
   tri_batch_cuts cuts;
 };
 
-static void blank(const tri_batch_maker *maker, int64_t sequence) {
-  const int64_t first = sequence * maker->tokens;
-#define BLANK_COLUMN(NAME, TYPE, BLANK, ...)                                                                           \
-  for (int64_t i = 0; i < maker->tokens && maker->all.NAME != NULL; i++) maker->all.NAME[first + i] = BLANK;
-  TRI_SAMPLE_COLUMNS(BLANK_COLUMN)
-#undef BLANK_COLUMN
-}
-
 static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *maker) {
   const tri_op_context context = tri_op_list_context(list);
-  size_t count = (size_t)(maker->batch * maker->tokens);
-#define MAKE_COLUMN(NAME, TYPE, ...)                                                                                   \
-  if ((maker->columns & TRI_COLUMN_BIT(NAME)) != 0)                                                                    \
-    TRI_TRY(tri_alloc("a micro-batch", count, sizeof(TYPE), &maker->all.NAME));
-  TRI_SAMPLE_COLUMNS(MAKE_COLUMN)
-#undef MAKE_COLUMN
-  for (int64_t b = 0; b < maker->batch; b++) blank(maker, b);
+  const tri_tokens none = {0};
+  TRI_TRY(tri_sample_alloc(list->columns, maker->batch * maker->tokens, &maker->all));
+  for (int64_t b = 0; b < maker->batch; b++) {
+    const tri_sample sequence = tri_batch_maker_sequence(maker, b);
+    tri_sample_fill(&none, 0, maker->tokens, &sequence);
+  }
   maker->lists = tri_op_context_lists(&context);
   return tri_batch_cuts_create(&context, maker->batch, &maker->cuts);
 }
@@ -36,8 +26,7 @@ static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *mak
 tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out) {
   tri_batch_maker *maker = NULL;
   TRI_TRY(tri_alloc("a micro-batch", 1, sizeof *maker, &maker));
-  *maker = (tri_batch_maker){
-      .batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices, .columns = list->columns};
+  *maker = (tri_batch_maker){.batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices};
   tri_status status = fill_batch_maker(list, maker);
   if (status != TRI_OK) {
     tri_batch_maker_destroy(maker);
@@ -50,9 +39,7 @@ tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out
 void tri_batch_maker_destroy(tri_batch_maker *maker) {
   if (maker == NULL) return;
   tri_batch_cuts_destroy(&maker->cuts);
-#define FREE_COLUMN(NAME, TYPE, ...) tri_free(maker->all.NAME);
-  TRI_SAMPLE_COLUMNS(FREE_COLUMN)
-#undef FREE_COLUMN
+  tri_sample_free(&maker->all);
   tri_free(maker);
 }
 

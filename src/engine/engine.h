@@ -105,14 +105,7 @@ void tri_engine_set_kl(tri_engine *engine, double kl);
 tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
                            tri_step *out);
 
-/* Sequences in the caller's memory, each column [samples, sequence]; index 0 is sample `first`. positions (tri_sample)
- * NULL: each sequence is one document. weights NULL: each label that counts has weight 1. */
-typedef struct tri_tokens {
-  const int32_t *ids, *labels, *positions;
-  const float *weights;
-  const int32_t *segments; /* for objectives with completions; NULL: no label belongs to a completion */
-  const double *reference; /* the same; NULL: zeros */
-} tri_tokens;
+/* Sequences in the caller's memory; index 0 of the columns is sample `first`. */
 typedef struct tri_tokens_at {
   tri_tokens tokens;
   int64_t first, sequence;

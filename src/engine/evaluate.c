@@ -60,6 +60,33 @@ tri_status tri_score_batch_read(const tri_score_batch *batch) {
   return TRI_OK;
 }
 
+static tri_status score_batches(const tri_feed_scoring *s, double *scores) {
+  const tri_op_list *list = s->executor->chunks[0].list;
+  tri_sample rows = tri_executor_sequence(s->executor, 0);
+  rows.weights = NULL; /* each label counts once */
+  tri_score_batch batch = {
+      .feed = s->feed, .samples = s->samples, .batch = list->batch, .sequence = list->sequence, .into = rows};
+  for (; batch.first < batch.samples; batch.first += batch.batch) {
+    const int64_t left = batch.samples - batch.first, count = left < batch.batch ? left : batch.batch;
+    TRI_TRY(tri_score_batch_read(&batch));
+    TRI_TRY(s->total != NULL ? tri_evaluate_batch(s->executor, s->total) : tri_evaluate_labels(s->executor, scores));
+    const tri_scored_batch scored = {.first = batch.first, .count = count, .rows = batch.into, .scores = scores};
+    TRI_TRY(s->done(s->context, &scored));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_feed_score(const tri_feed_scoring *scoring) {
+  const tri_op_list *list = scoring->executor->chunks[0].list;
+  double *scores = NULL;
+  if (scoring->total == NULL) {
+    TRI_TRY(tri_alloc("labels' scores", (size_t)(list->batch * list->sequence), sizeof *scores, &scores));
+  }
+  tri_status status = score_batches(scoring, scores);
+  tri_free(scores);
+  return status;
+}
+
 bool tri_evaluation_counts(const tri_mesh *mesh) {
   for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) {
     bool differs =

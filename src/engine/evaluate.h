@@ -30,6 +30,25 @@ typedef struct tri_score_batch {
 
 tri_status tri_score_batch_read(const tri_score_batch *batch);
 
+/* A batch that was scored: samples [first, first + count) of the feed, in the executor's arrays. */
+typedef struct tri_scored_batch {
+  int64_t first, count;
+  tri_sample rows;      /* ids, labels and positions, each [batch, sequence]; rows after `count` are padding */
+  const double *scores; /* [batch, sequence], as of tri_evaluate_labels; NULL unless labels are scored */
+} tri_scored_batch;
+
+typedef struct tri_feed_scoring {
+  tri_executor *executor; /* its only list has the shape of a batch */
+  const tri_feed *feed;   /* gives ids, labels and positions */
+  int64_t samples;
+  tri_evaluation *total; /* sums of the loss, if labels are not scored; NULL: labels are scored (TRI_LIST_SCORE) */
+  tri_status (*done)(void *context, const tri_scored_batch *batch);
+  void *context;
+} tri_feed_scoring;
+
+/* Scores all samples of a feed, batch by batch, and calls `done` after each. */
+tri_status tri_feed_score(const tri_feed_scoring *scoring);
+
 /* Returns whether this rank's loss counts in a sum over the mesh: the first of the ranks with the same labels counts.
  */
 bool tri_evaluation_counts(const tri_mesh *mesh);

@@ -498,21 +498,20 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
 }
 
-/* Returns the address of an optional column. Offset 0 means that the batch does not have it, since the first column
- * always exists. */
-static void *some_column_at(char *batch, size_t offset) { return offset == 0 ? NULL : batch + offset; }
+/* Returns the address of a column, or NULL: offset 0 is that of the first column, which always exists, or means that
+ * the batch does not have the column. */
+static void *column_at(const tri_memory_plan *plan, char *batch, tri_batch_column column) {
+  const size_t offset = plan->batch_columns[column];
+  return offset == 0 && column > 0 ? NULL : batch + offset;
+}
 
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
-#define ALWAYS_COLUMN(OFFSET) (void *)(at + (OFFSET))
-#define OBJECTIVE_COLUMN(OFFSET) some_column_at(at, OFFSET)
-#define SAMPLE_COLUMN(NAME, TYPE, BLANK, ROWS, WANTED) .NAME = WANTED##_COLUMN(plan->batch_columns[TRI_COLUMN_##NAME]),
-#define CUT_COLUMN(NAME, TYPE, ROWS) .NAME = some_column_at(at, plan->batch_columns[TRI_COLUMN_##NAME]),
-  return (tri_batch){TRI_SAMPLE_COLUMNS(SAMPLE_COLUMN) TRI_CUT_COLUMNS(CUT_COLUMN).slices =
-                         (tri_attention_slice *)(void *)(at + plan->batch_slices)};
-#undef SAMPLE_COLUMN
-#undef CUT_COLUMN
-#undef ALWAYS_COLUMN
-#undef OBJECTIVE_COLUMN
+  tri_batch batch = {.slices = (tri_attention_slice *)(void *)(at + plan->batch_slices)};
+#define SET_COLUMN(NAME, ...) batch.NAME = column_at(plan, at, TRI_COLUMN_##NAME);
+  TRI_SAMPLE_COLUMNS(SET_COLUMN)
+  TRI_CUT_COLUMNS(SET_COLUMN)
+#undef SET_COLUMN
+  return batch;
 }
 
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number) {

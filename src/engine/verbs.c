@@ -69,16 +69,7 @@ tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t ste
 
 static tri_status read_tokens(const void *from, int64_t index, const tri_sample *out) {
   const tri_tokens_at *at = from;
-  const int64_t first = (index - at->first) * at->sequence;
-  const size_t bytes = (size_t)at->sequence * sizeof(int32_t);
-  memcpy(out->ids, at->tokens.ids + first, bytes);
-  memcpy(out->labels, at->tokens.labels + first, bytes);
-  for (int64_t t = 0; t < at->sequence; t++) {
-    out->weights[t] = at->tokens.weights == NULL ? 1 : at->tokens.weights[first + t];
-    out->positions[t] = at->tokens.positions == NULL ? (int32_t)t : at->tokens.positions[first + t];
-    if (out->segments != NULL) out->segments[t] = at->tokens.segments == NULL ? -1 : at->tokens.segments[first + t];
-    if (out->reference != NULL) out->reference[t] = at->tokens.reference == NULL ? 0 : at->tokens.reference[first + t];
-  }
+  tri_sample_fill(&at->tokens, (index - at->first) * at->sequence, at->sequence, out);
   return TRI_OK;
 }
 

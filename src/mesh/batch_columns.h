@@ -4,6 +4,8 @@
 #ifndef TRI_MESH_BATCH_COLUMNS_H
 #define TRI_MESH_BATCH_COLUMNS_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,6 +84,29 @@ enum { TRI_COLUMNS_ALWAYS = 0u TRI_SAMPLE_COLUMNS(TRI_COLUMN_ALWAYS_) };
 typedef struct tri_sample {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
 } tri_sample;
+
+/* The same columns for reading, each [samples, tokens]; a NULL column has its blanks. */
+#define TRI_COLUMN_READ_(NAME, TYPE, ...) const TYPE *NAME;
+typedef struct tri_tokens {
+  TRI_SAMPLE_COLUMNS(TRI_COLUMN_READ_)
+} tri_tokens;
+
+/* The row of a column. */
+typedef struct tri_column {
+  size_t element;        /* bytes of a value */
+  bool of_sample;        /* false: a cut column */
+  bool whole;            /* sample columns: a rank keeps whole sequences, not only its own tokens */
+  tri_cut_rows cut_rows; /* cut columns: the rows that have a value */
+} tri_column;
+extern const tri_column tri_columns[TRI_NUM_BATCH_COLUMNS];
+
+/* Allocates the columns of a set of bits, each [tokens]; the others are NULL. Release with tri_sample_free, also after
+ * a failure. */
+tri_status tri_sample_alloc(unsigned columns, int64_t tokens, tri_sample *out);
+void tri_sample_free(tri_sample *sample);
+
+/* Sets the columns that *out has to `tokens` tokens from number `first` on, or to blanks. */
+void tri_sample_fill(const tri_tokens *from, int64_t first, int64_t tokens, const tri_sample *out);
 
 /* Returns the same columns from token `first` on. */
 static inline tri_sample tri_sample_from(const tri_sample *sample, int64_t first) {

@@ -15,22 +15,24 @@ tri_plan_options tri_plan_options_default(void) {
   return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16, .node_power = -1};
 }
 
-static tri_status precision_of(const char *text, tri_dtype *out) {
+static tri_status read_precision(void *values, const char *text) {
+  tri_plan_options *o = values;
   static const char *const names[] = {"bf16", "fp16", "fp32", "fp64"};
   static const tri_dtype types[] = {TRI_BF16, TRI_BF16, TRI_FP32, TRI_FP64};
   int which = 0;
   const char *answer = tri_value_answer(text);
   if (answer != NULL) return tri_fail(TRI_BAD_USAGE, "--precision %s: %s", text, answer);
   TRI_TRY(tri_option_word("--precision", text, names, sizeof names / sizeof names[0], &which));
-  *out = types[which];
+  o->precision = types[which];
   return TRI_OK;
 }
 
-static tri_status packing_of(const char *text, bool *packed) {
+static tri_status read_packing(void *values, const char *text) {
+  tri_plan_options *o = values;
   static const char *const names[] = {"windows", "documents"};
   int which = 0;
   TRI_TRY(tri_option_word("--packing", text, names, 2, &which));
-  *packed = which == 1;
+  o->packed = which == 1;
   return TRI_OK;
 }
 
@@ -59,9 +61,10 @@ static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
                   given, given);
 }
 
-static tri_status add_set(const char *value, tri_plan_options *o) {
+static tri_status add_set(void *values, const char *text) {
+  tri_plan_options *o = values;
   if (o->num_sets == TRI_PLAN_SETS) return tri_fail(TRI_BAD_USAGE, "--set is given more than %d times", TRI_PLAN_SETS);
-  o->sets[o->num_sets++] = value;
+  o->sets[o->num_sets++] = text;
   return TRI_OK;
 }
 
@@ -97,7 +100,8 @@ static tri_status list_of(const char *text, tri_plan_options *o) {
 }
 
 /* Parses "512", "512..2048", "512..2048:256" or "64,128,512". */
-static tri_status devices_of(const char *text, tri_plan_options *o) {
+static tri_status read_devices(void *values, const char *text) {
+  tri_plan_options *o = values;
   char first[32], last[32];
   const char *dots = strstr(text, ".."), *colon = strchr(text, ':');
   o->devices_to = o->devices_step = o->num_listed = 0;
@@ -119,7 +123,8 @@ static tri_status devices_of(const char *text, tri_plan_options *o) {
 }
 
 /* Parses "640", or "16M-tokens": K, M and G are 2^10, 2^20 and 2^30, as in papers. */
-static tri_status batch_of(const char *text, tri_plan_options *o) {
+static tri_status read_batch(void *values, const char *text) {
+  tri_plan_options *o = values;
   static const char units[] = " KMG", ending[] = "-tokens";
   char number[32];
   const size_t length = strlen(text), end = strlen(ending);
@@ -144,7 +149,8 @@ static tri_status batch_of(const char *text, tri_plan_options *o) {
 }
 
 /* Parses "300e9", or "300B" and "15T", as in reports on models: K, M, B and T are 10^3, 10^6, 10^9 and 10^12. */
-static tri_status tokens_of(const char *text, tri_plan_options *o) {
+static tri_status read_tokens(void *values, const char *text) {
+  tri_plan_options *o = values;
   static const char units[] = "KMBT";
   char number[32];
   double unit = 1;
@@ -173,31 +179,65 @@ static tri_status complete_batch(tri_plan_options *o) {
   return TRI_OK;
 }
 
-tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
-  *taken = true;
-  switch (result) {
-    case TRI_OPTION_MODEL: o->model_name = value; return TRI_OK;
-    case TRI_OPTION_CLUSTER: o->cluster_name = value; return TRI_OK;
-    case TRI_OPTION_SYSTEM: o->system_name = value; return TRI_OK;
-    case TRI_OPTION_DEVICES: return devices_of(value, o);
-    case TRI_OPTION_GLOBAL_BATCH: return batch_of(value, o);
-    case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
-    case TRI_OPTION_TOKENS_TO_TRAIN: return tokens_of(value, o);
-    case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
-    case TRI_OPTION_MTBF: return tri_option_double("--mtbf", value, 1e-3, 1e9, &o->mtbf);
-    case TRI_OPTION_NODE_POWER: return tri_option_double("--node-power", value, 0, 1e7, &o->node_power);
-    case TRI_OPTION_FIXED: o->fixed = *value == '\0' ? NULL : value; return TRI_OK;
-    case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
-    case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
-    case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
-    case TRI_OPTION_EXPERT_IMBALANCE:
-      return tri_option_double("--expert-imbalance", value, 1, TRI_ROUTER_EXPERTS, &o->expert_imbalance);
-    case TRI_OPTION_OPTIMIZER: o->optimizer = value; return TRI_OK;
-    case TRI_OPTION_PLAN_SET: return add_set(value, o);
-    case TRI_OPTION_PACKING: return packing_of(value, &o->packed);
-    default: *taken = false; return TRI_OK;
-  }
+static tri_status read_fixed(void *values, const char *text) {
+  tri_plan_options *o = values;
+  o->fixed = *text == '\0' ? NULL : text;
+  return TRI_OK;
 }
+
+#define TRI_OPTION_VALUES tri_plan_options
+const tri_option tri_plan_machine_rows[] = {
+    {TRI_PATH("model", model_name), .help = "  --model M           a preset (configs/models), a model file, or a "
+                                            "checkpoint's, a run's or a Hugging Face folder\n"},
+    {TRI_PATH("cluster", cluster_name),
+     .help = "  --cluster C         a preset (configs/clusters) or a cluster file\n"},
+    {TRI_READ("devices", read_devices),
+     .help = "  --devices N         how many devices; a part of one node, or whole nodes\n"},
+    {0}};
+const tri_option tri_plan_batch_rows[] = {
+    {TRI_READ("global-batch", read_batch), .help = "  --global-batch B    sequences in one step; 16M-tokens: as many "
+                                                   "as come nearest to 16 x 2^20 tokens (also K, G)\n"},
+    {TRI_INT("sequence", sequence, 1, 1 << 30),
+     .help =
+         "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"},
+    {0}};
+const tri_option tri_plan_fixed_rows[] = {
+    {TRI_READ("layout", read_fixed),
+     .help = "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"},
+    {0}};
+const tri_option tri_plan_further_rows[] = {
+    {TRI_READ("tokens", read_tokens),
+     .help = "  --tokens T          also print days and node-hours for T tokens: 300e9, 300B, 15T\n"},
+    {TRI_DOUBLE("price", price, 0, 1e6), .help = "  --price P           price of a device for an hour in the currency "
+                                                 "of the cluster's file (its `cost`); prints the cost of a step\n"},
+    {TRI_DOUBLE("mtbf", mtbf, 1e-3, 1e9), .help = "  --mtbf HOURS        mean time between failures of a node, instead "
+                                                  "of that in the cluster's file (its `failures`)\n"},
+    {TRI_DOUBLE("node-power", node_power, 0, 1e7),
+     .help = "  --node-power W      watts of a node without its devices, instead of those in the file (its `cost`)\n"},
+    {TRI_READ("precision", read_precision),
+     .help = "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"},
+    {TRI_PATH("system", system_name),
+     .help = "  --system S          trireme (the default), or another system to predict (configs/systems)\n"},
+    {TRI_TEXT("optimizer", optimizer),
+     .help =
+         "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"},
+    {TRI_READ("set", add_set),
+     .help = "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, "
+             "adapter.targets=[q_proj],\n"
+             "                      freeze=[\"*norm*\"], optimizer.state=int8; may be repeated\n"},
+    {TRI_PATH("lengths", lengths), .help = "  --lengths L         length distribution of the documents (masked "
+                                           "attention, data.documents: masked): a corpus, or\n"
+                                           "                      what `inspect CORPUS --sequence S --json` printed\n"},
+    {TRI_READ("packing", read_packing), .help = "  --packing P         windows (the default) or documents: how these "
+                                                "documents are packed into sequences (data.packing)\n"},
+    {TRI_DOUBLE("expert-imbalance", expert_imbalance, 1, TRI_ROUTER_EXPERTS),
+     .help = "  --expert-imbalance X  rows of the busiest rank's experts: X times those under perfect balance (1)\n"},
+    {TRI_FLAG("json", json),
+     .help =
+         "  --json              one JSON document on standard output: `mfu` is of `model_tflops_per_device`, `hfu` of\n"
+         "                      `hardware_tflops_per_device`, which counts recomputed products (older name: "
+         "tflops_per_device)\n"},
+    {0}};
 
 tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t devices) {
   int64_t node = o->cluster.node_devices, below = devices / node * node;

@@ -29,48 +29,40 @@
 #include "model/experts.h"
 #include "model/family.h"
 #include "ops/recompute.h"
-#include "plan/call_price.h"
 #include "plan/network.h"
+#include "plan/price.h"
+#include "plan/unit_price.h"
 #include "schedule/layout_values.h"
-#include "schedule/parts.h"
 #include "schedule/program.h"
 
 #include <math.h>
 
-/* Numbers of layers without experts (dense) and with experts, by what their backward does. */
+/* Kinds of layers; layers of a kind have the same price. */
+typedef enum layer_kind { DENSE, EXPERTS, LAYER_KINDS } layer_kind;
+
+/* Numbers of layers of each kind, by what their backward does. */
 typedef struct layer_count {
-  double dense, experts;                     /* layers that recompute as the layout says */
-  double kept_dense, kept_experts;           /* layers that `recompute_every` skips: their activations are kept */
-  double untrained_dense, untrained_experts; /* layers up to the lowest trained one: forward only */
+  double recomputed[LAYER_KINDS]; /* layers that recompute as the layout says */
+  double kept[LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
+  double untrained[LAYER_KINDS];  /* layers up to the lowest trained one: forward only */
 } layer_count;
 
-static double all_dense(layer_count n) { return n.dense + n.kept_dense + n.untrained_dense; }
-static double all_experts(layer_count n) { return n.experts + n.kept_experts + n.untrained_experts; }
+static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
+static double all_of(const layer_count *n, int kind) { return trained_of(n, kind) + n->untrained[kind]; }
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
-  return (layer_count){a.dense + times * b.dense,
-                       a.experts + times * b.experts,
-                       a.kept_dense + times * b.kept_dense,
-                       a.kept_experts + times * b.kept_experts,
-                       a.untrained_dense + times * b.untrained_dense,
-                       a.untrained_experts + times * b.untrained_experts};
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    a.recomputed[kind] += times * b.recomputed[kind];
+    a.kept[kind] += times * b.kept[kind];
+    a.untrained[kind] += times * b.untrained[kind];
+  }
+  return a;
 }
-
-/* The price of one micro-batch in a layer, the embedding or the head. Seconds include its collectives. */
-typedef struct unit_price {
-  double forward, backward, backward_input; /* seconds; both backwards include recomputation */
-  double recompute;  /* seconds of recomputation alone, for schedules that split the backward and recompute twice */
-  double kept;       /* bytes of activations kept from the forward to the backward */
-  double put_off;    /* bytes of gradients kept from the backward of inputs to the backward of weights */
-  double made_again; /* bytes of activations that the backward recomputes */
-  double transfer;   /* bytes of the largest buffer for rows that move between ranks */
-  double packed;     /* bytes of weights in packed form, which the engine keeps next to the weights */
-} unit_price;
 
 typedef struct layer_prices {
   tri_layout of; /* a layout with these prices; only its keys that affect layers count */
-  unit_price embedding, layer, expert_layer, head;
-  unit_price untrained, untrained_experts; /* layers that run their forward only */
-  int64_t next;                            /* index in `prices` of the next entry with the same hash; -1: the last */
+  tri_unit_price embedding, layer[LAYER_KINDS], head;
+  tri_unit_price untrained[LAYER_KINDS]; /* layers that run their forward only */
+  int64_t next;                          /* index in `prices` of the next entry with the same hash; -1: the last */
 } layer_prices;
 
 /* Elements of parameters on one rank. ZeRO shards `plain` over the replicas, and `stacked` (weights of experts) over
@@ -86,7 +78,7 @@ static elements elements_plus(elements a, double times, elements b) {
 typedef struct layer_sizes {
   tri_layout of; /* a layout with these sizes; only its keys that affect parameters count */
   double embedding, tied, head;
-  elements layer, expert_layer;
+  elements layer[LAYER_KINDS];
 } layer_sizes;
 
 /* Numbers of layers of the stages that bounds need: the first two and the last. Many layouts share one division. */
@@ -139,15 +131,19 @@ static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
 }
 
-/* Returns whether all layers of a kind (with or without experts) above `lowest` have the same trained parameters. */
+static layer_kind kind_of(const tri_model *model, int64_t layer) {
+  return tri_model_has_experts(model, layer) ? EXPERTS : DENSE;
+}
+
+/* Returns whether all layers of a kind above `lowest` have the same trained parameters. */
 static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
-  int64_t first_of[2] = {-1, -1}, begin = 0;
+  int64_t first_of[LAYER_KINDS] = {-1, -1}, begin = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const int64_t layer = table->entries[i].layer;
     const bool inside = layer > lowest && layer >= 0 && layer < model->num_layers;
     if (i > 0 && table->entries[i - 1].layer != layer) begin = i;
     if (!inside) continue;
-    int64_t *first = &first_of[tri_model_has_experts(model, layer)];
+    int64_t *first = &first_of[kind_of(model, layer)];
     if (*first < 0) *first = i;
     const int64_t other = *first + (i - begin);
     if (table->entries[other].layer != table->entries[*first].layer) return false;
@@ -216,139 +212,36 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-/* Returns the seconds of a price. The exchange of rows of experts is free if the system overlaps it with another
- * micro-batch. */
-static double seconds(const tri_system *system, tri_price price) {
-  const double hidden = system->overlap_batches ? price.along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] : 0;
-  return price.compute_s + tri_price_collectives_s(&price) - hidden;
-}
-
-static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
-  return list->calls[list->slots[slot].producer].layer == layer;
-}
-
-/* Adds the gradients that a split backward keeps until the backward of weights: those of the outputs of calls with
- * weights. Buffers that a layer shares with another one are not counted. */
-static tri_status add_put_off(const tri_op_list *list, int64_t layer, unit_price *unit) {
-  int32_t *buffer_of = NULL;
-  int64_t num_buffers = 0;
-  TRI_TRY(tri_alloc("bounds", (size_t)list->num_slots, sizeof *buffer_of, &buffer_of));
-  tri_status status = tri_gradient_buffers(list, true, buffer_of, &num_buffers);
-  for (int64_t b = 0; b < num_buffers && status == TRI_OK; b++) {
-    bool mine = true, stays = false;
-    double bytes = 0;
-    for (int64_t s = 0; s < list->num_slots; s++) {
-      if (buffer_of[s] != b) continue;
-      mine = mine && is_of_layer(list, s, layer);
-      stays = stays || tri_op_has_weights(&list->calls[list->slots[s].producer]);
-      bytes = (double)tri_shape_bytes(&list->slots[s].shape);
-    }
-    if (mine && stays) unit->put_off += bytes;
-  }
-  tri_free(buffer_of);
-  return status;
-}
-
-static tri_status add_packed(const tri_search_request *request, const tri_op_call *call, unit_price *unit) {
-  tri_op_memory memory = {0};
-  if (call->op->memory == NULL || !request->system->planned) return TRI_OK;
-  TRI_TRY(call->op->memory(call, tri_cluster_description(request->cluster), &memory));
-  for (int b = 0; b < TRI_OP_BUFFERS; b++) unit->packed += (double)memory.buffer_bytes[b];
-  return TRI_OK;
-}
-
-/* Adds the calls of one layer to a unit. */
-static tri_status add_calls(const tri_search_request *request, const layer_prices *of, const tri_op_list *list,
-                            int64_t layer, unit_price *unit) {
-  tri_pricer pricer = {
-      .cluster = request->cluster, .system = request->system, .layout = &of->of, .shape = tri_layout_mesh(&of->of)};
-  for (int64_t c = 0; c < list->num_calls; c++) {
-    const tri_op_call *call = &list->calls[c];
-    if (call->layer != layer || call->op->passes_messages) continue;
-    tri_call_price price;
-    tri_pricer_call(&pricer, list, c, &price);
-    double input = seconds(request->system, price.backward_input), again = seconds(request->system, price.recompute);
-    unit->forward += seconds(request->system, price.forward);
-    unit->backward +=
-        input + seconds(request->system, price.backward_weight) + seconds(request->system, price.together) + again;
-    unit->backward_input += input + again;
-    unit->recompute += again;
-    TRI_TRY(add_packed(request, call, unit));
-    double transfer = call->op->transfer == NULL ? 0 : (double)call->op->transfer(call);
-    if (transfer > unit->transfer) unit->transfer = transfer;
-  }
-  for (int64_t s = 0; s < list->num_slots; s++) {
-    const tri_slot *slot = &list->slots[s];
-    bool mine =
-        slot->memory_of == s && list->calls[slot->producer].layer == layer && tri_op_list_keeps(list, (int32_t)s);
-    if (tri_price_gathers_again(request->system, list, &list->calls[slot->producer])) continue;
-    if (!mine) continue;
-    const double bytes = (double)tri_shape_bytes(&slot->shape);
-    if (slot->recomputed) {
-      unit->made_again += bytes;
-    } else {
-      unit->kept += bytes * (1 - request->system->offload_activations);
-    }
-  }
-  return add_put_off(list, layer, unit);
-}
-
-/* A unit to price, in a list of operations of some layers of a model. */
-typedef struct wanted_unit {
-  const tri_model *model;
-  tri_layer_range layers; /* layers of the list */
-  bool passes;            /* the backward also computes the gradient for the layers below */
-  int64_t layer;          /* the layer whose calls are added; -1: embedding, num_layers: head */
-  unit_price *unit;       /* the sum */
-} wanted_unit;
-
-static tri_status price_unit(const tri_search_request *request, layer_prices *of, const wanted_unit *wanted) {
-  const tri_layout listed = tri_system_listed(request->system, &of->of);
-  const tri_parts_request parts = {.model = wanted->model,
-                                   .layout = &listed,
-                                   .sequence = request->sequence,
-                                   .precision = request->precision,
-                                   .objective = request->objective,
-                                   .masked = request->masked,
-                                   .masked_attention_fraction = request->masked_attention_fraction,
-                                   .expert_imbalance = request->expert_imbalance};
-  const tri_mesh_position position = {tri_layout_mesh(&listed), tri_layout_fullest(&listed, request->sequence, 0)};
-  tri_list_request list_request = tri_parts_list(&parts, &position, wanted->layers);
-  tri_op_list *list = NULL;
-  list_request.below_trains = wanted->passes;
-  TRI_TRY(tri_model_operations(wanted->model, &list_request, &list));
-  const tri_status status = add_calls(request, of, list, wanted->layer, wanted->unit);
-  tri_op_list_destroy(list);
-  return status;
-}
-
 /* Prices the first layer of [first, end), if there is one. Instead of layer 0 it prices layer 1 if that is in the
  * range, because the norm of layer 0 costs more than a norm after the residual sum of another layer. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
-                              int64_t end, bool passes, unit_price *unit) {
+                              int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
   const int64_t layer = first == 0 && end > 1 ? 1 : first;
   const int64_t begin = first > 0                                  ? layer - 1
                         : bounds->request.model == &bounds->frozen ? 0
                                                                    : -1; /* with the embedding */
-  const wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
-  return price_unit(&bounds->request, of, &wanted);
+  const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
+  return tri_price_unit(&bounds->request, &of->of, &wanted);
 }
 
 static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_search_request *request = &bounds->request;
   const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
+  const int64_t first[LAYER_KINDS] = {0, dense}, end[LAYER_KINDS] = {dense, all};
   const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
-  const wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
-                               {model, {all - 1, all + 1}, passes, all, &of->head}};
-  for (int i = 0; i < 2; i++) TRI_TRY(price_unit(request, of, &ends[i]));
-  TRI_TRY(price_layer(bounds, of, frozen, 0, smaller(above, dense), false, &of->untrained));
-  TRI_TRY(price_layer(bounds, of, frozen, dense, smaller(above, all), false, &of->untrained_experts));
-  TRI_TRY(price_layer(bounds, of, model, above, dense, passes, &of->layer));
-  return price_layer(bounds, of, model, larger(above, dense), all, passes, &of->expert_layer);
+  const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
+                                   {model, {all - 1, all + 1}, passes, all, &of->head}};
+  for (int i = 0; i < 2; i++) TRI_TRY(tri_price_unit(request, &of->of, &ends[i]));
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    const int64_t lowest = larger(above, first[kind]), below = smaller(above, end[kind]);
+    TRI_TRY(price_layer(bounds, of, frozen, first[kind], below, false, &of->untrained[kind]));
+    TRI_TRY(price_layer(bounds, of, model, lowest, end[kind], passes, &of->layer[kind]));
+  }
+  return TRI_OK;
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
@@ -411,9 +304,10 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
 
 /* Adds a parameter of the first layer of a kind, and ignores the other layers. */
 static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
-  const bool has_experts = tri_model_has_experts(model, entry->layer);
-  elements *to = has_experts ? &sizes->expert_layer : &sizes->layer;
-  if (entry->layer != (has_experts ? model->dense_layers : 0)) return;
+  const int64_t first[LAYER_KINDS] = {0, model->dense_layers};
+  const layer_kind kind = kind_of(model, entry->layer);
+  elements *to = &sizes->layer[kind];
+  if (entry->layer != first[kind]) return;
   *(entry->placement.has_holders ? &to->stacked : &to->plain) += (double)entry->count;
 }
 
@@ -468,16 +362,20 @@ static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layo
     return layers_plus(count_layers(bounds, layout, first, bounds->lowest + 1), 1,
                        count_layers(bounds, layout, bounds->lowest + 1, end));
   }
-  const int64_t experts = tri_model_expert_layers(model, (tri_layer_range){first, end}), dense = end - first - experts;
-  if (first <= bounds->lowest)
-    return (layer_count){.untrained_dense = (double)dense, .untrained_experts = (double)experts};
-  if (layout->recompute_every == 1) return (layer_count){.dense = (double)dense, .experts = (double)experts};
-  const int64_t again = count_multiples(first, first + dense, layout->recompute_every),
-                experts_again = count_multiples(first + dense, end, layout->recompute_every);
-  return (layer_count){.dense = (double)again,
-                       .experts = (double)experts_again,
-                       .kept_dense = (double)(dense - again),
-                       .kept_experts = (double)(experts - experts_again)};
+  const int64_t dense_end = end - tri_model_expert_layers(model, (tri_layer_range){first, end});
+  const int64_t begins[LAYER_KINDS] = {first, dense_end}, ends[LAYER_KINDS] = {dense_end, end};
+  layer_count count = {.recomputed = {0}};
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    const int64_t layers = ends[kind] - begins[kind];
+    const int64_t again = count_multiples(begins[kind], ends[kind], layout->recompute_every);
+    if (first <= bounds->lowest) {
+      count.untrained[kind] = (double)layers;
+    } else {
+      count.recomputed[kind] = (double)again;
+      count.kept[kind] = (double)(layers - again);
+    }
+  }
+  return count;
 }
 
 static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *layout, int64_t chunk, int64_t stage) {
@@ -545,22 +443,34 @@ static bool splits_backward(tri_schedule_kind schedule) {
 }
 
 /* Returns the seconds of one micro-batch in a layer: forward, backward, recomputation. */
-static double layer_s(const tri_layout *layout, const unit_price *layer) {
+static double layer_s(const tri_layout *layout, const tri_unit_price *layer) {
   double seconds = layer->forward + layer->backward;
   if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
-/* The same for several layers, one after the other. */
+
+/* Returns the sum of a time over several layers; that of untrained ones is their forward's. */
+static double sum_s(const tri_layout *layout, const layout_prices *of, const layer_count *n,
+                    double (*time_of)(const tri_layout *layout, const tri_unit_price *layer)) {
+  double seconds = 0;
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    seconds += n->recomputed[kind] * time_of(layout, &of->listed->layer[kind]);
+  }
+  for (int kind = 0; kind < LAYER_KINDS; kind++) seconds += n->kept[kind] * time_of(layout, &of->kept->layer[kind]);
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    seconds += n->untrained[kind] * of->listed->untrained[kind].forward;
+  }
+  return seconds;
+}
+
+/* The same as layer_s for several layers, one after the other. */
 static double layers_s(const tri_layout *layout, const layout_prices *of, layer_count n) {
-  const layer_prices *p = of->listed, *kept = of->kept;
-  return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer) +
-         n.kept_dense * layer_s(layout, &kept->layer) + n.kept_experts * layer_s(layout, &kept->expert_layer) +
-         n.untrained_dense * p->untrained.forward + n.untrained_experts * p->untrained_experts.forward;
+  return sum_s(layout, of, &n, layer_s);
 }
 
 /* Returns the seconds that one micro-batch needs to pass a layer in both directions. A split backward counts its
  * forward alone, because weight gradients may be computed while the last gradient travels back. */
-static double pass_s(const tri_layout *layout, const unit_price *layer) {
+static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
   if (splits_backward(layout->schedule)) return layer->forward;
   return layer->forward + layer->backward_input;
 }
@@ -570,23 +480,20 @@ static double pass_s(const tri_layout *layout, const unit_price *layer) {
  */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
-  const layer_prices *p = of->listed, *kept = of->kept;
+  const layer_prices *p = of->listed;
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
   double first = layers_s(layout, of, layers_of(division, 0)) + p->embedding.forward + p->embedding.backward;
   double last = layers_s(layout, of, division->last) + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
-  const layer_count before = division->ahead;
-  double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer) +
-                before.kept_dense * pass_s(layout, &kept->layer) +
-                before.kept_experts * pass_s(layout, &kept->expert_layer) +
-                before.untrained_dense * p->untrained.forward + before.untrained_experts * p->untrained_experts.forward;
-  return most(m * first, m * last + pass);
+  return most(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
 }
 
 static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
                                bool last) {
-  elements count = elements_plus((elements){0}, all_dense(layers), sizes->layer);
-  count = elements_plus(count, all_experts(layers), sizes->expert_layer);
+  elements count = {0};
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    count = elements_plus(count, all_of(&layers, kind), sizes->layer[kind]);
+  }
   if (first) count.plain += sizes->embedding;
   if (last) count.plain += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
   return count;
@@ -652,14 +559,14 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
 }
 
 /* Returns the bytes that one micro-batch in flight keeps in a layer. */
-static double kept_bytes(const tri_layout *layout, const unit_price *layer) {
+static double kept_bytes(const tri_layout *layout, const tri_unit_price *layer) {
   bool splits = layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE && layout->pipeline > 1;
-  return layer->kept + (splits ? layer->put_off : 0);
+  return layer->kept + (splits ? layer->deferred : 0);
 }
 
 /* Returns the workspace of a layer's backward: all recomputed activations exist at the same time. */
-static double work_bytes(const tri_search_request *request, const unit_price *layer) {
-  return layer->made_again + (request->system->planned ? layer->transfer : 0);
+static double work_bytes(const tri_search_request *request, const tri_unit_price *layer) {
+  return layer->recomputed + (request->system->planned ? layer->transfer : 0);
 }
 
 /* Returns a lower bound of the bytes of a rank of stage 0 or 1. */
@@ -674,25 +581,33 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   const layer_count flying = layers_in_flight(layout, division, micro_batches, stage);
   const elements count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
-  double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer) +
-                flying.kept_dense * kept_bytes(layout, &of->kept->layer) +
-                flying.kept_experts * kept_bytes(layout, &of->kept->expert_layer);
+  double kept = 0, packed = 0, at_work = 0, all = 0;
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    kept += flying.recomputed[kind] * kept_bytes(layout, &p->layer[kind]);
+    all += all_of(&layers, kind);
+  }
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
+  }
   /* A first stage without layers sends the embedding's output at once; the engine has a stage buffer for it. */
-  bool stays = all_dense(layers) + all_experts(layers) > 0 || request->system->planned;
+  bool stays = all > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    kept += (layers.dense + layers.kept_dense) * p->layer.packed + layers.untrained_dense * p->untrained.packed +
-            (layers.experts + layers.kept_experts) * p->expert_layer.packed +
-            layers.untrained_experts * p->untrained_experts.packed;
+    for (int kind = 0; kind < LAYER_KINDS; kind++) {
+      packed += trained_of(&layers, kind) * p->layer[kind].packed;
+      packed += layers.untrained[kind] * p->untrained[kind].packed;
+    }
+    kept += packed;
   }
   /* If some layers recompute and others do not, it is unknown which backward comes first, so the smaller workspace
    * counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
-  double at_work = layers.dense + layers.kept_dense > 0 ? work_bytes(request, &least->layer) : 0;
-  if (layers.experts + layers.kept_experts > 0) at_work = most(at_work, work_bytes(request, &least->expert_layer));
+  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    if (trained_of(&layers, kind) > 0) at_work = most(at_work, work_bytes(request, &least->layer[kind]));
+  }
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 

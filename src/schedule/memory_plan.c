@@ -341,21 +341,21 @@ static int64_t cut_rows(const tri_op_list *list, const tri_op_context *context, 
   return 0;
 }
 
-static void plan_column(tri_memory_plan *plan, tri_batch_column column, int64_t rows, size_t element) {
-  if (rows > 0)
-    plan->batch_columns[column] = allocate_arena_range(&plan->batch_bytes, tri_bytes_times((size_t)rows, element));
+/* Returns the rows of a micro-batch in a column; 0 if the column is not needed. */
+static int64_t column_rows(const tri_op_list *list, const tri_op_context *context, int column) {
+  const tri_column *row = &tri_columns[column];
+  if (!row->of_sample) return cut_rows(list, context, row->cut_rows);
+  if ((list->columns & 1u << column) == 0) return 0;
+  return list->batch * (row->whole ? list->tokens : list->sequence);
 }
 
 static void plan_columns(const tri_op_list *list, const tri_op_context *context, tri_memory_plan *plan) {
-  const int64_t OWN = list->batch * list->sequence, WHOLE = list->batch * list->tokens;
-#define PLAN_SAMPLE(NAME, TYPE, BLANK, ROWS, WANTED)                                                                   \
-  plan_column(plan, TRI_COLUMN_##NAME, (list->columns & TRI_COLUMN_BIT(NAME)) != 0 ? ROWS : 0, sizeof(TYPE));
-#define PLAN_CUT(NAME, TYPE, ROWS)                                                                                     \
-  plan_column(plan, TRI_COLUMN_##NAME, cut_rows(list, context, TRI_CUT_ROWS_##ROWS), sizeof(TYPE));
-  TRI_SAMPLE_COLUMNS(PLAN_SAMPLE)
-  TRI_CUT_COLUMNS(PLAN_CUT)
-#undef PLAN_SAMPLE
-#undef PLAN_CUT
+  for (int column = 0; column < TRI_NUM_BATCH_COLUMNS; column++) {
+    const int64_t rows = column_rows(list, context, column);
+    if (rows == 0) continue;
+    const size_t bytes = tri_bytes_times((size_t)rows, tri_columns[column].element);
+    plan->batch_columns[column] = allocate_arena_range(&plan->batch_bytes, bytes);
+  }
 }
 
 /* Plans the columns and slices of the micro-batches that are held, adjacent so that one copy transfers them. */

@@ -18,8 +18,7 @@ FILES = {
     "chat/evaluate.c": (850, "expressions of templates call each other; divided, they would share all their functions"),
     "chat/filters.c": (740, "a list of filters, one function each, and their table"),
     "checkpoint/load.c": (690, "one pass over the files of a checkpoint; its steps share the state of the reading"),
-    "cli/running/eval.c": (870, "the options of eval and its forms: to be divided with the scorer"),
-    "plan/bounds.c": (740, "lower bounds of a step's time, which share one state"),
+    "plan/bounds.c": (660, "lower bounds of a step's time, which share one state"),
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
     "schedule/program.c": (660, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),
@@ -29,7 +28,6 @@ FILES = {
 # A function, the lines that it may have, and why.
 FUNCTIONS = {
     "checkpoint/peft.c: tri_peft_check_from": (55, "one refusal after the other, each with its message"),
-    "run/identity.c: tri_identity_compare": (55, "one comparison after the other: to be divided when keys say what a change means"),
     "schedule/memory_plan.c: fill_plan": (55, "the parts of a plan in the order of their addresses"),
 }
 

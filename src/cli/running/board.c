@@ -6,34 +6,32 @@
 #include "board/server.h"
 #include "cli/cli.h"
 #include "files/write_fault.h"
-#include "options/options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 
-enum { OPTION_PORT = 256, OPTION_HOST, OPTION_TOKEN, DEFAULT_PORT = 8650 };
+enum { DEFAULT_PORT = 8650 };
 
-static const struct option board_options[] = {{"port", required_argument, NULL, OPTION_PORT},
-                                              {"host", required_argument, NULL, OPTION_HOST},
-                                              {"token", no_argument, NULL, OPTION_TOKEN},
-                                              {NULL, 0, NULL, 0}};
+#define TRI_OPTION_VALUES tri_server_options
+static const tri_option board_options[] = {
+    {TRI_INT("port", port, 0, 65535), .help = "  --port N        port to listen on (8650); 0: any free port\n"},
+    {TRI_TEXT("host", host),
+     .help =
+         "  --host ADDRESS  address to listen on (127.0.0.1, reachable from this machine only); 0.0.0.0 is all of\n"
+         "                  this machine's addresses. The page's address then contains a secret token. The connection\n"
+         "                  is not encrypted; on a network that you do not trust, `ssh -L 8650:127.0.0.1:8650 HOST` "
+         "is\n"
+         "                  better, and needs no --host\n"},
+    {TRI_FLAG("token", wants_token),
+     .help = "  --token         require a secret token on 127.0.0.1 too, if others have accounts on this machine\n"},
+    {0}};
 
-static tri_status board_parse(int count, char **given, tri_server_options *out) {
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    int result = getopt_long(count, given, ":", board_options, NULL);
-    if (result == -1) break;
-    switch (result) {
-      case OPTION_PORT: TRI_TRY(tri_option_int("--port", optarg, 0, 65535, &out->port)); break;
-      case OPTION_HOST: out->host = optarg; break;
-      case OPTION_TOKEN: out->wants_token = true; break;
-      default: return tri_option_fault("board", result, given, board_options);
-    }
-  }
-  if (optind < count) return TRI_OK;
+/* Parses the options; the folders are given[*first] and the words after it. */
+static tri_status board_parse(int count, char **given, tri_server_options *out, int *first) {
+  const tri_option_table table = {.command = "board", .rows = board_options};
+  TRI_TRY(tri_options_parse(&table, count, given, out, first));
+  if (*first < count) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "board: which folders? For example: trireme board out");
 }
 
@@ -62,11 +60,12 @@ static tri_status board_run(int count, char **given) {
   tri_board *board = NULL;
   tri_server *server = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY(board_parse(count, given, &options));
+  int first = 0;
+  TRI_TRY(board_parse(count, given, &options, &first));
   TRI_TRY(tri_stop_listen("the board is closed"));
   tri_stop_defer("interrupted twice, so it ends at once");
   signal(SIGPIPE, SIG_IGN); /* a browser that closes its connection does not end the board */
-  TRI_TRY(tri_board_create((const char *const *)given + optind, count - optind, &board));
+  TRI_TRY(tri_board_create((const char *const *)given + first, count - first, &board));
   TRI_TRY_GOTO(tri_board_look(board), destroy);
   TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);
   printf("%s\n", tri_server_address(server));
@@ -86,20 +85,15 @@ destroy:
 const tri_command tri_command_board = {
     .name = "board",
     .summary = "show runs, studies and timelines in a browser while they run",
-    .help =
+    .usage =
         "usage: trireme board FOLDER... [--port N] [--host ADDRESS] [--token]\n"
         "\n"
         "Serves a page about the folders and all folders below them: runs (outputs of `trireme train`), studies\n"
         "(stores of `trireme tune`) and timelines (`--timeline`). The page is updated as files grow, needs no network\n"
         "and loads nothing; the folders are only read. The address is the one line on standard output; Ctrl-C ends "
         "it.\n"
-        "\n"
-        "  --port N        port to listen on (8650); 0: any free port\n"
-        "  --host ADDRESS  address to listen on (127.0.0.1, reachable from this machine only); 0.0.0.0 is all of\n"
-        "                  this machine's addresses. The page's address then contains a secret token. The connection\n"
-        "                  is not encrypted; on a network that you do not trust, `ssh -L 8650:127.0.0.1:8650 HOST` is\n"
-        "                  better, and needs no --host\n"
-        "  --token         require a secret token on 127.0.0.1 too, if others have accounts on this machine\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme board out\n",
     .holds_signals = true,

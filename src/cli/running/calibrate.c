@@ -16,10 +16,8 @@
 #include "files/machine.h"
 #include "launch/launcher.h"
 #include "model/model_config.h"
-#include "options/options.h"
 #include "plan/calibration.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,42 +36,43 @@ typedef struct arguments {
   char **given;
 } arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_DEVICE, OPTION_MODEL, OPTION_SEQUENCE, OPTION_MICRO_BATCH, OPTION_TIME };
-
 static const double PATIENCE_S = 600; /* time to wait for ranks that give no sign of life */
-static const struct option calibrate_options[] = {{"ranks", required_argument, NULL, 'n'},
-                                                  {"precision", required_argument, NULL, OPTION_PRECISION},
-                                                  {"device", required_argument, NULL, OPTION_DEVICE},
-                                                  {"model", required_argument, NULL, OPTION_MODEL},
-                                                  {"sequence", required_argument, NULL, OPTION_SEQUENCE},
-                                                  {"micro-batch", required_argument, NULL, OPTION_MICRO_BATCH},
-                                                  {"time", required_argument, NULL, OPTION_TIME},
-                                                  {NULL, 0, NULL, 0}};
+
+static tri_status read_precision(void *values, const char *text) {
+  arguments *out = values;
+  return tri_option_fp32_or_bf16("--precision", text, &out->precision);
+}
+
+#define TRI_OPTION_VALUES arguments
+static const tri_option calibrate_options[] = {
+    {TRI_INT("ranks", ranks, 1, 1 << 16), .letter = 'n',
+     .help = "  -n, --ranks N     start N ranks through this machine's mpiexec\n"},
+    {TRI_READ("precision", read_precision),
+     .help = "  --precision P     of the activations: fp32 (the default) or bf16\n"},
+    {TRI_TEXT("device", device),
+     .help = "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"},
+    {TRI_PATH("model", model_name),
+     .help = "  --model M         measure the products and the attention of this model, too, and not only a grid\n"},
+    {TRI_INT("sequence", sequence, 1, 1 << 24),
+     .help = "  --sequence N      its positions (its max_sequence where none is given)\n"},
+    {TRI_INT("micro-batch", micro_batch, 1, 1 << 20),
+     .help = "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"},
+    {TRI_INT("time", time_s, 0, 86400), .help = "  --time S          begin no more products of the grid after S "
+                                                "seconds (60); the coarsest grid is measured in\n"
+                                                "                    any case\n"},
+    {0}};
 
 static tri_status calibrate_parse(int count, char **given, arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    int result = getopt_long(count, given, ":n:", calibrate_options, NULL);
-    if (result == -1) break;
-    switch (result) {
-      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 16, &out->ranks)); break;
-      case OPTION_DEVICE: out->device = optarg; break;
-      case OPTION_MODEL: out->model_name = optarg; break;
-      case OPTION_TIME: TRI_TRY(tri_option_int("--time", optarg, 0, 86400, &out->time_s)); break;
-      case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 24, &out->sequence)); break;
-      case OPTION_MICRO_BATCH: TRI_TRY(tri_option_int("--micro-batch", optarg, 1, 1 << 20, &out->micro_batch)); break;
-      case OPTION_PRECISION: TRI_TRY(tri_option_fp32_or_bf16("--precision", optarg, &out->precision)); break;
-      default: return tri_option_fault("calibrate", result, given, calibrate_options);
-    }
-  }
-  if (optind == count) {
+  const tri_option_table table = {.command = "calibrate", .rows = calibrate_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, given, out, &first));
+  if (first == count) {
     return tri_fail(TRI_BAD_USAGE,
                     "calibrate: which file is to be written? For example: trireme calibrate this-machine.yaml");
   }
-  if (optind + 1 < count)
-    return tri_fail(TRI_BAD_USAGE, "calibrate: one file at a time, not `%s` too", given[optind + 1]);
-  out->out = given[optind];
+  if (first + 1 < count)
+    return tri_fail(TRI_BAD_USAGE, "calibrate: one file at a time, not `%s` too", given[first + 1]);
+  out->out = given[first];
   size_t length = strlen(out->out);
   if (length < 6 || strcmp(out->out + length - 5, ".yaml") != 0) {
     return tri_fail(TRI_BAD_USAGE, "calibrate: %s must end in .yaml, as a cluster file does", out->out);
@@ -243,31 +242,20 @@ static tri_status calibrate_run(int count, char **given) {
 const tri_command tri_command_calibrate = {
     .name = "calibrate",
     .summary = "measure this machine and write its cluster file",
-    .help =
+    .usage =
         "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16] [--device D]\n"
         "                         [--model M [--sequence N] [--micro-batch B]] [--time S]\n"
         "\n"
         "Measures matrix products over shapes, attention, element-wise work, collectives and messages over sizes, "
-        "while "
-        "all\n"
+        "while all\n"
         "ranks are at it, and writes a cluster whose devices are such ranks, with all of it as tables: one file for "
         "each\n"
         "number of ranks and of threads a rank that you plan for.\n"
-        "\n"
-        "  -n, --ranks N     start N ranks through this machine's mpiexec\n"
-        "  --precision P     of the activations: fp32 (the default) or bf16\n"
-        "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"
-        "  --model M         measure the products and the attention of this model, too, and not only a grid\n"
-        "  --sequence N      its positions (its max_sequence where none is given)\n"
-        "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"
-        "  --time S          begin no more products of the grid after S seconds (60); the coarsest grid is "
-        "measured "
-        "in\n"
-        "                    any case\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme calibrate this-machine.yaml -n 2\n",
     .holds_signals = true,
     .options = calibrate_options,
-    .paths = "model",
     .run = calibrate_run,
 };

@@ -8,7 +8,6 @@
 #include "options/options.h"
 #include "report/comparison.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,33 +22,30 @@ typedef struct compare_arguments {
   bool json;
 } compare_arguments;
 
-enum { OPTION_BY = 256, OPTION_SVG, OPTION_HTML, OPTION_JSON };
 enum { SUMMARY_LIMIT_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
 
-static const struct option compare_options[] = {
-    {"by", required_argument, NULL, OPTION_BY},
-    {"svg", required_argument, NULL, OPTION_SVG},
-    {"html", required_argument, NULL, OPTION_HTML},
-    {"json", no_argument, NULL, OPTION_JSON},
-    {NULL, 0, NULL, 0},
-};
+static tri_status read_by(void *values, const char *text) {
+  compare_arguments *out = values;
+  if (tri_course_named(text, &out->course)) return TRI_OK;
+  return tri_option_word("compare: --by", text, (const char *const[]){"step", "tokens", "time"}, 3, &(int){0});
+}
+
+#define TRI_OPTION_VALUES compare_arguments
+static const tri_option compare_options[] = {
+    {TRI_PATH("svg", svg), .help = "  --svg FILE          draw all losses in one picture\n"},
+    {TRI_READ("by", read_by),
+     .help = "  --by step           what lies along its lower axis: step, tokens, or time (of steps alone)\n"},
+    {TRI_PATH("html", html),
+     .help = "  --html FILE         a page with that picture over all three, and the table; it fetches nothing\n"},
+    {TRI_FLAG("json", json), .help = "  --json              the table as one JSON document on standard output\n"},
+    {0}};
 
 static tri_status compare_parse(int count, char **arguments, compare_arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", compare_options, NULL)) != -1;) {
-    switch (result) {
-      case OPTION_BY:
-        if (tri_course_named(optarg, &out->course)) break;
-        return tri_option_word("compare: --by", optarg, (const char *const[]){"step", "tokens", "time"}, 3, &(int){0});
-      case OPTION_SVG: out->svg = optarg; break;
-      case OPTION_HTML: out->html = optarg; break;
-      case OPTION_JSON: out->json = true; break;
-      default: return tri_option_fault("compare", result, arguments, compare_options);
-    }
-  }
-  out->runs = arguments + optind;
-  out->count = count - optind;
+  const tri_option_table table = {.command = "compare", .rows = compare_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
+  out->runs = arguments + first;
+  out->count = count - first;
   if (out->count > 0) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "compare: which runs? For example: trireme compare runs/first runs/second");
 }
@@ -201,19 +197,15 @@ static tri_status compare_run(int count, char **arguments) {
 const tri_command tri_command_compare = {
     .name = "compare",
     .summary = "compare runs: a table, and one picture of their losses",
-    .help =
+    .usage =
         "usage: trireme compare RUN RUN... [--svg FILE] [--by step|tokens|time] [--html FILE] [--json]\n"
         "\n"
         "RUN is a run's output folder; the run may still go on. Prints last losses, rates (medians) and memory of\n"
         "each, and where runs learn from preference pairs the last accuracies.\n"
-        "\n"
-        "  --svg FILE          draw all losses in one picture\n"
-        "  --by step           what lies along its lower axis: step, tokens, or time (of steps alone)\n"
-        "  --html FILE         a page with that picture over all three, and the table; it fetches nothing\n"
-        "  --json              the table as one JSON document on standard output\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme compare runs/first runs/second --html compared.html\n",
     .options = compare_options,
-    .paths = "svg html",
     .run = compare_run,
 };

@@ -81,10 +81,16 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
   return failed ? tri_fail_internal("the findings cannot be written as JSON") : TRI_OK;
 }
 
-static const struct option doctor_options[] = {{"json", no_argument, NULL, 0},
-                                               {"quick", no_argument, NULL, 0},
-                                               {"compile", required_argument, NULL, 0},
-                                               {NULL, 0, NULL, 0}};
+/* doctor_parse reads these words itself. */
+static const tri_option doctor_options[] = {
+    {.name = "json", .kind = TRI_OPTION_FLAG, .help = "  --json   one JSON document on standard output\n"},
+    {.name = "quick", .kind = TRI_OPTION_FLAG, .help = "  --quick  without the matrix products\n"},
+    {.name = "compile",
+     .kind = TRI_OPTION_TEXT,
+     .help = "  --compile CHIP,... FOLDER   compile all kernels for these chips (sm_80, sm_90a, sm_100a, gfx90a, ...) "
+             "into a\n"
+             "           folder, for TRIREME_CACHE on machines without a compiler, and show what each kernel needs\n"},
+    {0}};
 
 static tri_status doctor_parse(int count, char **arguments, bool *json, double *test_s) {
   for (int i = 1; i < count; i++) {
@@ -205,19 +211,18 @@ free_doctor:
 const tri_command tri_command_doctor = {
     .name = "doctor",
     .summary = "check this machine: list the software it has, what is missing, and how to get it",
-    .help =
+    .usage =
         "usage: trireme doctor [--json] [--quick]\n"
-        "       trireme doctor --compile CHIP,... FOLDER\n\n"
+        "       trireme doctor --compile CHIP,... FOLDER\n"
+        "\n"
         "Looks at the processor, cores, memory, threads, MPI, libraries, disk, GPUs and what these need, and times "
         "matrix\n"
         "products for some five seconds on the CPU, and some four on the GPUs. Each line has a mark (ok, warning, "
         "missing) and, below it, what to do. The exit status is 0\n"
-        "unless something is missing that training cannot do without.\n\n"
-        "  --json   one JSON document on standard output\n"
-        "  --quick  without the matrix products\n"
-        "  --compile CHIP,... FOLDER   compile all kernels for these chips (sm_80, sm_90a, sm_100a, gfx90a, ...) into "
-        "a\n"
-        "           folder, for TRIREME_CACHE on machines without a compiler, and show what each kernel needs\n\n"
+        "unless something is missing that training cannot do without.\n"
+        "\n",
+    .examples =
+        "\n"
         "example: trireme doctor --json | python3 -m json.tool\n",
     .options = doctor_options,
     .run = doctor_run,

@@ -107,28 +107,29 @@ static tri_status create_source(session *s) {
 
 /* ---- log-probabilities ------------------------------------------------------------------------------------------- */
 
+/* Destination of the log-probabilities of a source's sequences. */
+typedef struct scored_rows {
+  const session *of;
+  double *out; /* [per_epoch, sequence] */
+} scored_rows;
+
+static tri_status keep_scores(void *context, const tri_scored_batch *batch) {
+  const scored_rows *to = context;
+  const session *s = to->of;
+  memcpy(to->out + batch->first * s->sequence, batch->scores, (size_t)(batch->count * s->sequence) * sizeof *to->out);
+  tri_log_progress("%5.1f %%", 100.0 * (double)(batch->first + batch->count) / (double)s->source.per_epoch);
+  return TRI_OK;
+}
+
 /* Computes the log-probabilities of all sequences of the source, in order: out[per_epoch, sequence]. */
 static tri_status score(const session *s, const tri_eval_model *m, bool mismatched, double *out) {
   const tri_preference_at at = {.source = &s->source, .in_order = true, .mismatched = mismatched};
   const tri_feed feed = tri_preference_feed(&at);
-  const tri_sample first = tri_executor_sequence(m->executor, 0);
-  tri_score_batch batch = {.feed = &feed,
-                           .samples = s->source.per_epoch,
-                           .batch = s->batch,
-                           .sequence = s->sequence,
-                           .into = {.ids = first.ids, .labels = first.labels, .positions = first.positions}};
-  double *scores = NULL;
-  TRI_TRY(tri_alloc("labels' scores", (size_t)(s->batch * s->sequence), sizeof *scores, &scores));
-  tri_status status = TRI_OK;
-  for (; batch.first < batch.samples && status == TRI_OK; batch.first += s->batch) {
-    const int64_t left = batch.samples - batch.first, some = left < s->batch ? left : s->batch;
-    status = tri_score_batch_read(&batch);
-    if (status == TRI_OK) status = tri_evaluate_labels(m->executor, scores);
-    if (status == TRI_OK) memcpy(out + batch.first * s->sequence, scores, (size_t)(some * s->sequence) * sizeof *out);
-    tri_log_progress("%5.1f %%", 100.0 * (double)(batch.first + some) / (double)batch.samples);
-  }
+  scored_rows to = {s, out};
+  const tri_feed_scoring scoring = {
+      .executor = m->executor, .feed = &feed, .samples = s->source.per_epoch, .done = keep_scores, .context = &to};
+  const tri_status status = tri_feed_score(&scoring);
   tri_log_progress_end();
-  tri_free(scores);
   return status;
 }
 

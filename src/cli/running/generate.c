@@ -22,69 +22,10 @@
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
-enum {
-  OPTION_PROMPT = 256,
-  OPTION_PROMPT_FILE,
-  OPTION_PROMPTS,
-  OPTION_TOKENS,
-  OPTION_SAMPLES,
-  OPTION_BATCH,
-  OPTION_CONTEXT,
-  OPTION_STOP,
-  OPTION_IGNORE_END,
-  OPTION_TEMPERATURE,
-  OPTION_TOP_K,
-  OPTION_TOP_P,
-  OPTION_MIN_P,
-  OPTION_REPETITION,
-  OPTION_SEED,
-  OPTION_JSON,
-  OPTION_LOGPROBS,
-  OPTION_CACHE,
-  OPTION_DRY_RUN,
-  OPTION_LOOKUP,
-  OPTION_DRAFT,
-  OPTION_DRAFT_TOKENS,
-  OPTION_CHAT,
-  OPTION_SYSTEM,
-  OPTION_CHAT_TEMPLATE,
-  OPTION_CHAT_SET
-};
-
 enum { USUAL_DRAFT_TOKENS = 4 };
 
-static const struct option generate_options[] = {
-    {"prompt", required_argument, NULL, OPTION_PROMPT},
-    {"prompt-file", required_argument, NULL, OPTION_PROMPT_FILE},
-    {"prompts", required_argument, NULL, OPTION_PROMPTS},
-    {"tokens", required_argument, NULL, OPTION_TOKENS},
-    {"samples", required_argument, NULL, OPTION_SAMPLES},
-    {"batch", required_argument, NULL, OPTION_BATCH},
-    {"context", required_argument, NULL, OPTION_CONTEXT},
-    {"stop", required_argument, NULL, OPTION_STOP},
-    {"ignore-end", no_argument, NULL, OPTION_IGNORE_END},
-    {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
-    {"top-k", required_argument, NULL, OPTION_TOP_K},
-    {"top-p", required_argument, NULL, OPTION_TOP_P},
-    {"min-p", required_argument, NULL, OPTION_MIN_P},
-    {"repetition-penalty", required_argument, NULL, OPTION_REPETITION},
-    {"seed", required_argument, NULL, OPTION_SEED},
-    {"json", no_argument, NULL, OPTION_JSON},
-    {"logprobs", required_argument, NULL, OPTION_LOGPROBS},
-    {"cache", required_argument, NULL, OPTION_CACHE},
-    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
-    {"prompt-lookup", required_argument, NULL, OPTION_LOOKUP},
-    {"draft", required_argument, NULL, OPTION_DRAFT},
-    {"draft-tokens", required_argument, NULL, OPTION_DRAFT_TOKENS},
-    {"chat", no_argument, NULL, OPTION_CHAT},
-    {"system", required_argument, NULL, OPTION_SYSTEM},
-    {"chat-template", required_argument, NULL, OPTION_CHAT_TEMPLATE},
-    {"chat-set", required_argument, NULL, OPTION_CHAT_SET},
-    TRI_MODEL_OPTION_ROWS,
-    {NULL, 0, NULL, 0},
-};
-
-static tri_status add_stop(tri_generate_arguments *out, const char *text) {
+static tri_status add_stop(void *values, const char *text) {
+  tri_generate_arguments *out = values;
   if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "the text of --stop is empty; give the text to stop at");
   if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* one stop text is reserved for the chat template */
     return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
@@ -93,7 +34,8 @@ static tri_status add_stop(tri_generate_arguments *out, const char *text) {
   return TRI_OK;
 }
 
-static tri_status add_chat_set(tri_generate_arguments *out, const char *text) {
+static tri_status add_chat_set(void *values, const char *text) {
+  tri_generate_arguments *out = values;
   if (out->num_chat_sets == TRI_MOST_CHAT_SETS) {
     return tri_fail(TRI_BAD_USAGE, "--chat-set can be given %d times at most", TRI_MOST_CHAT_SETS);
   }
@@ -101,70 +43,74 @@ static tri_status add_chat_set(tri_generate_arguments *out, const char *text) {
   return TRI_OK;
 }
 
-static tri_status read_sampling(int result, tri_generate_arguments *out, bool *taken) {
+static tri_status read_seed(void *values, const char *text) {
+  tri_generate_arguments *out = values;
   int64_t seed = 0;
-  *taken = true;
-  switch (result) {
-    case OPTION_TEMPERATURE: return tri_option_double("--temperature", optarg, 0.0, 1e6, &out->request.temperature);
-    case OPTION_TOP_K: return tri_option_int("--top-k", optarg, 0, 1 << 24, &out->request.top_k);
-    case OPTION_TOP_P: return tri_option_double("--top-p", optarg, 1e-9, 1.0, &out->request.top_p);
-    case OPTION_MIN_P: return tri_option_double("--min-p", optarg, 0.0, 1.0, &out->request.min_p);
-    case OPTION_REPETITION:
-      return tri_option_double("--repetition-penalty", optarg, 1e-2, 1e2, &out->request.repetition_penalty);
-    case OPTION_SEED:
-      TRI_TRY(tri_option_int("--seed", optarg, 0, INT64_MAX, &seed));
-      out->request.seed = (uint64_t)seed;
-      return TRI_OK;
-    default: *taken = false; return TRI_OK;
-  }
+  TRI_TRY(tri_option_int("--seed", text, 0, INT64_MAX, &seed));
+  out->request.seed = (uint64_t)seed;
+  return TRI_OK;
 }
 
-static tri_status read_guesses(int result, tri_generate_arguments *out, bool *taken) {
-  *taken = true;
-  switch (result) {
-    case OPTION_LOOKUP: return tri_option_int("--prompt-lookup", optarg, 1, TRI_MOST_GUESSES, &out->request.lookup);
-    case OPTION_DRAFT: out->request.draft = optarg; return TRI_OK;
-    case OPTION_DRAFT_TOKENS:
-      return tri_option_int("--draft-tokens", optarg, 1, TRI_MOST_GUESSES, &out->request.draft_tokens);
-    default: *taken = false; return TRI_OK;
-  }
-}
-
-static tri_status read_conversation(int result, tri_generate_arguments *out, bool *taken) {
-  *taken = true;
-  switch (result) {
-    case OPTION_CHAT: out->chat = true; return TRI_OK;
-    case OPTION_SYSTEM: out->system = optarg; return TRI_OK;
-    case OPTION_CHAT_TEMPLATE: out->chat_template = optarg; return TRI_OK;
-    case OPTION_CHAT_SET: return add_chat_set(out, optarg);
-    default: *taken = false; return TRI_OK;
-  }
-}
-
-static tri_status read_option(int result, char **arguments, tri_generate_arguments *out) {
-  bool taken = false;
-  switch (result) {
-    case OPTION_PROMPT: out->prompt = optarg; return TRI_OK;
-    case OPTION_PROMPT_FILE: out->prompt_file = optarg; return TRI_OK;
-    case OPTION_PROMPTS: out->prompts = optarg; return TRI_OK;
-    case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &out->request.tokens);
-    case OPTION_SAMPLES: return tri_option_int("--samples", optarg, 1, 1 << 20, &out->samples);
-    case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 12, &out->batch);
-    case OPTION_CONTEXT: return tri_option_int("--context", optarg, 2, 1 << 30, &out->context);
-    case OPTION_STOP: return add_stop(out, optarg);
-    case OPTION_IGNORE_END: out->request.ignore_end = true; return TRI_OK;
-    case OPTION_JSON: out->json = true; return TRI_OK;
-    case OPTION_LOGPROBS: return tri_option_int("--logprobs", optarg, 0, TRI_MOST_LIKELY, &out->logprobs);
-    case OPTION_CACHE: return tri_option_bytes("--cache", optarg, &out->cache_bytes);
-    case OPTION_DRY_RUN: out->dry_run = true; return TRI_OK;
-    default: break;
-  }
-  TRI_TRY(read_sampling(result, out, &taken));
-  if (!taken) TRI_TRY(read_guesses(result, out, &taken));
-  if (!taken) TRI_TRY(read_conversation(result, out, &taken));
-  if (!taken) TRI_TRY(tri_model_option(result, optarg, &out->request.model, &taken));
-  return taken ? TRI_OK : tri_option_fault("generate", result, arguments, generate_options);
-}
+#define TRI_OPTION_VALUES tri_generate_arguments
+static const tri_option generate_options[] = {
+    {TRI_TEXT("prompt", prompt), .help = "  --prompt TEXT       what to begin with; - is standard input, which is read "
+                                         "too where it is a pipe or a file\n"},
+    {TRI_FLAG("chat", chat),
+     .help =
+         "  --chat              a conversation: each line of standard input is a message; /quit or its end ends it\n"},
+    {TRI_TEXT("system", system), .help = "  --system TEXT       of a conversation: the system's message\n"},
+    {TRI_INT("tokens", request.tokens, 1, 1 << 24),
+     .help = "  --tokens N          tokens to write at most (max_new_tokens of the folder, else 100, or what the model "
+             "has positions for;\n"
+             "                      of an answer 512)\n"},
+    {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
+     .help = "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"},
+    {TRI_PATH("prompt-file", prompt_file),
+     .help = "  --prompt-file FILE  the same from a file, without the newline at its end\n"},
+    {TRI_PATH("prompts", prompts), .help = "  --prompts FILE      many: one a line, or {\"prompt\": \"...\"} a line of "
+                                           "FILE.jsonl; - is standard input\n"},
+    {TRI_INT("samples", samples, 1, 1 << 20),
+     .help = "  --samples N         texts of each prompt, each drawn by itself (1)\n"},
+    {TRI_INT("batch", batch, 1, 1 << 12), .help = "  --batch N           texts that are written side by side (8)\n"},
+    {TRI_FLAG("json", json), .help = "  --json              a line of JSON for each text: step, number, sample, "
+                                     "prompt, text, tokens, finish, stop\n"},
+    {TRI_INT("logprobs", logprobs, 0, TRI_MOST_LIKELY),
+     .help =
+         "  --logprobs N        with --json, ids and log-probabilities of all tokens, in the model's own distribution "
+         "and in\n"
+         "                      the one that was sampled from, and the N likeliest tokens of each place (0 to 20)\n"},
+    {TRI_BYTES("cache", cache_bytes),
+     .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
+    {TRI_FLAG("dry-run", dry_run), .help = "  --dry-run           print the memory that it takes, and write nothing\n"},
+    {TRI_INT("prompt-lookup", request.lookup, 1, TRI_MOST_GUESSES),
+     .help = "  --prompt-lookup N   guess up to N tokens (1 to 16) from what followed the same tokens earlier in the "
+             "text, while\n"
+             "                      that is faster: the text is the same\n"},
+    {TRI_PATH("draft", request.draft),
+     .help = "  --draft FOLDER      guess with a smaller model that has the same tokenizer: the text is the same\n"},
+    {TRI_INT("draft-tokens", request.draft_tokens, 1, TRI_MOST_GUESSES),
+     .help = "  --draft-tokens N    that it guesses at a time (4)\n"},
+    {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given again\n"},
+    {TRI_FLAG("ignore-end", request.ignore_end),
+     .help = "  --ignore-end        a text does not end with the token that ends one\n"},
+    {TRI_INT("context", context, 2, 1 << 30),
+     .help = "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"},
+    {TRI_INT("top-k", request.top_k, 0, 1 << 24),
+     .help = "  --top-k K           draw from the K most likely (0: from all)\n"},
+    {TRI_DOUBLE("top-p", request.top_p, 1e-9, 1.0),
+     .help = "  --top-p P           draw from the most likely that together have probability P (1)\n"},
+    {TRI_DOUBLE("min-p", request.min_p, 0.0, 1.0),
+     .help = "  --min-p P           leave out what has less than P times the most likely one's probability (0)\n"},
+    {TRI_DOUBLE("repetition-penalty", request.repetition_penalty, 1e-2, 1e2),
+     .help = "  --repetition-penalty R   divides the logits of tokens that were there already, where they are above 0 "
+             "(1)\n"},
+    {TRI_READ("seed", read_seed), .help = "  --seed S            the same seed writes the same text (1234)\n"},
+    {TRI_PATH("chat-template", chat_template),
+     .help =
+         "  --chat-template FILE, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless given\n"},
+    {TRI_READ("chat-set", add_chat_set)},
+    {TRI_GROUP(request.model, tri_model_options, tri_model_option_rows)},
+    {0}};
 
 static tri_status check_together(const tri_generate_arguments *given) {
   const int sources = (given->prompt != NULL) + (given->prompt_file != NULL) + (given->prompts != NULL);
@@ -192,20 +138,18 @@ static tri_status check_together(const tri_generate_arguments *given) {
 }
 
 static tri_status generate_parse(int count, char **arguments, tri_generate_arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", generate_options, NULL)) != -1;) {
-    TRI_TRY(read_option(result, arguments, out));
-  }
-  if (optind + 1 < count) {
+  const tri_option_table table = {.command = "generate", .rows = generate_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
+  if (first + 1 < count) {
     return tri_fail(
         TRI_BAD_USAGE,
         "generate: one run or model at a time, not `%.200s` too; a text to continue is given by --prompt, in "
         "quotes: --prompt 'Once upon a time'",
-        arguments[optind + 1]);
+        arguments[first + 1]);
   }
-  if (optind == count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
-  out->request.checkpoint = arguments[optind];
+  if (first == count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
+  out->request.checkpoint = arguments[first];
   TRI_TRY(check_together(out));
   if (out->request.draft_tokens == 0) out->request.draft_tokens = USUAL_DRAFT_TOKENS;
   return TRI_OK;
@@ -378,7 +322,7 @@ static tri_status generate_run(int count, char **arguments) {
 const tri_command tri_command_generate = {
     .name = "generate",
     .summary = "write text with a trained model",
-    .help =
+    .usage =
         "usage: trireme generate CHECKPOINT --prompt TEXT [options]\n"
         "       trireme generate CHECKPOINT --prompts FILE [--samples N] [--json] [options]\n"
         "       trireme generate CHECKPOINT --chat [--system TEXT] [options]\n"
@@ -390,44 +334,11 @@ const tri_command tri_command_generate = {
         "an option does. A text longer than the model's positions goes on from its last tokens. The exit status is not "
         "0 where\n"
         "no text came of it, or the model's logits are not numbers.\n"
-        "\n"
-        "  --prompt TEXT       what to begin with; - is standard input, which is read too where it is a pipe or a "
-        "file\n"
-        "  --chat              a conversation: each line of standard input is a message; /quit or its end ends it\n"
-        "  --system TEXT       of a conversation: the system's message\n"
-        "  --tokens N          tokens to write at most (max_new_tokens of the folder, else 100, or what the model has "
-        "positions for;\n"
-        "                      of an answer 512)\n"
-        "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"
-        "  --prompt-file FILE  the same from a file, without the newline at its end\n"
-        "  --prompts FILE      many: one a line, or {\"prompt\": \"...\"} a line of FILE.jsonl; - is standard input\n"
-        "  --samples N         texts of each prompt, each drawn by itself (1)\n"
-        "  --batch N           texts that are written side by side (8)\n"
-        "  --json              a line of JSON for each text: step, number, sample, prompt, text, tokens, finish, stop\n"
-        "  --logprobs N        with --json, ids and log-probabilities of all tokens, in the model's own distribution "
-        "and in\n"
-        "                      the one that was sampled from, and the N likeliest tokens of each place (0 to 20)\n"
-        "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"
-        "  --dry-run           print the memory that it takes, and write nothing\n"
-        "  --prompt-lookup N   guess up to N tokens (1 to 16) from what followed the same tokens earlier in the text, "
-        "while\n"
-        "                      that is faster: the text is the same\n"
-        "  --draft FOLDER      guess with a smaller model that has the same tokenizer: the text is the same\n"
-        "  --draft-tokens N    that it guesses at a time (4)\n"
-        "  --stop TEXT         ends a text before TEXT; may be given again\n"
-        "  --ignore-end        a text does not end with the token that ends one\n"
-        "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"
-        "  --top-k K           draw from the K most likely (0: from all)\n"
-        "  --top-p P           draw from the most likely that together have probability P (1)\n"
-        "  --min-p P           leave out what has less than P times the most likely one's probability (0)\n"
-        "  --repetition-penalty R   divides the logits of tokens that were there already, where they are above 0 (1)\n"
-        "  --seed S            the same seed writes the same text (1234)\n"
-        "  --chat-template FILE, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless "
-        "given\n" TRI_MODEL_OPTION_HELP
+        "\n",
+    .examples =
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
     .options = generate_options,
-    .paths = "prompt-file prompts chat-template base tokenizer draft",
     .holds_signals = true,
     .run = generate_run,
 };

@@ -8,9 +8,7 @@
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
 #include "engine/weights.h"
-#include "options/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,66 +20,70 @@ typedef struct copy_arguments {
   bool no_verify, merge, average, quantised;
 } copy_arguments;
 
-enum {
-  OPTION_PRECISION = 256,
-  OPTION_SHARD_BYTES,
-  OPTION_NO_VERIFY,
-  OPTION_MERGE,
-  OPTION_BASE,
-  OPTION_AVERAGE,
-  OPTION_QUANTISED
-};
+static tri_status read_type(void *values, const char *text) {
+  copy_arguments *out = values;
+  out->typed = true;
+  return tri_option_fp32_or_bf16("export: --precision", text, &out->type);
+}
 
-/* Number of export's own options; the options of both commands follow. */
-enum { EXPORTS_OWN = 6 };
-static const struct option export_options[] = {
-    {"precision", required_argument, NULL, OPTION_PRECISION},
-    {"dtype", required_argument, NULL, OPTION_PRECISION}, /* merge's name for it */
-    {"merge", no_argument, NULL, OPTION_MERGE},
-    {"base", required_argument, NULL, OPTION_BASE},
-    {"average", no_argument, NULL, OPTION_AVERAGE},
-    {"quantised", no_argument, NULL, OPTION_QUANTISED},
-    {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
-    {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
-    {NULL, 0, NULL, 0},
-};
+static tri_status refuse_precision(void *values, const char *text) {
+  (void)values, (void)text;
+  return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
+}
+
+static tri_status refuse_exports(void *values, const char *text) {
+  (void)values, (void)text;
+  return tri_fail(TRI_BAD_USAGE, "import: --merge, --base, --average and --quantised are export's");
+}
+
+#define TRI_OPTION_VALUES copy_arguments
+static const tri_option import_options[] = {
+    {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
+     .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
+    {TRI_FLAG("no-verify", no_verify),
+     .help =
+         "  --no-verify        where the folder is a checkpoint: do not compare it with its checksums, and say so\n"},
+    {TRI_READ("precision", refuse_precision), .hidden = true},
+    {TRI_READ("dtype", refuse_precision), .hidden = true},
+    {TRI_READ("base", refuse_exports), .hidden = true},
+    {TRI_CALL("merge", refuse_exports), .hidden = true},
+    {TRI_CALL("average", refuse_exports), .hidden = true},
+    {TRI_CALL("quantised", refuse_exports), .hidden = true},
+    {0}};
+
+static const tri_option export_options[] = {
+    {TRI_FLAG("average", average), .help = "  --average          the average of the weights that the run has kept "
+                                           "(average.every), instead of the weights\n"},
+    {TRI_FLAG("merge", merge), .help = "  --merge            a model of an adapter and its base\n"},
+    {TRI_PATH("base", base),
+     .help = "  --base FOLDER      its base, if it is not at the path that the adapter names\n"},
+    {TRI_FLAG("quantised", quantised), .help = "  --quantised        the matrices of layers in 4 bits (NF4), as "
+                                               "bitsandbytes has them: transformers loads the folder,\n"
+                                               "                     and a run with adapter.quantise takes it as its "
+                                               "base, with the codes that it would make\n"},
+    {TRI_READ("precision", read_type),
+     .help = "  --precision P      fp32, or bf16, rounded to nearest; --dtype is the same [the type of the weights "
+             "that the\n"
+             "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"},
+    {TRI_READ("dtype", read_type)},
+    {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
+     .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
+    {TRI_FLAG("no-verify", no_verify),
+     .help = "  --no-verify        do not compare the files with the checkpoint's checksums, and report this\n"},
+    {0}};
 
 static tri_status import_parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", export_options, NULL)) != -1;) {
-    if (result == OPTION_SHARD_BYTES) {
-      TRI_TRY(tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes));
-    } else if (result == OPTION_NO_VERIFY) {
-      out->no_verify = true;
-    } else if (result == OPTION_MERGE && exports) {
-      out->merge = true;
-    } else if (result == OPTION_BASE && exports) {
-      out->base = optarg;
-    } else if (result == OPTION_AVERAGE && exports) {
-      out->average = true;
-    } else if (result == OPTION_QUANTISED && exports) {
-      out->quantised = true;
-    } else if (result == OPTION_MERGE || result == OPTION_BASE || result == OPTION_AVERAGE ||
-               result == OPTION_QUANTISED) {
-      return tri_fail(TRI_BAD_USAGE, "import: --merge, --base, --average and --quantised are export's");
-    } else if (result == OPTION_PRECISION && exports) {
-      TRI_TRY(tri_option_fp32_or_bf16("export: --precision", optarg, &out->type));
-      out->typed = true;
-    } else if (result == OPTION_PRECISION) {
-      return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
-    } else {
-      return tri_option_fault(name, result, arguments, export_options + (exports ? 0 : EXPORTS_OWN));
-    }
-  }
-  if (optind + 2 != count) {
+  const tri_option_table table = {.command = name, .rows = exports ? export_options : import_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
+  if (first + 2 != count) {
     return tri_fail(TRI_BAD_USAGE, "%s: name two folders, the one that is there and the new one; see trireme %s --help",
                     name, name);
   }
-  out->from = arguments[optind];
-  out->to = arguments[optind + 1];
-  size_t length = strlen(arguments[optind + 1]);
-  while (length > 1 && out->to[length - 1] == '/') arguments[optind + 1][--length] = '\0';
+  out->from = arguments[first];
+  out->to = arguments[first + 1];
+  size_t length = strlen(arguments[first + 1]);
+  while (length > 1 && out->to[length - 1] == '/') arguments[first + 1][--length] = '\0';
   return tri_named_folder_check(out->to);
 }
 
@@ -267,56 +269,42 @@ static tri_status run_export(int count, char **arguments) {
 const tri_command tri_command_import = {
     .name = "import",
     .summary = "make a checkpoint of a Hugging Face folder",
-    .help =
+    .usage =
         "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify]\n"
         "\n"
         "Reads any family of the program's (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
         "and\n"
         "writes a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
         "CHECKPOINT`.\n"
-        "\n"
-        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
-        "  --no-verify        where the folder is a checkpoint: do not compare it with its checksums, and say so\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme import models/Llama-3.2-1B llama-1b\n",
-    .options = export_options + EXPORTS_OWN,
+    .options = import_options,
     .run = run_import,
 };
 
 const tri_command tri_command_export = {
     .name = "export",
     .summary = "write a checkpoint's weights as a Hugging Face folder",
-    .help =
+    .usage =
         "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--quantised] [--shard-bytes "
         "N]\n"
         "                      [--no-verify]\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
         "CHECKPOINT is a checkpoint or a run's output (its newest checkpoint). The folder gets only the weights, "
-        "config.json and "
-        "the\n"
+        "config.json and the\n"
         "tokenizer; transformers also loads a checkpoint itself, despite the optimizer's files in it.\n"
         "\n"
-        "For an adapter (LoRA: a run's, or a folder of PEFT) a PEFT folder is written; with --merge, a model, "
-        "W + alpha / rank B A.\n"
+        "For an adapter (LoRA: a run's, or a folder of PEFT) a PEFT folder is written; with --merge, a model, W + "
+        "alpha / rank B A.\n"
         "If its factors began as parts of the base (adapter.init: pissa), the PEFT folder has plain LoRA of twice the "
         "rank.\n"
-        "\n"
-        "  --average          the average of the weights that the run has kept (average.every), instead of the "
-        "weights\n"
-        "  --merge            a model of an adapter and its base\n"
-        "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
-        "  --quantised        the matrices of layers in 4 bits (NF4), as bitsandbytes has them: transformers loads the "
-        "folder,\n"
-        "                     and a run with adapter.quantise takes it as its base, with the codes that it would make\n"
-        "  --precision P      fp32, or bf16, rounded to nearest; --dtype is the same [the type of the weights that "
-        "the\n"
-        "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"
-        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
-        "  --no-verify        do not compare the files with the checkpoint's checksums, and report this\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
     .options = export_options,
-    .paths = "base",
     .run = run_export,
 };

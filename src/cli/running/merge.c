@@ -16,7 +16,6 @@
 #include "options/options.h"
 #include "tokenizer/tokenizer.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,19 +31,6 @@ typedef struct merge_arguments {
   int64_t shard_bytes;
   bool no_verify;
 } merge_arguments;
-
-enum {
-  MERGE_OUT = 256,
-  MERGE_METHOD,
-  MERGE_WEIGHTS,
-  MERGE_BASE,
-  MERGE_SCALE,
-  MERGE_DENSITY,
-  MERGE_T,
-  MERGE_DTYPE,
-  MERGE_SHARD_BYTES,
-  MERGE_NO_VERIFY
-};
 
 typedef struct merging {
   const merge_arguments *arguments;
@@ -63,38 +49,45 @@ static const char *folder_of(const merging *m, int i) { return tri_checkpoint_pa
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-static const struct option merge_options[] = {
-    {"out", required_argument, NULL, MERGE_OUT},
-    {"method", required_argument, NULL, MERGE_METHOD},
-    {"weights", required_argument, NULL, MERGE_WEIGHTS},
-    {"base", required_argument, NULL, MERGE_BASE},
-    {"scale", required_argument, NULL, MERGE_SCALE},
-    {"density", required_argument, NULL, MERGE_DENSITY},
-    {"t", required_argument, NULL, MERGE_T},
-    {"dtype", required_argument, NULL, MERGE_DTYPE},
-    {"precision", required_argument, NULL, MERGE_DTYPE}, /* export's name for it */
-    {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
-    {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
-    {NULL, 0, NULL, 0},
-};
-
-static tri_status merge_take_option(int result, char **arguments, merge_arguments *out) {
-  switch (result) {
-    case MERGE_OUT: out->to = optarg; return tri_named_folder_check(optarg);
-    case MERGE_METHOD: out->method = optarg; return TRI_OK;
-    case MERGE_WEIGHTS: out->weights = optarg; return TRI_OK;
-    case MERGE_BASE: out->base = optarg; return TRI_OK;
-    case MERGE_SCALE: out->scale = true; return tri_option_double("--scale", optarg, -1e6, 1e6, &out->settings.scale);
-    case MERGE_DENSITY:
-      out->density = true;
-      return tri_option_double("--density", optarg, 0, 1, &out->settings.density);
-    case MERGE_T: out->t = true; return tri_option_double("--t", optarg, 0, 1, &out->settings.t);
-    case MERGE_DTYPE: out->typed = true; return tri_option_fp32_or_bf16("merge: --dtype", optarg, &out->type);
-    case MERGE_SHARD_BYTES: return tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes);
-    case MERGE_NO_VERIFY: out->no_verify = true; return TRI_OK;
-    default: return tri_option_fault("merge", result, arguments, merge_options);
-  }
+static tri_status read_out(void *values, const char *text) {
+  merge_arguments *out = values;
+  out->to = text;
+  return tri_named_folder_check(text);
 }
+
+static tri_status read_type(void *values, const char *text) {
+  merge_arguments *out = values;
+  out->typed = true;
+  return tri_option_fp32_or_bf16("merge: --dtype", text, &out->type);
+}
+
+#define TRI_OPTION_VALUES merge_arguments
+static const tri_option merge_options[] = {
+    {TRI_TEXT("method", method),
+     .help = "  --method M         linear (the default): (w1 A + w2 B + ...) / (w1 + w2 + ...)\n"
+             "                     task_arithmetic: base + scale (w1 (A - base) + w2 (B - base) + ...)\n"
+             "                     slerp: along the circle between two models, tensor by tensor\n"
+             "                     ties: trims the differences from the base, elects their signs, averages the rest\n"},
+    {TRI_TEXT("weights", weights), .help = "  --weights W,W,...  one weight for each model (1 each)\n"},
+    {TRI_PATH("base", base),
+     .help = "  --base FOLDER      task_arithmetic and ties: the model that all models were trained from\n"},
+    {TRI_DOUBLE("scale", settings.scale, -1e6, 1e6), TRI_GIVEN(scale),
+     .help = "  --scale L          task_arithmetic and ties: factor of the sum of differences (1)\n"},
+    {TRI_DOUBLE("density", settings.density, 0, 1), TRI_GIVEN(density),
+     .help = "  --density D        ties: fraction of each tensor's differences that is kept, the largest ones (1)\n"},
+    {TRI_DOUBLE("t", settings.t, 0, 1), TRI_GIVEN(t),
+     .help = "  --t T              slerp: 0 is the first model, 1 the second (0.5)\n"},
+    {TRI_READ("dtype", read_type),
+     .help = "  --dtype D          fp32, or bf16, rounded to nearest; --precision is the same [the type of the weights "
+             "that\n"
+             "                     the runs began with if all have the same; fp32 otherwise]\n"},
+    {TRI_READ("precision", read_type)},
+    {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
+     .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
+    {TRI_FLAG("no-verify", no_verify),
+     .help = "  --no-verify        do not compare the files with checksums, and report this\n"},
+    {TRI_READ("out", read_out), .is_path = true},
+    {0}};
 
 /* Reads weights such as "1,0.5,2", one for each model. */
 static tri_status read_weights(merge_arguments *a) {
@@ -165,13 +158,11 @@ static tri_status check_method(const merge_arguments *a, const tri_combine_metho
 }
 
 static tri_status merge_parse(int count, char **arguments, merge_arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", merge_options, NULL)) != -1;) {
-    TRI_TRY(merge_take_option(result, arguments, out));
-  }
-  out->from = arguments + optind;
-  out->count = count - optind;
+  const tri_option_table table = {.command = "merge", .rows = merge_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
+  out->from = arguments + first;
+  out->count = count - first;
   if (out->to == NULL) return tri_fail(TRI_BAD_USAGE, "merge: name the new folder with --out");
   if (out->count < 1 || out->count > TRI_COMBINE_MODELS) {
     return tri_fail(TRI_BAD_USAGE, "merge: name 1 to %d models", TRI_COMBINE_MODELS);
@@ -397,31 +388,17 @@ static tri_status run_merge(int count, char **arguments) {
 const tri_command tri_command_merge = {
     .name = "merge",
     .summary = "make one model of several: means, task vectors, slerp, TIES",
-    .help =
+    .usage =
         "usage: trireme merge MODEL... --out FOLDER [--method M] [--weights W,W,...] [options]\n"
         "\n"
         "Models are Hugging Face folders, checkpoints, or runs' outputs (their newest checkpoints); all of one\n"
         "configuration and one tokenizer. A model that is named twice (checkpoints/* has a link to the best) counts "
         "once.\n"
         " Computes in fp32, one tensor of each model in memory at a time.\n"
-        "\n"
-        "  --method M         linear (the default): (w1 A + w2 B + ...) / (w1 + w2 + ...)\n"
-        "                     task_arithmetic: base + scale (w1 (A - base) + w2 (B - base) + ...)\n"
-        "                     slerp: along the circle between two models, tensor by tensor\n"
-        "                     ties: trims the differences from the base, elects their signs, averages the rest\n"
-        "  --weights W,W,...  one weight for each model (1 each)\n"
-        "  --base FOLDER      task_arithmetic and ties: the model that all models were trained from\n"
-        "  --scale L          task_arithmetic and ties: factor of the sum of differences (1)\n"
-        "  --density D        ties: fraction of each tensor's differences that is kept, the largest ones (1)\n"
-        "  --t T              slerp: 0 is the first model, 1 the second (0.5)\n"
-        "  --dtype D          fp32, or bf16, rounded to nearest; --precision is the same [the type of the weights "
-        "that\n"
-        "                     the runs began with if all have the same; fp32 otherwise]\n"
-        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
-        "  --no-verify        do not compare the files with checksums, and report this\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme merge runs/code runs/maths --weights 2,1 --out both\n",
     .options = merge_options,
-    .paths = "out base",
     .run = run_merge,
 };

@@ -3,36 +3,42 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/model_options.h"
 #include "options/options.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static tri_status parse_precision(const char *text, tri_dtype *out) {
+static tri_status read_precision(void *values, const char *text) {
+  tri_model_options *out = values;
   static const tri_dtype precisions[] = {TRI_FP32, TRI_BF16, TRI_FP64};
   const char *names[sizeof precisions / sizeof precisions[0]];
   const int count = sizeof precisions / sizeof precisions[0];
   int which = 0;
   for (int i = 0; i < count; i++) names[i] = tri_dtype_name(precisions[i]);
   TRI_TRY(tri_option_word("--precision", text, names, count, &which));
-  *out = precisions[which];
+  out->precision = precisions[which];
   return TRI_OK;
 }
 
-tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken) {
-  *taken = true;
-  switch (result) {
-    case TRI_OPTION_DEVICE: options->device = value; return TRI_OK;
-    case TRI_OPTION_TOKENIZER: options->tokenizer = value; return TRI_OK;
-    case TRI_OPTION_BASE: options->base = value; return TRI_OK;
-    case TRI_OPTION_NO_VERIFY: options->no_verify = true; return TRI_OK;
-    case TRI_OPTION_AVERAGE: options->average = true; return TRI_OK;
-    case TRI_OPTION_THREADS: return tri_option_int("--threads", value, 1, 1 << 16, &options->threads);
-    case TRI_OPTION_PRECISION: return parse_precision(value, &options->precision);
-    default: *taken = false; return TRI_OK;
-  }
-}
+#define TRI_OPTION_VALUES tri_model_options
+const tri_option tri_model_option_rows[] = {
+    {TRI_FLAG("average", average),
+     .help =
+         "  --average           the average of the weights that the run has kept (average.every), in their place\n"},
+    {TRI_PATH("base", base),
+     .help = "  --base FOLDER       of an adapter (LoRA): its base, if it is not at the path that it names\n"},
+    {TRI_PATH("tokenizer", tokenizer),
+     .help = "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"},
+    {TRI_READ("precision", read_precision),
+     .help = "  --precision P       fp32 (the default), bf16, or fp64 (devices reference and gpu)\n"},
+    {TRI_TEXT("device", device),
+     .help = "  --device D          auto (the default), cpu, reference or gpu (gpu:2 ...)\n"},
+    {TRI_INT("threads", threads, 1, 1 << 16), .help = "  --threads N         cores to use; all unless given\n"},
+    {TRI_FLAG("no-verify", no_verify),
+     .help = "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"},
+    {0}};
 
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out) {
   static const char *const names[] = {"fp32", "bf16"};

@@ -11,11 +11,9 @@
 #include "files/hub.h"
 #include "files/machine.h"
 #include "files/shell_word.h"
-#include "options/options.h"
 #include "plan/simulate.h"
 #include "train/trainer.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,29 +37,24 @@ typedef struct plan {
   char validation[TRI_PATH_BYTES], path[TRI_PATH_BYTES], output[TRI_PATH_BYTES];
 } plan;
 
-enum { NEW_MODEL = 256, NEW_DATA, NEW_LORA };
-static const struct option new_options[] = {
-    {"model", required_argument, NULL, NEW_MODEL},
-    {"data", required_argument, NULL, NEW_DATA},
-    {"lora", no_argument, NULL, NEW_LORA},
-    {NULL, 0, NULL, 0},
-};
+#define TRI_OPTION_VALUES new_arguments
+static const tri_option new_options[] = {
+    {TRI_TEXT("model", model),
+     .help =
+         "  --model M      a preset, which is trained from the start; or the folder of a trained model, also by its\n"
+         "                 name on the Hugging Face hub, which is fine-tuned\n"},
+    {TRI_PATH("data", data), .help = "  --data PREFIX  the prefix of a corpus: corpus/train\n"},
+    {TRI_FLAG("lora", lora), .help = "  --lora         train an adapter instead of all parameters\n"},
+    {0}};
 
 static tri_status new_parse(int count, char **arguments, new_arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", new_options, NULL)) != -1;) {
-    switch (result) {
-      case NEW_MODEL: out->model = optarg; break;
-      case NEW_DATA: out->data = optarg; break;
-      case NEW_LORA: out->lora = true; break;
-      default: return tri_option_fault("new", result, arguments, new_options);
-    }
-  }
-  if (optind + 1 != count) {
+  const tri_option_table table = {.command = "new", .rows = new_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
+  if (first + 1 != count) {
     return tri_fail(TRI_BAD_USAGE, "new: name one run, whose file is NAME.yaml; see trireme new --help");
   }
-  out->name = arguments[optind];
+  out->name = arguments[first];
   if (out->model == NULL) {
     return tri_fail(TRI_BAD_USAGE, "new: --model is missing, for example --model gpt2-124m or --model Qwen/Qwen3-0.6B");
   }
@@ -287,19 +280,15 @@ static tri_status new_run(int count, char **arguments) {
 const tri_command tri_command_new = {
     .name = "new",
     .summary = "write a run file for this machine",
-    .help =
+    .usage =
         "usage: trireme new NAME --model M --data PREFIX [--lora]\n"
         "\n"
         "Writes NAME.yaml, a commented run file to begin with. Its micro-batch is the largest that fits into this\n"
         "machine's memory, by the memory plan; nothing is measured. A file that exists is not replaced.\n"
-        "\n"
-        "  --model M      a preset, which is trained from the start; or the folder of a trained model, also by its\n"
-        "                 name on the Hugging Face hub, which is fine-tuned\n"
-        "  --data PREFIX  the prefix of a corpus: corpus/train\n"
-        "  --lora         train an adapter instead of all parameters\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme new first --model gpt2-demo --data corpus/train\n",
     .options = new_options,
-    .paths = "data",
     .run = new_run,
 };

@@ -44,40 +44,23 @@ static tri_status parse_integer(const char *name, const char *text, int64_t *out
   return tri_fail(TRI_BAD_USAGE, "%s needs a whole number, not `%s`", name, text);
 }
 
-static tri_status set_tokenizer(arguments *to, const char *text) {
-  to->options.tokenizer = text;
-  return TRI_OK;
-}
-
-static tri_status set_out(arguments *to, const char *text) {
-  to->options.out = text;
-  return TRI_OK;
-}
-
-static tri_status set_key(arguments *to, const char *text) {
-  to->options.key = text;
-  return TRI_OK;
-}
-
-static tri_status set_form(arguments *to, const char *text) {
-  to->options.form = text;
-  return TRI_OK;
-}
-
-static tri_status set_max_records(arguments *to, const char *text) {
+static tri_status set_max_records(void *values, const char *text) {
+  arguments *to = values;
   TRI_TRY(parse_integer("--max-records", text, &to->options.max_records));
   if (to->options.max_records >= 1) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "--max-records is %s; it is the number of records to read, from 1 on", text);
 }
 
-static tri_status set_validation(arguments *to, const char *text) {
+static tri_status set_validation(void *values, const char *text) {
+  arguments *to = values;
   char *end = NULL;
   to->options.validation = strtod(text, &end);
   if (end != text && *end == '\0') return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "--validation needs a fraction such as 0.01, not `%s`", text);
 }
 
-static tri_status set_threads(arguments *to, const char *text) {
+static tri_status set_threads(void *values, const char *text) {
+  arguments *to = values;
   int64_t value = 0;
   TRI_TRY(parse_integer("--threads", text, &value));
   if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it goes from 1 to 1024", text);
@@ -85,7 +68,8 @@ static tri_status set_threads(arguments *to, const char *text) {
   return TRI_OK;
 }
 
-static tri_status set_seed(arguments *to, const char *text) {
+static tri_status set_seed(void *values, const char *text) {
+  arguments *to = values;
   int64_t value = 0;
   TRI_TRY(parse_integer("--seed", text, &value));
   to->options.seed = (uint64_t)value;
@@ -95,13 +79,15 @@ static tri_status set_seed(arguments *to, const char *text) {
 #define DOCUMENT_RULES(X) X("file", TRI_DOCUMENT_FILE) X("blank", TRI_DOCUMENT_BLANK) X("line", TRI_DOCUMENT_LINE)
 TRI_CONFIG_WORDS(document_rules, tri_document_rule, DOCUMENT_RULES)
 
-static tri_status set_documents(arguments *to, const char *text) {
+static tri_status set_documents(void *values, const char *text) {
+  arguments *to = values;
   if (document_rules_find(text, &to->options.documents)) return TRI_OK;
   return tri_option_word("--documents", text, (const char *const[]){"file", "blank", "line"}, 3, &(int){0});
 }
 
 /* Reads a number of bytes such as "1000000", "512M" or "2G"; units are powers of 1024. */
-static tri_status set_train_bytes(arguments *to, const char *text) {
+static tri_status set_train_bytes(void *values, const char *text) {
+  arguments *to = values;
   static const char units[] = "KMGT";
   char *end = NULL;
   errno = 0;
@@ -116,90 +102,86 @@ static tri_status set_train_bytes(arguments *to, const char *text) {
   return TRI_OK;
 }
 
-static tri_status set_force(arguments *to, const char *text) {
-  (void)text;
-  to->options.force = true;
-  return TRI_OK;
-}
-
-static tri_status set_chat(arguments *to, const char *text) {
-  (void)text;
-  to->options.chat = true;
-  return TRI_OK;
-}
-
-static tri_status set_preferences(arguments *to, const char *text) {
-  (void)text;
-  to->options.preferences = true;
-  return TRI_OK;
-}
-
-static tri_status set_chat_template(arguments *to, const char *text) {
-  to->options.chat_template = text;
-  return TRI_OK;
-}
-
-static tri_status add_chat_set(arguments *to, const char *text) {
+static tri_status add_chat_set(void *values, const char *text) {
+  arguments *to = values;
   if (to->options.num_chat_set == MOST_SET)
     return tri_fail(TRI_BAD_USAGE, "--chat-set is given more than %d times", MOST_SET);
   to->chat_set[to->options.num_chat_set++] = text;
   return TRI_OK;
 }
 
-static tri_status set_skip_bad(arguments *to, const char *text) {
-  (void)text;
-  to->options.skip_bad = true;
-  return TRI_OK;
-}
+enum { NAME_BYTES = 64 };
 
-static tri_status set_binary(arguments *to, const char *text) {
-  (void)text;
-  to->options.binary = true;
-  return TRI_OK;
-}
-
-static tri_status set_json(arguments *to, const char *text) {
-  (void)text;
-  to->json = true;
-  return TRI_OK;
-}
-
-/* Table of the options, each with the function that sets it. */
-#define PREPARE_OPTIONS(X)                                                                                             \
-  X("tokenizer", required_argument, set_tokenizer)                                                                     \
-  X("out", required_argument, set_out)                                                                                 \
-  X("validation", required_argument, set_validation)                                                                   \
-  X("key", required_argument, set_key)                                                                                 \
-  X("form", required_argument, set_form)                                                                               \
-  X("max-records", required_argument, set_max_records)                                                                 \
-  X("documents", required_argument, set_documents)                                                                     \
-  X("threads", required_argument, set_threads)                                                                         \
-  X("seed", required_argument, set_seed)                                                                               \
-  X("train-bytes", required_argument, set_train_bytes)                                                                 \
-  X("chat", no_argument, set_chat)                                                                                     \
-  X("preferences", no_argument, set_preferences)                                                                       \
-  X("chat-template", required_argument, set_chat_template)                                                             \
-  X("chat-set", required_argument, add_chat_set)                                                                       \
-  X("skip-bad", no_argument, set_skip_bad)                                                                             \
-  X("binary", no_argument, set_binary)                                                                                 \
-  X("force", no_argument, set_force)                                                                                   \
-  X("json", no_argument, set_json)
-#define PREPARE_OPTION_ROW(NAME, TAKES, SET) {NAME, TAKES, NULL, 0},
-#define PREPARE_OPTION_SETTER(NAME, TAKES, SET) SET,
-static const struct option prepare_options[] = {PREPARE_OPTIONS(PREPARE_OPTION_ROW){NULL, 0, NULL, 0}};
-static tri_status (*const setters[])(arguments *to, const char *text) = {PREPARE_OPTIONS(PREPARE_OPTION_SETTER)};
-enum { NUM_OPTIONS = sizeof setters / sizeof setters[0], NAME_BYTES = 64 };
+#define TRI_OPTION_VALUES arguments
+static const tri_option prepare_options[] = {
+    {TRI_PATH("tokenizer", options.tokenizer),
+     .help = "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
+             "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
+             "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
+             "                     char         every character of the inputs is a token\n"
+             "                     bytes        every byte is a token\n"},
+    {TRI_PATH("out", options.out), .help = "  --out DIR          the folder for the corpus\n"},
+    {TRI_READ("validation", set_validation),
+     .help = "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"},
+    {TRI_READ("documents", set_documents), .help = "  --documents RULE   unit of a document in plain text: file (all "
+                                                   "of it), blank (blank lines divide), line [file]\n"},
+    {TRI_TEXT("key", options.key), .help = "  --key KEY          key of the text in a JSON record [text]\n"},
+    {TRI_FLAG("chat", options.chat),
+     .help = "  --chat             the inputs are conversations, one in each JSON record. Each is a document; "
+             "DIR/train.mask\n"
+             "                     and DIR/validation.mask mark the tokens of answers; only these are learnt\n"},
+    {TRI_FLAG("preferences", options.preferences),
+     .help =
+         "  --preferences      the inputs are preferences (DPO, KTO), one in each JSON record: `prompt`, `chosen` and\n"
+         "                     `rejected`; `chosen` and `rejected` that begin alike; or `prompt`, `completion` and\n"
+         "                     `label`; as text or as messages (docs/corpora.md). Each answer is stored after its\n"
+         "                     prompt as one document, and masks mark the tokens of answers. A pair is never "
+         "divided\n"},
+    {TRI_TEXT("form", options.form),
+     .help = "  --form FORM        the keys of conversations (docs/finetuning.md) [what the records have]:\n"
+             "                     messages           `messages`; --key KEY names another key of the messages\n"
+             "                     prompt-completion  `prompt` and `completion`\n"
+             "                     sharegpt           `conversations`\n"
+             "                     alpaca             `instruction`, `input` and `output`\n"
+             "                     question-answer    `question` and `answer`\n"
+             "                     text               `text`: not a conversation, all of it counts in the loss\n"},
+    {TRI_READ("max-records", set_max_records),
+     .help = "  --max-records N    read only the first N documents of the inputs\n"},
+    {TRI_PATH("chat-template", options.chat_template),
+     .help =
+         "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
+         "                     chat_template.jinja or tokenizer_config.json]\n"},
+    {TRI_READ("chat-set", add_chat_set),
+     .help = "  --chat-set N=V     sets a variable of the template, such as enable_thinking=false; may be repeated\n"},
+    {TRI_FLAG("skip-bad", options.skip_bad),
+     .help = "  --skip-bad         skips invalid documents (conversations, JSON lines, texts with NUL bytes or\n"
+             "                     not in UTF-8), and prints their number; by default the first one is an error\n"},
+    {TRI_FLAG("binary", options.binary), .help = "  --binary           also accepts files that are not text, byte by "
+                                                 "byte; by default NUL bytes, other encodings\n"
+                                                 "                     and other kinds of files are refused\n"},
+    {TRI_READ("seed", set_seed),
+     .help = "  --seed S           seed of the random choice of validation documents [0]\n"},
+    {TRI_READ("threads", set_threads), .help = "  --threads N        threads that encode [all cores]\n"},
+    {TRI_READ("train-bytes", set_train_bytes),
+     .help =
+         "  --train-bytes N    train:VOCAB and char learn from the first N bytes; K, M, G, T are understood [1G]\n"},
+    {TRI_FLAG("force", options.force),
+     .help = "  --force            replace the corpus in DIR; the old one stays until the new one is complete\n"},
+    {TRI_FLAG("json", json), .help = "  --json             print the result as JSON on standard output\n"},
+    {0}};
 
 static tri_status unknown_option(const char *name) {
-  char written[NUM_OPTIONS][NAME_BYTES];
-  const char *names[NUM_OPTIONS + 1];
-  for (int i = 0; i < NUM_OPTIONS; i++) {
-    snprintf(written[i], NAME_BYTES, "--%s", prepare_options[i].name);
+  tri_option_place options[TRI_MOST_OPTIONS];
+  char written[TRI_MOST_OPTIONS][NAME_BYTES];
+  const char *names[TRI_MOST_OPTIONS + 1];
+  const int count = tri_options_list(prepare_options, options, NULL);
+  for (int i = 0; i < count; i++) {
+    snprintf(written[i], NAME_BYTES, "--%s", options[i].row->name);
     names[i] = written[i];
   }
-  names[NUM_OPTIONS] = "--help";
+  names[count] = "--help";
   const char *own = tri_option_answer("prepare", name), *answer = own != NULL ? own : tri_key_answer(name);
-  const char *nearest = own != NULL ? NULL : tri_nearest_word(name, names, NUM_OPTIONS + 1);
+  const char *nearest = own != NULL ? NULL : tri_nearest_word(name, names, (size_t)count + 1);
   if (answer != NULL && nearest == NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; %s", name, answer);
   }
@@ -219,14 +201,17 @@ static tri_status parse_option(int count, char **words, int *i, arguments *to) {
   const char *equals = strchr(words[*i], '=');
   size_t length = equals == NULL ? strlen(words[*i]) : (size_t)(equals - words[*i]);
   snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), words[*i]);
-  for (int k = 0; k < NUM_OPTIONS; k++) {
-    if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, prepare_options[k].name) != 0) continue;
-    if (prepare_options[k].has_arg == no_argument) {
-      return equals == NULL ? setters[k](to, NULL) : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
+  tri_option_place options[TRI_MOST_OPTIONS];
+  const int num_options = tri_options_list(prepare_options, options, NULL);
+  for (int k = 0; k < num_options; k++) {
+    if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, options[k].row->name) != 0) continue;
+    if (!tri_option_has_value(options[k].row)) {
+      return equals == NULL ? tri_option_set(&options[k], NULL, to)
+                            : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
     }
-    if (equals != NULL) return setters[k](to, equals + 1);
+    if (equals != NULL) return tri_option_set(&options[k], equals + 1, to);
     if (*i + 1 >= count) return tri_fail(TRI_BAD_USAGE, "%s needs a value", name);
-    return setters[k](to, words[++*i]);
+    return tri_option_set(&options[k], words[++*i], to);
   }
   return unknown_option(name);
 }
@@ -434,7 +419,7 @@ static tri_status prepare_run(int count, char **words) {
 const tri_command tri_command_prepare = {
     .name = "prepare",
     .summary = "turn text into a tokenized corpus",
-    .help =
+    .usage =
         "usage: trireme prepare --tokenizer T --out DIR [options] INPUT...\n"
         "\n"
         "Encodes text and leaves DIR/train.bin and .idx, DIR/validation.bin and .idx (Megatron-LM's format) and\n"
@@ -442,50 +427,12 @@ const tri_command tri_command_prepare = {
         "one\n"
         "is refused. An INPUT is plain text or, named .jsonl or .json, JSON records: lines, or the elements of an\n"
         "array. Either may be compressed (.zst). Each document is followed by the end-of-text token.\n"
-        "\n"
-        "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
-        "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
-        "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
-        "                     char         every character of the inputs is a token\n"
-        "                     bytes        every byte is a token\n"
-        "  --out DIR          the folder for the corpus\n"
-        "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
-        "  --documents RULE   unit of a document in plain text: file (all of it), blank (blank lines divide), line "
-        "[file]\n"
-        "  --key KEY          key of the text in a JSON record [text]\n"
-        "  --chat             the inputs are conversations, one in each JSON record. Each is a document; "
-        "DIR/train.mask\n"
-        "                     and DIR/validation.mask mark the tokens of answers; only these are learnt\n"
-        "  --preferences      the inputs are preferences (DPO, KTO), one in each JSON record: `prompt`, `chosen` and\n"
-        "                     `rejected`; `chosen` and `rejected` that begin alike; or `prompt`, `completion` and\n"
-        "                     `label`; as text or as messages (docs/corpora.md). Each answer is stored after its\n"
-        "                     prompt as one document, and masks mark the tokens of answers. A pair is never divided\n"
-        "  --form FORM        the keys of conversations (docs/finetuning.md) [what the records have]:\n"
-        "                     messages           `messages`; --key KEY names another key of the messages\n"
-        "                     prompt-completion  `prompt` and `completion`\n"
-        "                     sharegpt           `conversations`\n"
-        "                     alpaca             `instruction`, `input` and `output`\n"
-        "                     question-answer    `question` and `answer`\n"
-        "                     text               `text`: not a conversation, all of it counts in the loss\n"
-        "  --max-records N    read only the first N documents of the inputs\n"
-        "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
-        "                     chat_template.jinja or tokenizer_config.json]\n"
-        "  --chat-set N=V     sets a variable of the template, such as enable_thinking=false; may be repeated\n"
-        "  --skip-bad         skips invalid documents (conversations, JSON lines, texts with NUL bytes or\n"
-        "                     not in UTF-8), and prints their number; by default the first one is an error\n"
-        "  --binary           also accepts files that are not text, byte by byte; by default NUL bytes, other "
-        "encodings\n"
-        "                     and other kinds of files are refused\n"
-        "  --seed S           seed of the random choice of validation documents [0]\n"
-        "  --threads N        threads that encode [all cores]\n"
-        "  --train-bytes N    train:VOCAB and char learn from the first N bytes; K, M, G, T are understood [1G]\n"
-        "  --force            replace the corpus in DIR; the old one stays until the new one is complete\n"
-        "  --json             print the result as JSON on standard output\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
         "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n"
         "         trireme prepare --preferences --tokenizer Qwen3-0.6B --out preferences pairs.jsonl\n",
     .options = prepare_options,
-    .paths = "tokenizer out chat-template",
     .run = prepare_run,
 };

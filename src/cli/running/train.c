@@ -10,14 +10,12 @@
 #include "config/name_aliases.h"
 #include "files/file.h"
 #include "launch/launcher.h"
-#include "options/options.h"
 #include "run/resolve_auto.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
 #include "train/trainer.h"
 #include "tune/store.h"
 
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,30 +33,49 @@ typedef struct train_arguments {
 
 enum { MOST_LAYOUT_KEYS = 24 };
 
-/* getopt_long's first return value for an option without a letter. */
-enum {
-  OPTION_SET = 256,
-  OPTION_RESUME,
-  OPTION_DRY_RUN,
-  OPTION_KEYS,
-  OPTION_RANK,
-  OPTION_TIMELINE,
-  OPTION_LAYOUT_FROM,
-  OPTION_STOP_AT
-};
+static tri_status add_set(void *values, const char *text) {
+  train_arguments *out = values;
+  out->sets[out->num_sets++] = text;
+  return TRI_OK;
+}
 
-static const struct option train_options[] = {
-    {"set", required_argument, NULL, OPTION_SET},
-    {"resume", required_argument, NULL, OPTION_RESUME},
-    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
-    {"keys", no_argument, NULL, OPTION_KEYS},
-    {"timeline", required_argument, NULL, OPTION_TIMELINE},
-    {"ranks", required_argument, NULL, 'n'},
-    {"rank", required_argument, NULL, OPTION_RANK},
-    {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
-    {"stop-at", required_argument, NULL, OPTION_STOP_AT},
-    {NULL, 0, NULL, 0},
-};
+static tri_status read_resume(void *values, const char *text) {
+  train_arguments *out = values;
+  out->resume = text;
+  if (*text == '\0') return tri_fail(TRI_BAD_USAGE, "--resume needs a value: auto, never or a folder");
+  if (!tri_name_is_among(text, "latest last newest true yes") || tri_path_exists(text)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--resume takes auto (the newest good checkpoint), never or a folder, not `%s`", text);
+}
+
+#define TRI_OPTION_VALUES train_arguments
+static const tri_option train_options[] = {
+    {TRI_READ("set", add_set),
+     .help =
+         "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"},
+    {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
+     .help = "  -n, --ranks N     start N ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
+             "it out;\n"
+             "                    with --dry-run, how many the job would have (as few as the layout has)\n"},
+    {TRI_READ("resume", read_resume), .is_path = true,
+     .help =
+         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
+         "  --resume never    start over; checkpoints in `output` are moved aside\n"
+         "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"},
+    {TRI_PATH("layout-from", layout_from), .help = "  --layout-from DB  take the best layout that `trireme tune` has "
+                                                   "found; `--set layout...` still goes before it\n"},
+    {TRI_INT("stop-at", stop_at, 1, INT64_C(1) << 53),
+     .help = "  --stop-at STEP    end after this step, with an evaluation and a checkpoint; the schedule stays that of "
+             "all steps,\n"
+             "                    and the same command without it goes on\n"},
+    {TRI_PATH("timeline", timeline),
+     .help =
+         "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"},
+    {TRI_FLAG("dry-run", dry_run),
+     .help =
+         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"},
+    {TRI_INT("rank", rank, 0, 1 << 24), .help = "  --rank RANK       the rank whose program a dry run prints (0)\n"},
+    {TRI_FLAG("keys", keys), .help = "  --keys            print every key of a run file with its default\n"},
+    {0}};
 
 /* Refuses a second word on the command line: "optimizer.lr=1e-3", which some programs take in place of `--set`, or
  * another file. */
@@ -74,36 +91,13 @@ static tri_status fault_of_further_word(const char *word) {
 }
 
 static tri_status train_parse(int count, char **arguments, train_arguments *out) {
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    int result = getopt_long(count, arguments, ":n:", train_options, NULL);
-    if (result == -1) break;
-    switch (result) {
-      case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
-      case OPTION_RESUME:
-        if (*optarg == '\0') return tri_fail(TRI_BAD_USAGE, "--resume needs a value: auto, never or a folder");
-        if (tri_name_is_among(optarg, "latest last newest true yes") && !tri_path_exists(optarg)) {
-          return tri_fail(TRI_BAD_USAGE,
-                          "--resume takes auto (the newest good checkpoint), never or a folder, not `%s`", optarg);
-        }
-        out->resume = optarg;
-        break;
-      case OPTION_TIMELINE: out->timeline = optarg; break;
-      case OPTION_LAYOUT_FROM: out->layout_from = optarg; break;
-      case OPTION_DRY_RUN: out->dry_run = true; break;
-      case OPTION_KEYS: out->keys = true; break;
-      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
-      case OPTION_STOP_AT: TRI_TRY(tri_option_int("--stop-at", optarg, 1, INT64_C(1) << 53, &out->stop_at)); break;
-      case OPTION_RANK: TRI_TRY(tri_option_int("--rank", optarg, 0, 1 << 24, &out->rank)); break;
-      default:
-        return tri_option_fault_or_key("train", result, arguments, train_options, tri_run_config_table(), "--set");
-    }
-  }
+  const tri_option_table table = {"train", train_options, tri_run_config_table(), "--set"};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
   if (out->keys) return TRI_OK;
-  if (optind == count) return tri_fail(TRI_BAD_USAGE, "train: which run file? For example: trireme train run.yaml");
-  if (optind + 1 < count) return fault_of_further_word(arguments[optind + 1]);
-  out->file = arguments[optind];
+  if (first == count) return tri_fail(TRI_BAD_USAGE, "train: which run file? For example: trireme train run.yaml");
+  if (first + 1 < count) return fault_of_further_word(arguments[first + 1]);
+  out->file = arguments[first];
   return TRI_OK;
 }
 
@@ -254,33 +248,17 @@ static tri_status train_run(int count, char **arguments) {
 const tri_command tri_command_train = {
     .name = "train",
     .summary = "train a model as a run file says",
-    .help =
+    .usage =
         "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
         "                     [--layout-from STUDY.db] [--stop-at STEP] [--timeline FILE] [--dry-run]\n"
         "       trireme train --keys\n"
         "\n"
         "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
-        "\n"
-        "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
-        "  -n, --ranks N     start N ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
-        "it out;\n"
-        "                    with --dry-run, how many the job would have (as few as the layout has)\n"
-        "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
-        "  --resume never    start over; checkpoints in `output` are moved aside\n"
-        "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"
-        "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before "
-        "it\n"
-        "  --stop-at STEP    end after this step, with an evaluation and a checkpoint; the schedule stays that of all "
-        "steps,\n"
-        "                    and the same command without it goes on\n"
-        "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"
-        "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
-        "  --rank RANK       the rank whose program a dry run prints (0)\n"
-        "  --keys            print every key of a run file with its default\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .holds_signals = true,
     .options = train_options,
-    .paths = "resume timeline layout-from",
     .run = train_run,
 };

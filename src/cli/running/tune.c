@@ -16,11 +16,8 @@
 #include "tune/trial_schedule.h"
 #include "tune/tuner.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { OPTION_STORE = 256, OPTION_JSON, OPTION_HTML, OPTION_TRIALS, OPTION_METHOD, OPTION_SEED, OPTION_KEYS };
 
 typedef struct arguments {
   const char *study, *store, *html, *method;
@@ -28,47 +25,45 @@ typedef struct arguments {
   bool json, report, keys;
 } arguments;
 
-static const struct option tune_options[] = {{"store", required_argument, NULL, OPTION_STORE},
-                                             {"json", no_argument, NULL, OPTION_JSON},
-                                             {"html", required_argument, NULL, OPTION_HTML},
-                                             {"trials", required_argument, NULL, OPTION_TRIALS},
-                                             {"method", required_argument, NULL, OPTION_METHOD},
-                                             {"seed", required_argument, NULL, OPTION_SEED},
-                                             {"keys", no_argument, NULL, OPTION_KEYS},
-                                             {"ranks", required_argument, NULL, 'n'},
-                                             {NULL, 0, NULL, 0}};
+static tri_status read_method(void *values, const char *text) {
+  static const char *const methods[] = {"auto", "gaussian", "random", "grid", "exhaustive", "pbt", "halving"};
+  arguments *out = values;
+  out->method = text;
+  return tri_option_word("--method", text, methods, sizeof methods / sizeof methods[0], &(int){0});
+}
+
+#define TRI_OPTION_VALUES arguments
+static const tri_option tune_options[] = {
+    {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
+     .help =
+         "  -n, --ranks N       ranks of each real trial, started with this machine's mpiexec; simulated studies set\n"
+         "                      `devices`\n"},
+    {TRI_PATH("store", store), .help = "  --store FILE.db     where trials are kept; STUDY.db unless given\n"},
+    {TRI_READ("method", read_method), .help = "  --method M          auto (the default: all points where that takes "
+                                              "seconds, else gaussian), gaussian, random,\n"
+                                              "                      grid or exhaustive, instead of the study's; pbt "
+                                              "and halving can only be set in the study file\n"},
+    {TRI_INT("trials", trials, 1, 100000),
+     .help = "  --trials N          the budget, instead of the study's; with auto: gaussian\n"},
+    {TRI_INT("seed", seed, 0, 1LL << 53), .help = "  --seed S            seed of random choices\n"},
+    {TRI_PATH("html", html), .help = "  --html FILE         also write a page with plots\n"},
+    {TRI_FLAG("json", json), .help = "  --json              one JSON document on standard output\n"},
+    {TRI_FLAG("keys", keys), .help = "  --keys              print every key of a study file with its default\n"},
+    {0}};
 
 static tri_status tune_parse(int count, char **given, arguments *out) {
-  static const char *const methods[] = {"auto", "gaussian", "random", "grid", "exhaustive", "pbt", "halving"};
-  optind = 1;
-  opterr = 0;
-  for (;;) {
-    int result = getopt_long(count, given, ":n:", tune_options, NULL);
-    if (result == -1) break;
-    switch (result) {
-      case OPTION_STORE: out->store = optarg; break;
-      case OPTION_JSON: out->json = true; break;
-      case OPTION_KEYS: out->keys = true; break;
-      case OPTION_HTML: out->html = optarg; break;
-      case OPTION_METHOD:
-        TRI_TRY(tri_option_word("--method", optarg, methods, sizeof methods / sizeof methods[0], &(int){0}));
-        out->method = optarg;
-        break;
-      case OPTION_TRIALS: TRI_TRY(tri_option_int("--trials", optarg, 1, 100000, &out->trials)); break;
-      case OPTION_SEED: TRI_TRY(tri_option_int("--seed", optarg, 0, 1LL << 53, &out->seed)); break;
-      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
-      default: return tri_option_fault("tune", result, given, tune_options);
-    }
-  }
+  const tri_option_table table = {.command = "tune", .rows = tune_options};
+  int first = 0;
+  TRI_TRY(tri_options_parse(&table, count, given, out, &first));
   if (out->keys) return TRI_OK;
-  if (optind < count && strcmp(given[optind], "report") == 0) {
+  if (first < count && strcmp(given[first], "report") == 0) {
     out->report = true;
-    optind++;
+    first++;
   }
-  if (optind == count)
+  if (first == count)
     return tri_fail(TRI_BAD_USAGE, "tune: which study? For example: trireme tune configs/studies/frontier-175b.yaml");
-  if (optind + 1 < count) return tri_fail(TRI_BAD_USAGE, "tune: one study at a time, not `%s` too", given[optind + 1]);
-  out->study = given[optind];
+  if (first + 1 < count) return tri_fail(TRI_BAD_USAGE, "tune: one study at a time, not `%s` too", given[first + 1]);
+  out->study = given[first];
   return TRI_OK;
 }
 
@@ -274,33 +269,20 @@ static tri_status tune_run(int count, char **given) {
 const tri_command tri_command_tune = {
     .name = "tune",
     .summary = "find the best layout by trials, simulated or real, and report which parameters mattered",
-    .help =
+    .usage =
         "usage: trireme tune STUDY.yaml [-n RANKS] [--store FILE.db] [--method M] [--trials N] [--seed S]\n"
         "                    [--html FILE] [--json]\n"
         "       trireme tune report STUDY.db [--html FILE] [--json]\n"
         "       trireme tune --keys\n"
         "\n"
         "Runs the trials of a study, each a point of its space, and stores them in an SQLite file. If it is started "
-        "again, or "
-        "by\n"
+        "again, or by\n"
         "several times at once, it continues. `report` only prints the results.\n"
-        "\n"
-        "  -n, --ranks N       ranks of each real trial, started with this machine's mpiexec; simulated studies set\n"
-        "                      `devices`\n"
-        "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
-        "  --method M          auto (the default: all points where that takes seconds, else gaussian), gaussian, "
-        "random,\n"
-        "                      grid or exhaustive, instead of the study's; pbt and halving can only be set in the "
-        "study file\n"
-        "  --trials N          the budget, instead of the study's; with auto: gaussian\n"
-        "  --seed S            seed of random choices\n"
-        "  --html FILE         also write a page with plots\n"
-        "  --json              one JSON document on standard output\n"
-        "  --keys              print every key of a study file with its default\n"
+        "\n",
+    .examples =
         "\n"
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
     .holds_signals = true,
     .options = tune_options,
-    .paths = "store html",
     .run = tune_run,
 };

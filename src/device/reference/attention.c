@@ -45,32 +45,11 @@ static void set(tri_dtype type, void *base, int64_t index, double value) {
   }
 }
 
-/* ---- parts of a call
- * ------------------------------------------------------------------------------------------------- */
-
 static int64_t index_q(const tri_attention *c, int64_t h, int64_t row) { return row * c->q_row + h * c->q_head; }
 static int64_t index_k(const tri_attention *c, int64_t g, int64_t row) { return row * c->k_row + g * c->k_head; }
 static int64_t index_v(const tri_attention *c, int64_t g, int64_t row) { return row * c->v_row + g * c->v_head; }
 static int64_t index_out(const tri_attention *c, int64_t h, int64_t row) { return row * c->out_row + h * c->out_head; }
 static int64_t index_statistic(const tri_attention *c, int64_t h, int64_t row) { return h * c->query_rows + row; }
-
-/* A part of a call that shares no rows with the others: a slice, or, if slices share rows, all of them. */
-typedef struct part {
-  const tri_attention_slice *slices;
-  int64_t num_slices;
-  int64_t first_query, queries, first_key, keys; /* ranges that contain all rows of the slices */
-} part;
-
-static bool shares(const tri_attention *c) { return c->shares_queries || c->shares_keys; }
-
-static int64_t num_parts(const tri_attention *c, int64_t live) { return shares(c) ? 1 : live; }
-
-static part part_of(const tri_attention *c, const tri_attention_slice *slices, int64_t live, int64_t i) {
-  if (shares(c)) return (part){slices, live, 0, c->query_rows, 0, c->key_rows};
-  const tri_attention_slice *s = &slices[i];
-  if (s->queries == 0 || s->keys == 0) return (part){0};
-  return (part){s, 1, s->first_query, s->queries, s->first_key, s->keys};
-}
 
 /* Returns the number of the slice's keys that a row of q attends to; *first is the first of them. */
 static int64_t seen_by(const tri_attention_slice *s, int64_t row, int64_t *first) {
@@ -79,6 +58,75 @@ static int64_t seen_by(const tri_attention_slice *s, int64_t row, int64_t *first
   int64_t begin = i + s->from < 0 ? 0 : i + s->from, end = i + s->to >= s->keys ? s->keys : i + s->to + 1;
   *first = begin;
   return end < begin ? 0 : end - begin;
+}
+
+typedef struct forward {
+  const tri_attention *call;
+  const void *q, *k, *v;
+  void *out, *log_sum_exp;
+} forward;
+
+/* ---- plain attention ----------------------------------------------------------------------------------------------
+ */
+
+/* Computes a query's output, in four passes over the keys that it attends to. scores: room for all keys. */
+static void plain_row(const forward *x, const tri_attention_slice *slice, int64_t h, int64_t row, double *scores) {
+  const tri_attention *c = x->call;
+  const int64_t g = h / (c->heads / c->kv_heads); /* key/value head */
+  int64_t first = 0;
+  const int64_t keys = seen_by(slice, row, &first);
+  double maximum = -INFINITY, sum = 0;
+  first += slice->first_key;
+
+  /* pass 1: the query times each key, and the maximum of these scores, so that NaN wins */
+  for (int64_t j = 0; j < keys; j++) {
+    double product = 0;
+    for (int64_t d = 0; d < c->head_dim; d++)
+      product += get(c->type, x->q, index_q(c, h, row) + d) * get(c->type, x->k, index_k(c, g, first + j) + d);
+    scores[j] = c->scale * product;
+    if (j == 0 || !(scores[j] <= maximum)) maximum = scores[j];
+  }
+
+  /* pass 2: exponentials, of differences from the maximum so that none overflows, and their sum */
+  for (int64_t j = 0; j < keys; j++) {
+    scores[j] = exp(scores[j] - maximum);
+    sum += scores[j];
+  }
+
+  /* pass 3: normalise */
+  for (int64_t j = 0; j < keys; j++) scores[j] /= sum;
+
+  /* pass 4: the mean of the values, weighted by these probabilities */
+  for (int64_t d = 0; d < c->head_dim; d++) {
+    double value = 0;
+    for (int64_t j = 0; j < keys; j++) value += scores[j] * get(c->type, x->v, index_v(c, g, first + j) + d);
+    set(c->out_type, x->out, index_out(c, h, row) + d, value);
+  }
+  if (x->log_sum_exp) {
+    const double log_sum = keys == 0 ? -INFINITY : maximum + log(sum);
+    set(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row), log_sum);
+  }
+}
+
+/* ---- parts of a call ----------------------------------------------------------------------------------------------
+ */
+
+static bool shares(const tri_attention *c) { return c->shares_queries || c->shares_keys; }
+
+/* A part of a call that shares no rows with the others: a slice, or, if slices share rows, all of them. */
+typedef struct part {
+  const tri_attention_slice *slices;
+  int64_t num_slices;
+  int64_t first_query, queries, first_key, keys; /* ranges that contain all rows of the slices */
+} part;
+
+static int64_t num_parts(const tri_attention *c, int64_t live) { return shares(c) ? 1 : live; }
+
+static part part_of(const tri_attention *c, const tri_attention_slice *slices, int64_t live, int64_t i) {
+  if (shares(c)) return (part){slices, live, 0, c->query_rows, 0, c->key_rows};
+  const tri_attention_slice *s = &slices[i];
+  if (s->queries == 0 || s->keys == 0) return (part){0};
+  return (part){s, 1, s->first_query, s->queries, s->first_key, s->keys};
 }
 
 /* Scratch memory for one query and the keys of a part. `gradient_*` is used in the backward only, and `keys` only if
@@ -158,12 +206,6 @@ static void score(const tri_attention *c, const void *q, const void *k, int64_t 
   }
 }
 
-typedef struct forward {
-  const tri_attention *call;
-  const void *q, *k, *v;
-  void *out, *log_sum_exp;
-} forward;
-
 static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
   return get(tri_dtype_wide(x->call->type), x->log_sum_exp, index_statistic(x->call, h, row));
 }
@@ -202,6 +244,11 @@ static void clear_out(const forward *x) {
   }
 }
 
+/* Returns whether a call is attention in its plain form. */
+static bool is_plain(const tri_attention *c, const scratch *s) {
+  return !shares(c) && !c->merge && c->soft_cap == 0 && s->pages == NULL;
+}
+
 static tri_status run_forward(const forward *x, const tri_attention_slice *slices, scratch *s) {
   const tri_attention *call = x->call;
   int64_t live = 0;
@@ -210,7 +257,13 @@ static tri_status run_forward(const forward *x, const tri_attention_slice *slice
   for (int64_t i = 0; i < num_parts(call, live); i++) {
     const part p = part_of(call, slices, live, i);
     for (int64_t h = 0; h < call->heads; h++)
-      for (int64_t t = 0; t < p.queries; t++) forward_row(x, &p, s, h, p.first_query + t);
+      for (int64_t t = 0; t < p.queries; t++) {
+        if (is_plain(call, s)) {
+          plain_row(x, p.slices, h, p.first_query + t, s->scores);
+        } else {
+          forward_row(x, &p, s, h, p.first_query + t);
+        }
+      }
   }
   return TRI_OK;
 }

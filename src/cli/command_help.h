@@ -1,0 +1,14 @@
+/* The help of a command: its usage, the lines of its options, its examples. */
+#ifndef TRI_CLI_COMMAND_HELP_H
+#define TRI_CLI_COMMAND_HELP_H
+
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+/* Lists the parts of a command's help, which are whole lines each; returns their number. The second prints them. */
+enum { TRI_HELP_PARTS = TRI_MOST_OPTIONS + 2 };
+int tri_command_help(const tri_command *command, const char *parts[TRI_HELP_PARTS]);
+void tri_command_print_help(const tri_command *command, FILE *to);
+
+#endif
