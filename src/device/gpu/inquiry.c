@@ -64,7 +64,7 @@ void tri_gpu_find_gemms(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TR
     tri_gpu_tool *tool = &out[i];
     *tool = (tri_gpu_tool){.name = runtime->products->name, .path = ""};
     for (int g = 0; g < count; g++) tool->wanted = tool->wanted || strcmp(gpus[g].runtime, runtime->name) == 0;
-    if (runtime->products->look(tool->version, &tool->path) == TRI_OK) continue;
+    if (runtime->products->look(runtime->products, tool->version, &tool->path) == TRI_OK) continue;
     snprintf(tool->fault, sizeof tool->fault, "%s", tri_status_message());
   }
 }

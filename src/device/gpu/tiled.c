@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-static tri_status tiled_open(tri_gpu *gpu, tri_gpu_gemm_state **out) {
-  (void)gpu;
+static tri_status tiled_open(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out) {
+  (void)library, (void)gpu;
   *out = NULL; /* it has no state */
   return TRI_OK;
 }
