@@ -54,7 +54,7 @@ struct tri_gpu_gemm_library {
    * file. */
   tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM */
+  bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM; NULL: always */
   bool narrows_bias;                              /* it needs the bias in the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of its ranking. *count 0
    * if it does not support the GEMM. */

@@ -18,11 +18,6 @@ static void tiled_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM
   snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d", TRI_GPU_TILED_VERSION);
 }
 
-static bool tiled_adds_bias(const tri_gpu_gemm *product) {
-  (void)product;
-  return true;
-}
-
 static tri_status tiled_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                                    tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   (void)state;
@@ -54,7 +49,6 @@ const tri_gpu_gemm_library tri_gpu_tiled = {
     .open = tiled_open,
     .close = tiled_close,
     .version = tiled_version,
-    .adds_bias = tiled_adds_bias,
     .algorithms = tiled_algorithms,
     .multiply = tiled_multiply,
 };
