@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"
-#include "device/gpu/gpu.h"
 #include "device/kinds.h"
 #include "device/libraries.h"
 #include "device/queue.h"
@@ -43,6 +42,12 @@ static const tri_device_kind *find_kind(const char *name, const char **options) 
     return kind;
   }
   return NULL;
+}
+
+static bool gpu_is_visible(void) {
+  const char *options;
+  const tri_device_kind *gpu = find_kind("gpu", &options);
+  return gpu != NULL && gpu->is_visible();
 }
 
 static bool is_auto(const char *name) { return strcmp(name, "auto") == 0; }
@@ -138,7 +143,7 @@ tri_status tri_device_check_type(const char *name, tri_dtype activations) {
   const tri_device_kind *found = find_kind(is_auto(name) ? "cpu" : name, &options);
   char others[128] = "";
   if (found == NULL || !is_here(found) || kind_runs(found, activations)) return TRI_OK;
-  if (is_auto(name) && tri_gpu_is_visible()) return TRI_OK;
+  if (is_auto(name) && gpu_is_visible()) return TRI_OK;
   for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {
     size_t used = strlen(others);
     if (kind->for_tests || !kind_runs(kind, activations)) continue;
@@ -172,7 +177,7 @@ static tri_status create_best(const tri_device_request *request, tri_device **ou
   tri_device_request gpu = *request, cpu = *request;
   gpu.name = "gpu";
   cpu.name = "cpu";
-  if (tri_gpu_is_visible()) {
+  if (gpu_is_visible()) {
     if (create(&gpu, out) == TRI_OK) return TRI_OK;
     tri_warn("running on the CPU, because the GPU cannot be used: %s", tri_status_message());
   }

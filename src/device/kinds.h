@@ -14,6 +14,8 @@ typedef struct tri_device_kind {
   tri_status (*check)(const char *options);
   /* LOCAL. Sets the members of a device, whose info.types is set already. NULL: the kind is not in this program. */
   tri_status (*create)(const char *options, const tri_device_request *request, tri_device *out);
+  /* LOCAL. Returns whether this machine has such a device; prints nothing. NULL for kinds that every machine has. */
+  bool (*is_visible)(void);
 } tri_device_kind;
 
 /* An entry without a name ends the table. */

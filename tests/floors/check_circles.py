@@ -18,9 +18,6 @@ CIRCLES = [
     ("chat", "evaluate filters functions methods parse_expression parse_template render tests",
      "expressions contain calls, filters and macros, and these evaluate expressions; the parser looks up their names"),
     ("device/cpu", "cpu grouped grouped_plan matmul matmul_plan matmul_state", "a plan is made when it is looked up, and the state releases plans"),
-    ("device", "device gpu/choice gpu/cublaslt gpu/cuda gpu/cuda_driver gpu/gemm gpu/gemm_choices gpu/gemm_choices_text gpu/gemm_timing gpu/gpu gpu/hip "
-     "gpu/hip_driver gpu/hipblaslt gpu/lt gpu/matmul gpu/queues gpu/runtime gpu/tiled gpu/timing gpu/vendor",
-     "a vendor's functions ask for the vendor, and the GEMMs' choices are timed with the GEMMs"),
     ("device/guarded", "copy queues", "a copy is work of a queue, and a queue checks the host memory of copies"),
     ("engine", "exchange messages", "a message makes progress in each wait of an exchange"),
     ("model", "blocks blocks_check blocks_parameters experts family family_check model model_defaults parameter_table trainable trainable_experts "

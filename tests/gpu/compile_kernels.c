@@ -133,7 +133,7 @@ static void compile(test *t, const module_row *m, int bits, const kernel_row *fi
   snprintf(source, sizeof source, "device/gpu/kernels/%s.c", m->name);
   const tri_gpu_compilation what = {
       .source = source, .architecture = t->chip->architecture, .type_bits = bits, .show_resources = true};
-  if (t->compiler->compile(&what, &image, &bytes, &log) != TRI_OK) {
+  if (tri_gpu_compiler_compile(t->compiler, &what, &image, &bytes, &log) != TRI_OK) {
     fault(t, m->name, bits, tri_status_message());
     return;
   }
@@ -165,11 +165,11 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: compile_kernels CHIP [FOLDER], a chip of chips.h\n");
     return 2;
   }
-  if (t.compiler->open() != TRI_OK) {
+  if (tri_gpu_compiler_open(t.compiler) != TRI_OK) {
     printf("SKIPPED: nothing was compiled for %s: %s\n", t.chip->architecture, tri_status_message());
     return SKIPPED;
   }
-  printf("%s %s, %s\n", t.compiler->name, t.compiler->version(), t.compiler->path());
+  printf("%s %s, %s\n", t.compiler->name, t.compiler->facts->version, t.compiler->facts->path);
   for (int i = 0; i < NUM_TYPES; i++) {
     const kernel_row *first = kernels;
     if (!is_drawn(t.chip, i)) continue;

@@ -1,8 +1,7 @@
 /* Compiles if this program's idea of cuBLASLt is NVIDIA's: prototypes, numbers, sizes and offsets, from cublasLt.h
  * where there is one. Each function here has one of this program's prototypes and hands its arguments to the vendor's
  * function as they are, so that another number, order or kind of arguments does not compile. */
-#include "device/gpu/cublaslt.h"
-#include "device/gpu/lt.h"
+#include "device/gpu/lt_calls.h"
 
 #include <assert.h>
 #include <cublasLt.h>

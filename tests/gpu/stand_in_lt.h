@@ -5,7 +5,7 @@
 #ifndef TRI_TESTS_GPU_STAND_IN_LT_H
 #define TRI_TESTS_GPU_STAND_IN_LT_H
 
-#include "device/gpu/lt.h"
+#include "device/gpu/lt_calls.h"
 #include "stand_in.h"
 
 #include <stdbool.h>

@@ -5,8 +5,6 @@
 #include "stand_in_work.h"
 
 #if defined(STAND_IN_HIPBLASLT)
-#include "device/gpu/hipblaslt.h"
-
 typedef tri_hipblaslt_result result_of_heuristic;
 #define LT(name) hipblasLt##name
 #define NUMBER(name) TRI_HIPBLASLT_##name
@@ -20,8 +18,6 @@ static stand_in_lt_kind kind_of(int compute_type) {
   return compute_type == TRI_HIPBLAS_COMPUTE_32F ? STAND_IN_LT_32F : STAND_IN_LT_NONE;
 }
 #else
-#include "device/gpu/cublaslt.h"
-
 typedef tri_cublaslt_result result_of_heuristic;
 #define LT(name) cublasLt##name
 #define NUMBER(name) TRI_CUBLASLT_##name

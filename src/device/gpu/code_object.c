@@ -216,3 +216,8 @@ tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_ke
   if (!find_metadata(image, bytes, &metadata)) return damaged();
   return read_metadata(metadata, out, count);
 }
+
+size_t tri_gpu_code_kernel_print(const tri_gpu_code_kernel *kernel, char *out, size_t room) {
+  return (size_t)snprintf(out, room, "kernel %s: %d registers, %zu bytes of shared memory, %zu bytes spilled\n",
+                          kernel->name, kernel->registers, kernel->shared_bytes, kernel->private_bytes);
+}

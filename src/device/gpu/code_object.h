@@ -22,4 +22,7 @@ typedef struct tri_gpu_code_kernel {
  * TRI_BAD_FILE if they are not a code object. */
 tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_kernel **out, int *count);
 
+/* Prints a kernel's line of tri_gpu_compilation.show_resources; returns its length. */
+size_t tri_gpu_code_kernel_print(const tri_gpu_code_kernel *kernel, char *out, size_t room);
+
 #endif

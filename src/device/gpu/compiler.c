@@ -1,7 +1,6 @@
 #include "device/gpu/compiler.h"
 
 #include "config/nearest_word.h"
-#include "device/gpu/rtc.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -45,10 +44,10 @@ typedef struct known {
 
 static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
   const size_t used = strlen(to->words), listed = strlen(to->chips);
-  TRI_TRY(compiler->open());
+  TRI_TRY(tri_gpu_compiler_open(compiler));
   snprintf(to->words + used, sizeof to->words - used, "%s%s %s (%s) compiles for %s", used == 0 ? "" : "; ",
-           compiler->name, compiler->version(), compiler->path(), compiler->chips());
-  snprintf(to->chips + listed, sizeof to->chips - listed, "%s%s", listed == 0 ? "" : " ", compiler->chips());
+           compiler->name, compiler->facts->version, compiler->facts->path, compiler->facts->chips);
+  snprintf(to->chips + listed, sizeof to->chips - listed, "%s%s", listed == 0 ? "" : " ", compiler->facts->chips);
   return TRI_OK;
 }
 

@@ -1,5 +1,5 @@
-/* A vendor's run-time compiler: a table with two implementations, nvrtc.c and hiprtc.c (the common part: rtc.c). It
- * needs neither a driver nor a GPU, so that kernels can be compiled for any chip anywhere. */
+/* The vendors' run-time compilers. They need neither a driver nor a GPU, so that kernels can be compiled for any chip
+ * anywhere. */
 #ifndef TRI_DEVICE_GPU_COMPILER_H
 #define TRI_DEVICE_GPU_COMPILER_H
 
@@ -28,29 +28,35 @@ typedef struct tri_gpu_compilation {
   bool show_resources;
 } tri_gpu_compilation;
 
+/* Facts about an opened compiler. The strings are valid until the program ends. */
+typedef struct tri_gpu_compiler_facts {
+  const char *path;  /* path of the opened file */
+  char version[192]; /* a part of every cache key */
+  char chips[2048];  /* chips that it generates code for, by the names that runtimes give their GPUs: "sm_89 sm_90a" */
+} tri_gpu_compiler_facts;
+
+typedef struct tri_gpu_rtc tri_gpu_rtc;
+
 typedef struct tri_gpu_compiler {
   const char *name;    /* "NVRTC", "hipRTC" */
   const char *options; /* options and built-in headers of all compilations; a part of every cache key */
   /* Returns whether it supports this kind of architecture name ("sm_..." or "gfx..."). */
   bool (*takes)(const char *architecture);
-  /* Opens the library once. If it is not available, the error message says where it was looked for and how to get
-   * it. */
-  tri_status (*open)(void);
-  /* After open: return its version, a part of every cache key, and the path of the opened file. Both strings are valid
-   * until the program ends. */
-  const char *(*version)(void);
-  const char *(*path)(void);
-  /* After open: returns the chips that it generates code for, by the names that runtimes give their GPUs, separated by
-   * blanks. */
-  const char *(*chips)(void);
-  /* Compiles. *out is an image for the runtime's module_load, *log the compiler's output ("" if none); the caller
-   * releases both with tri_free. An error message contains the beginning of the log. If the compiler does not know the
-   * architecture, it compiles for the nearest older one that the chip's driver can still load, or fails and lists what
-   * it supports. */
-  tri_status (*compile)(const tri_gpu_compilation *what, void **out, size_t *bytes, char **log);
+  const tri_gpu_compiler_facts *facts; /* valid after tri_gpu_compiler_open */
+  const tri_gpu_rtc *rtc;              /* the differences between the compilers: rtc.c */
 } tri_gpu_compiler;
 
 extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
+
+/* Opens the library once. If it is not available, the error message says where it was looked for and how to get it. */
+tri_status tri_gpu_compiler_open(const tri_gpu_compiler *compiler);
+
+/* Compiles. *out is an image for the runtime's module_load, *log the compiler's output ("" if none); the caller
+ * releases both with tri_free. An error message contains the beginning of the log. If the compiler does not know the
+ * architecture, it compiles for the nearest older one that the chip's driver can still load, or fails and lists what it
+ * supports. */
+tri_status tri_gpu_compiler_compile(const tri_gpu_compiler *compiler, const tri_gpu_compilation *what, void **out,
+                                    size_t *bytes, char **log);
 
 /* Returns the compiler for an architecture; NULL for "" and for one that no compiler supports. */
 const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
@@ -58,6 +64,8 @@ const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
 /* Checks that `chip` is the name of a chip that an available compiler generates code for. If not, the TRI_UNSUPPORTED
  * message lists the supported chips and the nearest name, or says where the compiler was looked for. */
 tri_status tri_gpu_chip_check(const char *chip);
-/* ---- for compilers ----------------------------------------------------------------------------------------------- */
+
+/* Returns whether `chip` is in a list such as tri_gpu_compiler_facts.chips. */
+bool tri_gpu_chip_is_listed(const char *chips, const char *chip);
 
 #endif

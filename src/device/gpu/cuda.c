@@ -120,7 +120,6 @@ static tri_status cuda_launch(tri_gpu_context *context, tri_gpu_stream_handle st
 #define NAME(field, cuda, hip) .field = #cuda,
 const tri_gpu_vendor tri_gpu_nvidia = {
     .name = "NVIDIA",
-    .processes_tool = "nvidia-smi",
     .peer = TRI_PEER_CUDA,
     .attributes = {.warp = TRI_CUDA_WARP,
                    .processors = TRI_CUDA_PROCESSORS,
@@ -133,7 +132,6 @@ const tri_gpu_vendor tri_gpu_nvidia = {
     .call_names = {TRI_GPU_CALLS(NAME)},
     .use_name = "cuCtxSetCurrent",
     .driver = tri_cuda_driver_open,
-    .advice = tri_cuda_advice,
     .use = cuda_use,
     .find = cuda_find,
     .begin = cuda_begin,

@@ -12,7 +12,7 @@
 
 #define SEE_LOG "`nvidia-smi` and the kernel's log (`dmesg | grep -i xid`) may say more. "
 
-const char *tri_cuda_advice(tri_gpu_enum error) {
+static const char *cuda_advice(tri_gpu_enum error) {
   switch (error) {
     case TRI_CUDA_DEVICE_UNAVAILABLE:
       return "another process has this GPU to itself (`nvidia-smi` shows which): wait for it, take another GPU, or set "
@@ -62,7 +62,7 @@ const char *tri_cuda_advice(tri_gpu_enum error) {
 /* ---- calls whose prototypes are CUDA's own ----------------------------------------------------------------------- */
 
 /* State of the driver in this process: written once, by open_once. */
-static tri_cuda_driver driver = {.is.vendor = &tri_gpu_nvidia};
+static tri_cuda_driver driver = {.is.processes_tool = "nvidia-smi", .is.advice = cuda_advice};
 static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -13,6 +13,5 @@ typedef struct tri_cuda_driver {
 
 /* The functions of tri_gpu_nvidia. */
 tri_status tri_cuda_driver_open(const tri_gpu_driver **out);
-const char *tri_cuda_advice(tri_gpu_enum error);
 
 #endif

@@ -1,10 +1,5 @@
-/* One GEMM: the request to a library, the kernels around it, and which library computes it. */
+/* One GEMM: the request to a library, and the kernels around it. */
 #include "device/gpu/gemm.h"
-
-#include "base/log.h"
-#include "base/memory.h"
-
-#include <string.h>
 
 /* LIBRARY_BYTES: workspace that the description of an accelerator reserves for a library of GEMMs
  * (device/description.c); a narrowed bias is stored in it, too. UNIT: alignment of addresses in the workspace. */
@@ -28,9 +23,10 @@ size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product) {
   return taken >= LIBRARY_BYTES ? 0 : LIBRARY_BYTES - taken;
 }
 
+/* This program's own kernel adds any bias. */
 static bool takes_bias(const tri_gpu_gemms *products, const tri_gpu_gemm *product) {
-  const tri_gpu_gemm_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
-  return library->adds_bias(product) && bias_bytes(product) + UNIT < LIBRARY_BYTES;
+  const bool adds = products->vendor == NULL || products->vendor->adds_bias(product);
+  return adds && bias_bytes(product) + UNIT < LIBRARY_BYTES;
 }
 
 tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of, int alignment) {
@@ -72,11 +68,6 @@ tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *p) {
                       .bias = p->bias};
 }
 
-static int alignment_of(const void *a, const void *b, const void *c) {
-  const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
-  return (int)(all & (~all + 1));
-}
-
 /* ---- kernels around it ------------------------------------------------------------------------------------------- */
 
 /* Adds the bias: blocks along y for rows, along x for the columns of a row. */
@@ -89,7 +80,7 @@ static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *b
   return TRI_OK;
 }
 
-/* ---- the kernels of device/kernels.h ----------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* Returns `bytes` of the workspace at *next, aligned to UNIT, and advances *next. */
 static void *allocate_workspace(char **next, size_t bytes) {
@@ -117,34 +108,3 @@ tri_status tri_gpu_gemm_run(tri_queue *queue, const tri_matmul *of, const tri_gp
   TRI_TRY(choice->maker->multiply(products->state, queue, call));
   return of->bias && !product->bias ? add_bias(queue, of, bias, call->c) : TRI_OK;
 }
-
-tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a, const void *b, const void *bias,
-                          void *c, void *workspace) {
-  tri_gpu_gemms *products = ((const tri_gpu *)queue->device->state)->products;
-  tri_gpu_gemm_choice choice;
-  char *rest = workspace;
-  TRI_TRY(tri_gpu_matmul_check(of));
-  if (of->m == 0 || of->n == 0) return TRI_OK;
-  if (!of->b_packed && of->b_type != of->a_type) {
-    TRI_TRY(tri_gpu_narrow_b(queue, of, of->b_type, b, workspace));
-    b = workspace;
-    rest += (size_t)of->k * (size_t)of->n * tri_dtype_bytes(of->a_type);
-  }
-  TRI_TRY(tri_gpu_gemms_open(products));
-  const tri_gpu_gemm product = tri_gpu_gemm_of(products, of, alignment_of(a, b, c));
-  TRI_TRY(tri_gpu_gemms_choice(products, &product, &choice));
-  if (of->k == 0) a = b = NULL; /* the operands may have no memory */
-  for (;;) {
-    tri_gpu_gemm_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
-    const tri_status status = tri_gpu_gemm_run(queue, of, &choice, &call, rest);
-    if (!call.refused) return status;
-    TRI_TRY(tri_gpu_gemms_next(products, &product, &choice, &choice));
-  }
-}
-
-tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
-  TRI_TRY(tri_gpu_gemms_plan(of->facts, product));
-  return tri_description_accelerator.matmul_workspace(&tri_description_accelerator, product, bytes);
-}
-
-void tri_gpu_fill_products(tri_device_kernels *out) { out->matmul = tri_gpu_matmul; }

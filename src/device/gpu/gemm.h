@@ -1,4 +1,4 @@
-/* GEMMs. Three libraries compute them: the vendors' two (cublaslt.c, hipblaslt.c) and this program's own kernel
+/* GEMMs. Three libraries compute them: the vendors' two (lt.c) and this program's own kernel
  * (tiled.c), for GEMMs that a vendor's library does not support, or without such a library.
  *
  * The algorithm of a GEMM is chosen once: by the library's own ranking, or by timing if that is requested
@@ -40,18 +40,21 @@ typedef struct tri_gpu_gemm_call {
 /* The library's own objects. */
 typedef struct tri_gpu_gemm_state tri_gpu_gemm_state;
 
+typedef struct tri_gpu_lt tri_gpu_lt;
+
 struct tri_gpu_gemm_library {
-  const char *name; /* "cuBLASLt" */
+  const char *name;     /* "cuBLASLt" */
+  const tri_gpu_lt *lt; /* numbers of a vendor's library (lt.c); NULL: this program's own kernel */
   /* Opens the library. If it is not available or of an unknown version, the error message says where it was looked for
    * and how to get it. */
-  tri_status (*open)(tri_gpu *gpu, tri_gpu_gemm_state **out);
+  tri_status (*open)(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out);
   void (*close)(tri_gpu_gemm_state *state);
   /* Finds the file without a GPU, for `trireme doctor`: *path is valid until the program ends; `version` is "" if the
    * library reports it only with a GPU. Fails as open does. The callback is NULL if the implementation has no
    * file. */
-  tri_status (*look)(char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
+  tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM */
+  bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM; NULL: always */
   bool narrows_bias;                              /* it needs the bias in the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of its ranking. *count 0
    * if it does not support the GEMM. */

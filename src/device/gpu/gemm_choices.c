@@ -33,7 +33,7 @@ static void open_vendor(tri_gpu_gemms *products) {
   const tri_gpu_gemm_library *vendor = products->gpu->runtime->products;
   products->opened = true;
   if (vendor == NULL) return;
-  if (vendor->open(products->gpu, &products->state) == TRI_OK) {
+  if (vendor->open(vendor, products->gpu, &products->state) == TRI_OK) {
     products->vendor = vendor;
     return;
   }

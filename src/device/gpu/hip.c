@@ -107,7 +107,6 @@ static tri_status hip_launch(tri_gpu_context *context, tri_gpu_stream_handle str
 #define NAME(field, cuda, hip) .field = #hip,
 const tri_gpu_vendor tri_gpu_amd = {
     .name = "AMD",
-    .processes_tool = "rocm-smi --showpids",
     .peer = TRI_PEER_ROCM,
     .keeps_image = true,
     .attributes = {.warp = TRI_HIP_WARP,
@@ -121,7 +120,6 @@ const tri_gpu_vendor tri_gpu_amd = {
     .call_names = {TRI_GPU_CALLS(NAME)},
     .use_name = "hipSetDevice",
     .driver = tri_hip_driver_open,
-    .advice = tri_hip_advice,
     .is_lasting = tri_hip_is_lasting,
     .use = hip_use,
     .find = hip_find,

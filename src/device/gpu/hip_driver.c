@@ -15,7 +15,7 @@
 
 #define SEE_LOG "`rocm-smi` and the kernel's log (`dmesg | grep -i amdgpu`) may say more. "
 
-const char *tri_hip_advice(tri_gpu_enum error) {
+static const char *hip_advice(tri_gpu_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
       return "the GPU's memory is faulty: " SEE_LOG
@@ -100,7 +100,7 @@ const char *tri_hip_absence(const char *kfd, const char *nodes, char *out, size_
 enum { OLDEST_MAJOR = 5, NEWEST_MAJOR = 7, OF_MAJOR = 10000000, OF_MINOR = 100000 };
 
 /* State of the library in this process: written once, by open_once. */
-static tri_hip_driver driver = {.is.vendor = &tri_gpu_amd};
+static tri_hip_driver driver = {.is.processes_tool = "rocm-smi --showpids", .is.advice = hip_advice};
 static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

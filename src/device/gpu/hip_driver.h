@@ -13,7 +13,6 @@ typedef struct tri_hip_driver {
 
 /* The functions of tri_gpu_amd. */
 tri_status tri_hip_driver_open(const tri_gpu_driver **out);
-const char *tri_hip_advice(tri_gpu_enum error);
 bool tri_hip_is_lasting(tri_gpu_enum error);
 
 /* Returns why a library sees no GPU, from the device files: `kfd` is /dev/kfd, and `nodes` a glob(7) pattern for the

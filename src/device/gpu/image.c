@@ -42,7 +42,7 @@ static tri_status name_beginning(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES
     add_text(hash, source->text);
   }
   add_text(hash, j->compiler->name);
-  add_text(hash, j->compiler->options == NULL ? "" : j->compiler->options);
+  add_text(hash, j->compiler->options);
   const XXH128_hash_t sum = XXH3_128bits_digest(hash);
   XXH3_freeState(hash);
   snprintf(out, TRI_GPU_CACHE_NAME_BYTES, "%s-%s-%.32s-%016llx%016llx-", j->module, tri_dtype_name(j->type),
@@ -54,7 +54,8 @@ static tri_status name_beginning(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES
 static tri_status name_entry(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES]) {
   TRI_TRY(name_beginning(j, out));
   size_t used = strlen(out);
-  snprintf(out + used, TRI_GPU_CACHE_NAME_BYTES - used, "%s-%.64s.image", j->compiler->name, j->compiler->version());
+  snprintf(out + used, TRI_GPU_CACHE_NAME_BYTES - used, "%s-%.64s.image", j->compiler->name,
+           j->compiler->facts->version);
   for (char *at = out; *at != '\0'; at++) {
     if (*at == '/' || *at == ' ') *at = '_';
   }
@@ -70,7 +71,7 @@ static tri_status compile(const job *j, bool show_resources, void **out, size_t 
                                     .architecture = j->architecture,
                                     .type_bits = tri_gpu_type_bits(j->type),
                                     .show_resources = show_resources};
-  return j->compiler->compile(&what, out, bytes, log);
+  return tri_gpu_compiler_compile(j->compiler, &what, out, bytes, log);
 }
 
 tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architecture, const char *module, tri_dtype type,
@@ -80,7 +81,7 @@ tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architect
   void *image = NULL;
   size_t bytes = 0;
   TRI_TRY(begin(architecture, module, type, &j));
-  TRI_TRY(j.compiler->open());
+  TRI_TRY(tri_gpu_compiler_open(j.compiler));
   TRI_TRY(name_entry(&j, name));
   TRI_TRY(compile(&j, true, &image, &bytes, &said));
   tri_status status = tri_gpu_cache_write(folder, name, image, bytes);
@@ -121,7 +122,7 @@ static tri_status find_without_compiler(const job *j, const char *folder, tri_st
 /* Finds or compiles a module. *cached: it was not compiled now. */
 static tri_status get_image(const job *j, const char *folder, void **out, size_t *bytes, bool *cached) {
   char name[TRI_GPU_CACHE_NAME_BYTES];
-  tri_status status = j->compiler->open();
+  tri_status status = tri_gpu_compiler_open(j->compiler);
   *cached = true;
   if (status != TRI_OK) return find_without_compiler(j, folder, status, out, bytes);
   TRI_TRY(name_entry(j, name));
@@ -151,7 +152,7 @@ tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype 
   if (!tri_cache_folder(folder)) folder[0] = '\0';
   TRI_TRY(get_image(&j, folder, &image, &bytes, &cached));
   tri_status status = load(gpu, &j, image, bytes, out);
-  if (status != TRI_UNSUPPORTED || !cached || j.compiler->open() != TRI_OK) return status;
+  if (status != TRI_UNSUPPORTED || !cached || tri_gpu_compiler_open(j.compiler) != TRI_OK) return status;
   TRI_TRY(compile_and_keep(&j, folder, &image, &bytes));
   return load(gpu, &j, image, bytes, out);
 }

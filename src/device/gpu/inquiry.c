@@ -49,9 +49,9 @@ void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_too
   static const tri_gpu_compiler *const all[] = {&tri_gpu_nvrtc, &tri_gpu_hiprtc};
   for (int i = 0; i < TRI_GPU_NUM_COMPILERS; i++) {
     out[i] = (tri_gpu_tool){.name = all[i]->name, .path = "", .wanted = is_wanted(all[i], gpus, count)};
-    if (all[i]->open() == TRI_OK) {
-      snprintf(out[i].version, sizeof out[i].version, "%s", all[i]->version());
-      out[i].path = all[i]->path();
+    if (tri_gpu_compiler_open(all[i]) == TRI_OK) {
+      snprintf(out[i].version, sizeof out[i].version, "%s", all[i]->facts->version);
+      out[i].path = all[i]->facts->path;
     } else {
       snprintf(out[i].fault, sizeof out[i].fault, "%s", tri_status_message());
     }
@@ -64,7 +64,7 @@ void tri_gpu_find_gemms(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TR
     tri_gpu_tool *tool = &out[i];
     *tool = (tri_gpu_tool){.name = runtime->products->name, .path = ""};
     for (int g = 0; g < count; g++) tool->wanted = tool->wanted || strcmp(gpus[g].runtime, runtime->name) == 0;
-    if (runtime->products->look(tool->version, &tool->path) == TRI_OK) continue;
+    if (runtime->products->look(runtime->products, tool->version, &tool->path) == TRI_OK) continue;
     snprintf(tool->fault, sizeof tool->fault, "%s", tri_status_message());
   }
 }

@@ -1,11 +1,38 @@
-#include "device/gpu/lt.h"
-
+/* The vendors' libraries of GEMMs: NVIDIA's cuBLASLt, versions 12 and 13, and AMD's hipBLASLt from 0.7 on, of ROCm 6.1
+ * and later (earlier versions number compute types differently). A struct tri_gpu_lt has the differences.
+ *
+ * The libraries use column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T
+ * a^T: b as the first matrix, a as the second, each plain or transposed as in the program's request. A bias is added
+ * along the rows of c^T, as the libraries do. */
 #include "base/memory.h"
+#include "device/gpu/gemm.h"
+#include "device/gpu/library.h"
+#include "device/gpu/lt_calls.h"
 
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_RESULT_BYTES = 128 };
+
+/* A library's numbers. An attribute of -1 does not exist in the library. */
+struct tri_gpu_lt {
+  const tri_gpu_library *file;
+  int least[2], most_major; /* range of versions with these numbers: lowest major and minor, highest major */
+  int compute_64f, compute_32f, compute_tf32; /* compute types of GEMMs in fp64 (-1: not supported), fp32, TF32 */
+  /* Attributes of a description, and their values. */
+  int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
+  int operation_transpose, epilogue_bias;
+  /* Attributes of a preference. Reductions: how partial sums of a long sum are reduced (a mask); addresses: alignments
+   * of a, b, c and d. */
+  int workspace, reductions, addresses[TRI_GPU_LT_ADDRESSES];
+  uint32_t allowed_reductions;
+  /* Sizes and offsets in a heuristic's result, which begins with the algorithm. */
+  size_t algorithm_bytes, result_bytes, workspace_at, state_at;
+  int refusals[3]; /* return values for an unsupported algorithm or GEMM, before any work is queued */
+};
+
 struct tri_gpu_gemm_state {
+  const tri_gpu_gemm_library *library;
   const tri_gpu_lt *lt;
   tri_gpu *gpu;
   tri_gpu_lt_calls calls;
@@ -20,7 +47,7 @@ static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int
   const char *name = state->calls.status_name == NULL ? NULL : state->calls.status_name(status);
   char number[32];
   snprintf(number, sizeof number, "status %d", status);
-  return tri_fail(TRI_DEVICE_FAILED, "%s %d.%d.%d (%s) failed to %s: %s", state->lt->is->name, state->version[0],
+  return tri_fail(TRI_DEVICE_FAILED, "%s %d.%d.%d (%s) failed to %s: %s", state->library->name, state->version[0],
                   state->version[1], state->version[2], state->path, what, name == NULL ? number : name);
 }
 
@@ -36,14 +63,34 @@ static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* hipBLASLt reports its version only with a handle. */
+static bool version_needs_handle(const tri_gpu_gemm_state *state) { return state->calls.version != NULL; }
+
+static bool read_numbers(tri_gpu_gemm_state *state) {
+  int *out = state->version, number = 0;
+  if (!version_needs_handle(state)) {
+    for (int i = 0; i < 3; i++) {
+      if (state->calls.property(i, &out[i]) != 0) return false;
+    }
+    return true;
+  }
+  if (state->calls.version(state->handle, &number) != 0) return false;
+  out[0] = number / 100000;
+  out[1] = number / 100 % 1000;
+  out[2] = number % 100;
+  return true;
+}
+
 static tri_status read_version(tri_gpu_gemm_state *state) {
   const tri_gpu_lt *lt = state->lt;
-  TRI_TRY(lt->read_version(&state->calls, state->handle, state->version));
+  if (!read_numbers(state)) {
+    return tri_fail(TRI_DEVICE_FAILED, "%s does not say which version it is", state->library->name);
+  }
   const int *version = state->version;
   const bool new_enough = version[0] > lt->least[0] || (version[0] == lt->least[0] && version[1] >= lt->least[1]);
   if (new_enough && version[0] <= lt->most_major) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED, "%s is %s %d.%d.%d, and this program knows versions from %d.%d to %d. %s",
-                  state->path, lt->is->name, version[0], version[1], version[2], lt->least[0], lt->least[1],
+                  state->path, state->library->name, version[0], version[1], version[2], lt->least[0], lt->least[1],
                   lt->most_major, lt->file->how);
 }
 
@@ -51,49 +98,50 @@ static tri_status start(tri_gpu_gemm_state *state) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   TRI_TRY(tri_gpu_library_open(state->lt->file, &state->calls, &state->path));
   if (runtime->enter != NULL) TRI_TRY(runtime->enter(state->gpu->context));
-  if (!state->lt->asks_handle) TRI_TRY(read_version(state));
+  if (!version_needs_handle(state)) TRI_TRY(read_version(state));
   int status = state->calls.create(&state->handle);
   if (status != 0) {
     state->handle = NULL;
     return refused(state, "start; a driver older than the library is a common reason", status);
   }
-  return state->lt->asks_handle ? read_version(state) : TRI_OK;
+  return version_needs_handle(state) ? read_version(state) : TRI_OK;
 }
 
-void tri_gpu_lt_close(tri_gpu_gemm_state *state) {
+static void lt_close(tri_gpu_gemm_state *state) {
   if (state == NULL) return;
   if (state->handle != NULL) state->calls.destroy(state->handle);
   tri_free(state);
 }
 
-tri_status tri_gpu_lt_open(const tri_gpu_lt *lt, tri_gpu *gpu, tri_gpu_gemm_state **out) {
+static tri_status lt_open(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out) {
   tri_gpu_gemm_state *state = NULL;
   TRI_TRY(tri_alloc("a library of matrix products", 1, sizeof *state, &state));
-  *state = (tri_gpu_gemm_state){.lt = lt, .gpu = gpu};
+  *state = (tri_gpu_gemm_state){.library = library, .lt = library->lt, .gpu = gpu};
   tri_status status = start(state);
   if (status != TRI_OK) {
-    tri_gpu_lt_close(state);
+    lt_close(state);
     return status;
   }
   *out = state;
   return TRI_OK;
 }
 
-void tri_gpu_lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]) {
+static void lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]) {
   snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
 /* Opens the library without a GPU and reads its version, "" if it cannot be read. The library's context is created only
  * if the version cannot be read without one. */
-tri_status tri_gpu_lt_look(const tri_gpu_lt *lt, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path) {
-  tri_gpu_gemm_state state = {.lt = lt};
+static tri_status lt_look(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES],
+                          const char **path) {
+  tri_gpu_gemm_state state = {.library = library, .lt = library->lt};
   version[0] = '\0';
-  TRI_TRY(tri_gpu_library_open(lt->file, &state.calls, &state.path));
+  TRI_TRY(tri_gpu_library_open(library->lt->file, &state.calls, &state.path));
   *path = state.path;
-  if (lt->asks_handle && state.calls.create(&state.handle) != 0) return TRI_OK;
+  if (version_needs_handle(&state) && state.calls.create(&state.handle) != 0) return TRI_OK;
   tri_status status = read_version(&state);
-  if (status == TRI_OK) tri_gpu_lt_version(&state, version);
-  if (lt->asks_handle) state.calls.destroy(state.handle);
+  if (status == TRI_OK) lt_version(&state, version);
+  if (version_needs_handle(&state)) state.calls.destroy(state.handle);
   return status;
 }
 
@@ -107,6 +155,18 @@ static int type_of(tri_dtype type) {
     case TRI_INT32: break;
   }
   return -1; /* GEMMs do not have it */
+}
+
+/* Returns the compute type; -1 if the library does not support it. bf16 GEMMs accumulate in fp32, as fp32 GEMMs do;
+ * fp32 operands are rounded to TF32 only if the run allows it. */
+static int compute_type_of(const tri_gpu_lt *lt, const tri_gpu_gemm *product) {
+  switch (product->in) {
+    case TRI_FP64: return lt->compute_64f;
+    case TRI_FP32: return product->tf32 ? lt->compute_tf32 : lt->compute_32f;
+    case TRI_BF16: return lt->compute_32f;
+    case TRI_INT32: break;
+  }
+  return -1;
 }
 
 /* A GEMM in the library's terms: c^T = b^T a^T. */
@@ -149,7 +209,7 @@ static tri_status description_create(const tri_gpu_gemm_state *state, const tri_
   const int64_t a_rows = p->a_transposed ? p->k : p->m, a_columns = p->a_transposed ? p->m : p->k;
   tri_status status = TRI_OK;
   *out = (description){0};
-  LT_TRY(calls->description_create(&out->product, lt->compute_type(p), wide), "describe a product");
+  LT_TRY(calls->description_create(&out->product, compute_type_of(lt, p), wide), "describe a product");
   LT_TRY(calls->layout_create(&out->first, in, (uint64_t)b_columns, (uint64_t)b_rows, p->ldb), "describe b");
   LT_TRY(calls->layout_create(&out->second, in, (uint64_t)a_columns, (uint64_t)a_rows, p->lda), "describe a");
   LT_TRY(calls->layout_create(&out->out, type_of(p->out), (uint64_t)p->n, (uint64_t)p->m, p->ldc), "describe c");
@@ -166,7 +226,7 @@ done:
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 /* cuBLASLt does not have epilogues in fp64. */
-bool tri_gpu_lt_adds_bias(const tri_gpu_gemm *product) {
+static bool lt_adds_bias(const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP32:
     case TRI_BF16: return true;
@@ -198,6 +258,11 @@ done:
   return status;
 }
 
+/* A library without a setting for the alignment of addresses requires 16 bytes. */
+static bool supports(const tri_gpu_lt *lt, const tri_gpu_gemm *product) {
+  return compute_type_of(lt, product) >= 0 && (lt->addresses[0] >= 0 || product->alignment == 16);
+}
+
 /* Reads the results of a heuristic. A library reports an unsupported GEMM by a status or by an empty list. */
 static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int count, size_t workspace_bytes,
                         tri_gpu_algorithm *out) {
@@ -215,15 +280,16 @@ static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int 
   return taken;
 }
 
-tri_status tri_gpu_lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
-                                 tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
+static tri_status lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
+                                tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
-  unsigned char results[TRI_GPU_MOST_ALGORITHMS * TRI_GPU_LT_MOST_RESULT_BYTES] __attribute__((aligned(16))) = {0};
+  unsigned char results[TRI_GPU_MOST_ALGORITHMS * MOST_RESULT_BYTES] __attribute__((aligned(16))) = {0};
   const void *some_bias = (const void *)(uintptr_t)256; /* only its alignment is used */
   description d;
   void *preference = NULL;
   int found = 0;
   *count = 0;
+  if (!supports(state->lt, product)) return TRI_OK;
   if (runtime->enter != NULL) TRI_TRY(runtime->enter(state->gpu->context));
   TRI_TRY(description_create(state, product, some_bias, &d));
   tri_status status = preference_create(state, product, workspace_bytes, &preference);
@@ -246,7 +312,7 @@ static bool is_refusal(const tri_gpu_lt *lt, int status) {
   return false;
 }
 
-tri_status tri_gpu_lt_multiply(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call) {
+static tri_status lt_multiply(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call) {
   const tri_gpu_gemm *p = call->product;
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   const float one = 1, beta = p->accumulate ? 1 : 0;
@@ -267,3 +333,106 @@ tri_status tri_gpu_lt_multiply(tri_gpu_gemm_state *state, tri_queue *queue, tri_
            tri_dtype_name(p->in));
   return refused(state, what, refusal);
 }
+
+/* ---- the tables -------------------------------------------------------------------------------------------------- */
+
+/* Functions of both libraries whose names differ only in the prefix. */
+#define SYMBOLS(prefix)                                                                                                \
+  TRI_GPU_SYMBOL(tri_gpu_lt_calls, create, prefix "Create"),                                                           \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, destroy, prefix "Destroy"),                                                     \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, description_create, prefix "MatmulDescCreate"),                                 \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, description_destroy, prefix "MatmulDescDestroy"),                               \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, description_set, prefix "MatmulDescSetAttribute"),                              \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, layout_create, prefix "MatrixLayoutCreate"),                                    \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, layout_destroy, prefix "MatrixLayoutDestroy"),                                  \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, preference_create, prefix "MatmulPreferenceCreate"),                            \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, preference_destroy, prefix "MatmulPreferenceDestroy"),                          \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, preference_set, prefix "MatmulPreferenceSetAttribute"),                         \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, heuristic, prefix "MatmulAlgoGetHeuristic"),                                    \
+      TRI_GPU_SYMBOL(tri_gpu_lt_calls, matmul, prefix "Matmul")
+
+#define FUNCTIONS                                                                                                      \
+  .open = lt_open, .look = lt_look, .close = lt_close, .version = lt_version, .adds_bias = lt_adds_bias,               \
+  .narrows_bias = true, .algorithms = lt_algorithms, .multiply = lt_multiply
+
+static const tri_gpu_library cublaslt_file = {
+    .what = "NVIDIA's matrix products (cuBLASLt)",
+    .how = "It comes with the CUDA toolkit, or `pip install nvidia-cublas` (`nvidia-cublas-cu12` for CUDA 12)",
+    .names = (const char *const[]){"libcublasLt.so.13", "libcublasLt.so.12", NULL},
+    .folders = (const char *const[]){"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", NULL},
+    .wheels = (const char *const[]){"nvidia/cu13/lib", "nvidia/cublas/lib", NULL},
+    .symbols = (const tri_gpu_symbol[]){SYMBOLS("cublasLt"),
+                                        TRI_GPU_SYMBOL(tri_gpu_lt_calls, property, "cublasLtGetProperty"),
+                                        TRI_GPU_SYMBOL_IF_ANY(tri_gpu_lt_calls, status_name, "cublasLtGetStatusName"),
+                                        {0}},
+};
+
+/* Partial sums are kept in the type in which GEMMs accumulate: never in c or its type, because then a bf16 result would
+ * be rounded more than once. */
+static const tri_gpu_lt cublaslt = {
+    .file = &cublaslt_file,
+    .least = {12, 0},
+    .most_major = 13,
+    .compute_64f = TRI_CUBLAS_COMPUTE_64F,
+    .compute_32f = TRI_CUBLAS_COMPUTE_32F,
+    .compute_tf32 = TRI_CUBLAS_COMPUTE_32F_FAST_TF32,
+    .transpose_first = TRI_CUBLASLT_MATMUL_DESC_TRANSA,
+    .transpose_second = TRI_CUBLASLT_MATMUL_DESC_TRANSB,
+    .epilogue = TRI_CUBLASLT_MATMUL_DESC_EPILOGUE,
+    .bias_pointer = TRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+    .bias_type = TRI_CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+    .operation_transpose = TRI_CUBLAS_OP_T,
+    .epilogue_bias = TRI_CUBLASLT_EPILOGUE_BIAS,
+    .workspace = TRI_CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+    .reductions = TRI_CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+    .addresses = {TRI_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, TRI_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                  TRI_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, TRI_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES},
+    .allowed_reductions = TRI_CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+    .algorithm_bytes = sizeof(tri_cublaslt_algorithm),
+    .result_bytes = sizeof(tri_cublaslt_result),
+    .workspace_at = offsetof(tri_cublaslt_result, workspace_bytes),
+    .state_at = offsetof(tri_cublaslt_result, state),
+    .refusals = {TRI_CUBLAS_INVALID_VALUE, TRI_CUBLAS_ARCH_MISMATCH, TRI_CUBLAS_NOT_SUPPORTED},
+};
+
+const tri_gpu_gemm_library tri_gpu_cublaslt = {.name = "cuBLASLt", .lt = &cublaslt, FUNCTIONS};
+
+static const tri_gpu_library hipblaslt_file = {
+    .what = "AMD's matrix products (hipBLASLt)",
+    .how = "It comes with ROCm 6.1 or later (the package `hipblaslt`), or with PyTorch for ROCm",
+    .names = (const char *const[]){"libhipblaslt.so.1", "libhipblaslt.so.0", NULL},
+    .folders = (const char *const[]){"/opt/rocm/lib", "/opt/rocm-*/lib", NULL},
+    .wheels = (const char *const[]){"torch/lib", "_rocm_sdk_libraries*/lib", NULL},
+    .symbols =
+        (const tri_gpu_symbol[]){
+            SYMBOLS("hipblasLt"), TRI_GPU_SYMBOL(tri_gpu_lt_calls, version, "hipblasLtGetVersion"), {0}},
+};
+
+/* hipBLASLt has no setting for the alignment of addresses, and does not guarantee fp64: GEMMs with alignment below 16
+ * bytes and fp64 GEMMs use this program's own kernel. TF32 is not requested: gfx90a does not have it. */
+static const tri_gpu_lt hipblaslt = {
+    .file = &hipblaslt_file,
+    .least = {0, 7},
+    .most_major = 1,
+    .compute_64f = -1,
+    .compute_32f = TRI_HIPBLAS_COMPUTE_32F,
+    .compute_tf32 = TRI_HIPBLAS_COMPUTE_32F,
+    .transpose_first = TRI_HIPBLASLT_MATMUL_DESC_TRANSA,
+    .transpose_second = TRI_HIPBLASLT_MATMUL_DESC_TRANSB,
+    .epilogue = TRI_HIPBLASLT_MATMUL_DESC_EPILOGUE,
+    .bias_pointer = TRI_HIPBLASLT_MATMUL_DESC_BIAS_POINTER,
+    .bias_type = TRI_HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+    .operation_transpose = TRI_HIPBLAS_OP_T,
+    .epilogue_bias = TRI_HIPBLASLT_EPILOGUE_BIAS,
+    .workspace = TRI_HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+    .reductions = -1,
+    .addresses = {-1, -1, -1, -1},
+    .algorithm_bytes = sizeof(tri_hipblaslt_algorithm),
+    .result_bytes = sizeof(tri_hipblaslt_result),
+    .workspace_at = offsetof(tri_hipblaslt_result, workspace_bytes),
+    .state_at = offsetof(tri_hipblaslt_result, state),
+    .refusals = {TRI_HIPBLAS_INVALID_VALUE, TRI_HIPBLAS_ARCH_MISMATCH, TRI_HIPBLAS_NOT_SUPPORTED},
+};
+
+/* The bias has the type of c, as in PyTorch: all versions are known to support that. */
+const tri_gpu_gemm_library tri_gpu_hipblaslt = {.name = "hipBLASLt", .lt = &hipblaslt, FUNCTIONS};

@@ -4,8 +4,8 @@
  *
  * Errors of a GPU are sticky: once a kernel has failed, or the GPU has gone, every later call reports the same error,
  * and the program stops with the first report. CUDA does this itself. With HIP later calls may succeed with the results
- * of a failed kernel: so the first unrecoverable error of a GPU is stored here, no further calls are made to that GPU,
- * and every later call reports it again. */
+ * of a failed kernel: so the first unrecoverable error of a GPU is stored in its context, no further calls are made to
+ * that GPU, and every later call reports it again. */
 #include "device/gpu/runtime.h"
 
 #include "base/format.h"
@@ -43,39 +43,10 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* Stores an error, so that later calls report it again, if the vendor's errors are not sticky by themselves. The first
- * error is kept. */
-static void keep(tri_gpu_context *context, const char *call, tri_gpu_enum error) {
-  tri_gpu_enum none = 0;
-  const char *nowhere = NULL;
-  if (context->vendor->is_lasting == NULL) return;
-  atomic_compare_exchange_strong(&context->lasting_at, &nowhere, call);
-  atomic_compare_exchange_strong(&context->lasting, &none, error);
-}
-
-tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_gpu_enum error) {
-  const tri_gpu_vendor *vendor = context->vendor;
-  if (vendor->is_lasting != NULL && vendor->is_lasting(error)) keep(context, call, error);
-  return tri_gpu_driver_failed(context->driver, context->label, call, error);
-}
-
-tri_status tri_gpu_use(tri_gpu_context *context) {
-  tri_gpu_enum error = atomic_load(&context->lasting);
-  if (error != 0)
-    return tri_gpu_driver_failed(context->driver, context->label, atomic_load(&context->lasting_at), error);
-  error = context->vendor->use(context);
-  return error == 0 ? TRI_OK : tri_gpu_call_failed(context, context->vendor->use_name, error);
-}
-
 /* Makes the GPU current in this thread, for cleanup. Reports no errors: one has been reported already, or does not
  * matter any more. Returns false if an error is stored: a call to such a GPU might never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
-}
-
-int tri_gpu_attribute(const tri_gpu_context *context, tri_gpu_enum which) {
-  int value = 0;
-  return context->calls->device_attribute(&value, which, context->device) == 0 && value > 0 ? value : 0;
 }
 
 /* ---- the context ------------------------------------------------------------------------------------------------- */
@@ -92,13 +63,6 @@ static void runtime_close(tri_gpu_context *context) {
   if (context->zeroing != NULL && use_quietly(context)) (void)context->calls->stream_destroy(context->zeroing);
   if (context->vendor->end != NULL) context->vendor->end(context);
   tri_free(context);
-}
-
-tri_status tri_gpu_full_at_first(const tri_gpu_context *context) {
-  return tri_fail(TRI_OUT_OF_MEMORY,
-                  "%s has no free memory at the start: other processes use it (`%s` shows which). Wait for them, end "
-                  "them, or use another GPU",
-                  context->label, context->vendor->processes_tool);
 }
 
 static tri_status begin_context(tri_gpu_context *context) {
@@ -180,7 +144,7 @@ static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
                   context->label, tri_format_bytes((double)bytes, wanted, sizeof wanted),
                   tri_format_bytes((double)total, all, sizeof all), tri_format_bytes((double)held, own, sizeof own),
                   tri_format_bytes((double)(taken > held ? taken - held : 0), others, sizeof others),
-                  tri_format_bytes((double)free, left, sizeof left), context->vendor->processes_tool);
+                  tri_format_bytes((double)free, left, sizeof left), context->driver->processes_tool);
 }
 
 static tri_status zero(tri_gpu_context *context, void *memory, size_t bytes) {
@@ -378,13 +342,13 @@ static tri_status runtime_stream_wait(tri_gpu_stream *stream, const tri_gpu_even
   return TRI_OK;
 }
 
-/* Waits for an event, and stores an error (keep). */
+/* Waits for an event, and stores an error. */
 static tri_status wait_for(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   TRI_TRY(tri_gpu_use(context));
   const tri_gpu_enum error = context->calls->event_wait(event->own);
   if (error == 0) return TRI_OK;
-  keep(context, context->vendor->call_names.event_wait, error);
+  tri_gpu_error_keep(context, context->vendor->call_names.event_wait, error);
   return tri_gpu_call_failed(context, context->vendor->call_names.event_wait, error);
 }
 
@@ -407,7 +371,8 @@ static bool runtime_event_passed(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   if (!use_quietly(context)) return true;
   const tri_gpu_enum error = context->calls->event_query(event->own);
-  if (error != 0 && error != TRI_GPU_NOT_READY) keep(context, context->vendor->call_names.event_query, error);
+  if (error != 0 && error != TRI_GPU_NOT_READY)
+    tri_gpu_error_keep(context, context->vendor->call_names.event_query, error);
   return error != TRI_GPU_NOT_READY;
 }
 
@@ -489,13 +454,6 @@ static tri_status runtime_module_function(tri_gpu_module *module, const char *na
   module->functions = function;
   *out = function;
   return TRI_OK;
-}
-
-tri_status tri_gpu_shared_check(const tri_gpu_context *context, const tri_gpu_launch_call *call) {
-  const size_t most = (size_t)tri_gpu_attribute(context, context->vendor->attributes.shared_bytes);
-  if (call->shared_bytes <= most) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED, "%s gives a block %zu bytes of shared memory, and kernel `%s` asks for %zu",
-                  context->label, most, call->name, call->shared_bytes);
 }
 
 static tri_status runtime_launch(tri_gpu_stream *stream, const tri_gpu_launch_call *call) {

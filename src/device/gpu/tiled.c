@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-static tri_status tiled_open(tri_gpu *gpu, tri_gpu_gemm_state **out) {
-  (void)gpu;
+static tri_status tiled_open(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out) {
+  (void)library, (void)gpu;
   *out = NULL; /* it has no state */
   return TRI_OK;
 }
@@ -16,11 +16,6 @@ static void tiled_close(tri_gpu_gemm_state *state) { (void)state; }
 static void tiled_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]) {
   (void)state;
   snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d", TRI_GPU_TILED_VERSION);
-}
-
-static bool tiled_adds_bias(const tri_gpu_gemm *product) {
-  (void)product;
-  return true;
 }
 
 static tri_status tiled_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
@@ -54,7 +49,6 @@ const tri_gpu_gemm_library tri_gpu_tiled = {
     .open = tiled_open,
     .close = tiled_close,
     .version = tiled_version,
-    .adds_bias = tiled_adds_bias,
     .algorithms = tiled_algorithms,
     .multiply = tiled_multiply,
 };

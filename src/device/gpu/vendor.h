@@ -11,12 +11,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-typedef struct tri_gpu_vendor tri_gpu_vendor;
-
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
 typedef struct tri_gpu_driver {
-  const tri_gpu_vendor *vendor;
+  const char *processes_tool;                /* the command that shows which processes hold a GPU's memory */
+  const char *(*advice)(tri_gpu_enum error); /* returns the meaning of an error and what to do */
   tri_gpu_calls calls;
   const char *path;
   int version;    /* version number as the library reports it */
@@ -42,9 +41,8 @@ typedef struct tri_gpu_attributes {
   tri_gpu_enum warp, processors, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes, shared_bytes, block_threads;
 } tri_gpu_attributes;
 
-struct tri_gpu_vendor {
-  const char *name;           /* "NVIDIA" */
-  const char *processes_tool; /* the command that shows which processes hold a GPU's memory */
+typedef struct tri_gpu_vendor {
+  const char *name; /* "NVIDIA" */
   tri_device_peer peer;
   bool keeps_image; /* the library continues to read the image of a loaded module */
   tri_gpu_attributes attributes;
@@ -54,7 +52,6 @@ struct tri_gpu_vendor {
   /* Opens the library; count 0 if it does not exist, or there is no GPU. An existing library that does not work is a
    * failure, the same at each call. */
   tri_status (*driver)(const tri_gpu_driver **out);
-  const char *(*advice)(tri_gpu_enum error); /* meaning of an error and what to do */
   /* Returns whether an error is unrecoverable: results since then are lost. NULL: the library itself keeps returning
    * such an error from every later call. */
   bool (*is_lasting)(tri_gpu_enum error);
@@ -69,7 +66,7 @@ struct tri_gpu_vendor {
   /* Prepares a kernel before its first launch; may be NULL. */
   tri_status (*function_load)(tri_gpu_context *context, tri_gpu_function_handle function);
   tri_status (*launch)(tri_gpu_context *context, tri_gpu_stream_handle stream, const tri_gpu_launch_call *call);
-};
+} tri_gpu_vendor;
 
 extern const tri_gpu_vendor tri_gpu_nvidia, tri_gpu_amd;
 
@@ -109,6 +106,10 @@ struct tri_gpu_module {
 
 /* Makes the GPU current for this thread, or reports the stored unrecoverable error again. */
 tri_status tri_gpu_use(tri_gpu_context *context);
+
+/* Stores an error, so that later calls report it again, if the vendor's errors are not sticky by themselves. The first
+ * error is kept. */
+void tri_gpu_error_keep(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
 /* Reports that a call on a GPU has failed. */
 tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_gpu_enum error);

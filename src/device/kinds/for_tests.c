@@ -6,7 +6,7 @@
 
 const tri_device_kind tri_device_kinds[] = {
     TRI_KINDS_IN_BOTH,
-    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_check, tri_guarded_create},
-    {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_emulated_check, tri_emulated_create},
+    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_check, tri_guarded_create, NULL},
+    {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_emulated_check, tri_emulated_create, NULL},
     {0},
 };

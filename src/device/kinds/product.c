@@ -5,7 +5,7 @@
 /* The devices for tests are only in trireme-test. */
 const tri_device_kind tri_device_kinds[] = {
     TRI_KINDS_IN_BOTH,
-    {"guarded", 0, true, NULL, NULL},
-    {"emulated", 0, true, NULL, NULL},
+    {"guarded", 0, true, NULL, NULL, NULL},
+    {"emulated", 0, true, NULL, NULL, NULL},
     {0},
 };

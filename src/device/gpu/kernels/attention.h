@@ -2,6 +2,8 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 
+#include "device/gpu/kernels/threads.h"
+
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_attention(K)                                                                                   \
@@ -12,16 +14,7 @@
   K(attention_queries_wide, 128)                                                                                       \
   K(attention_keys_narrow, 128)                                                                                        \
   K(attention_keys_wide, 128)
-
-enum {
-  attention_forward_narrow_threads = 128,
-  attention_forward_wide_threads = 128,
-  attention_row_sums_threads = 256,
-  attention_queries_narrow_threads = 128,
-  attention_queries_wide_threads = 128,
-  attention_keys_narrow_threads = 128,
-  attention_keys_wide_threads = 128
-};
+enum { TRI_GPU_KERNELS_attention(TRI_GPU_THREADS) };
 
 /* Rows of a block's own tile (queries; keys in attention_keys), and of the tiles of the other side. */
 enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16, ATTENTION_PAGE = 64 };

@@ -4,6 +4,7 @@
 
 #include "device/activation.h"
 #include "device/dropout.h"
+#include "device/gpu/kernels/threads.h"
 
 #include <stdint.h>
 
@@ -20,20 +21,7 @@
   K(weighted_gated_backward, 256)                                                                                      \
   K(dropout, 256)                                                                                                      \
   K(rope, 256)
-
-enum {
-  add_threads = 256,
-  scale_threads = 256,
-  convert_threads = 256,
-  copy_rows_threads = 256,
-  activation_forward_threads = 256,
-  activation_backward_threads = 256,
-  gated_forward_threads = 256,
-  gated_backward_threads = 256,
-  weighted_gated_backward_threads = 256,
-  dropout_threads = 256,
-  rope_threads = 256
-};
+enum { TRI_GPU_KERNELS_elements(TRI_GPU_THREADS) };
 
 /* out = a + b: `width` elements per row. */
 typedef struct add_arguments {

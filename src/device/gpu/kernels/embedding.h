@@ -2,6 +2,8 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_EMBEDDING_H
 #define TRI_DEVICE_GPU_KERNELS_EMBEDDING_H
 
+#include "device/gpu/kernels/threads.h"
+
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_embedding(K)                                                                                   \
@@ -10,14 +12,7 @@
   K(embedding_merge, 256)                                                                                              \
   K(embedding_sum, 128)                                                                                                \
   K(embedding_join, 256)
-
-enum {
-  embedding_forward_threads = 256,
-  embedding_sort_threads = 256,
-  embedding_merge_threads = 256,
-  embedding_sum_threads = 128,
-  embedding_join_threads = 256
-};
+enum { TRI_GPU_KERNELS_embedding(TRI_GPU_THREADS) };
 
 enum {
   EMBEDDING_TILE = 1024,     /* keys that a block sorts at once, a power of two */

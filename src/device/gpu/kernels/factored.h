@@ -3,19 +3,14 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_FACTORED_H
 #define TRI_DEVICE_GPU_KERNELS_FACTORED_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_factored(K)                                                                                    \
   K(row_squares, 256) K(column_squares, 256) K(adafactor_direction, 256) K(adafactor_step, 256)
-
-enum {
-  row_squares_threads = 256,
-  column_squares_threads = 256,
-  adafactor_direction_threads = 256,
-  adafactor_step_threads = 256
-};
+enum { TRI_GPU_KERNELS_factored(TRI_GPU_THREADS) };
 
 /* Columns per strip of column_squares. */
 enum { SQUARES_ACROSS = 32 };

@@ -3,19 +3,14 @@
 #define TRI_DEVICE_GPU_KERNELS_GROUPED_H
 
 #include "device/gpu/kernels/matmul.h"
+#include "device/gpu/kernels/threads.h"
 
 #define TRI_GPU_KERNELS_grouped(K)                                                                                     \
   K(grouped_large, 256)                                                                                                \
   K(grouped_small, 128)                                                                                                \
   K(grouped_gradient_large, 256)                                                                                       \
   K(grouped_gradient_small, 128)
-
-enum {
-  grouped_large_threads = 256,
-  grouped_small_threads = 128,
-  grouped_gradient_large_threads = 256,
-  grouped_gradient_small_threads = 128
-};
+enum { TRI_GPU_KERNELS_grouped(TRI_GPU_THREADS) };
 
 /* device/description.h, tri_grouped_matmul. Tiles as in matmul.h. */
 typedef struct grouped_arguments {

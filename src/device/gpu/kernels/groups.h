@@ -2,6 +2,8 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_GROUPS_H
 #define TRI_DEVICE_GPU_KERNELS_GROUPS_H
 
+#include "device/gpu/kernels/threads.h"
+
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_groups(K)                                                                                      \
@@ -10,14 +12,7 @@
   K(groups_begins, 1024)                                                                                               \
   K(groups_place, 256)                                                                                                 \
   K(sum_rows, 256)
-
-enum {
-  groups_sort_threads = 256,
-  groups_scan_threads = 256,
-  groups_begins_threads = 1024,
-  groups_place_threads = 256,
-  sum_rows_threads = 256
-};
+enum { TRI_GPU_KERNELS_groups(TRI_GPU_THREADS) };
 
 enum {
   GROUPS_TILE = 1024,    /* pairs that a block sorts, a power of two */

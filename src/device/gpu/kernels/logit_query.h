@@ -2,14 +2,14 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_LOGIT_QUERY_H
 #define TRI_DEVICE_GPU_KERNELS_LOGIT_QUERY_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/logit_query.h"
 
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_logit_query(K) K(query_logits, 256)
-
 /* One range per thread. */
-enum { query_logits_threads = (int)TRI_LOGIT_RANGES };
+#define TRI_GPU_KERNELS_logit_query(K) K(query_logits, (int)TRI_LOGIT_RANGES)
+enum { TRI_GPU_KERNELS_logit_query(TRI_GPU_THREADS) };
 
 /* One block per query. */
 typedef struct query_logits_arguments {

@@ -3,6 +3,7 @@
 #define TRI_DEVICE_GPU_KERNELS_LOSS_H
 
 #include "device/completions.h"
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
@@ -17,18 +18,7 @@
   K(completion_slopes, 64)                                                                                             \
   K(label_factors, 256)                                                                                                \
   K(sum_doubles, 256)
-
-enum {
-  softmax_logits_threads = 256,
-  softmax_statistics_threads = 256,
-  softmax_rescale_threads = 256,
-  softmax_loss_threads = 256,
-  softmax_gradient_threads = 256,
-  label_log_probs_threads = 256,
-  completion_slopes_threads = 64,
-  label_factors_threads = 256,
-  sum_doubles_threads = 256
-};
+enum { TRI_GPU_KERNELS_loss(TRI_GPU_THREADS) };
 
 /* One block per row, which is wide. soft_cap 0: no cap. */
 typedef struct softmax_logits_arguments {

@@ -2,19 +2,14 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
 #define TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_low_rank(K)                                                                                    \
   K(low_rank_adam, 256) K(low_rank_rest, 256) K(low_rank_growth, 64) K(low_rank_step, 256)
-
-enum {
-  low_rank_adam_threads = 256,
-  low_rank_rest_threads = 256,
-  low_rank_growth_threads = 64,
-  low_rank_step_threads = 256
-};
+enum { TRI_GPU_KERNELS_low_rank(TRI_GPU_THREADS) };
 
 typedef struct low_rank_adam_arguments {
   const void *gradient;

@@ -3,12 +3,12 @@
 #define TRI_DEVICE_GPU_KERNELS_MAGNITUDE_H
 
 #include "device/gpu/kernels/sums.h"
+#include "device/gpu/kernels/threads.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_magnitude(K) K(magnitude_forward, 256) K(magnitude_sums, 256)
-
-enum { magnitude_forward_threads = 256, magnitude_sums_threads = 256 };
+enum { TRI_GPU_KERNELS_magnitude(TRI_GPU_THREADS) };
 
 typedef struct magnitude_forward_arguments {
   const void *magnitudes, *squares, *offsets; /* wide; offsets may be NULL */

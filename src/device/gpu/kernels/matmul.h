@@ -2,14 +2,15 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_MATMUL_H
 #define TRI_DEVICE_GPU_KERNELS_MATMUL_H
 
+#include "device/gpu/kernels/threads.h"
+
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_matmul(K)                                                                                      \
   K(matmul_large, 256)                                                                                                 \
   K(matmul_small, 128)                                                                                                 \
   K(matmul_pack, 256)
-
-enum { matmul_large_threads = 256, matmul_small_threads = 128, matmul_pack_threads = 256 };
+enum { TRI_GPU_KERNELS_matmul(TRI_GPU_THREADS) };
 
 /* A block computes a square tile of c. */
 enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };

@@ -2,13 +2,13 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_MATRICES_H
 #define TRI_DEVICE_GPU_KERNELS_MATRICES_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_matrices(K) K(matrix_normalise, 256) K(matrix_polynomial, 256) K(matrix_step, 256)
-
-enum { matrix_normalise_threads = 256, matrix_polynomial_threads = 256, matrix_step_threads = 256 };
+enum { TRI_GPU_KERNELS_matrices(TRI_GPU_THREADS) };
 
 /* Side of the tiles that blocks process one at a time. */
 enum { MATRIX_TILE = 64 };

@@ -2,20 +2,14 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_NF4_H
 #define TRI_DEVICE_GPU_KERNELS_NF4_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/nf4.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_nf4(K)                                                                                         \
   K(nf4_largest, 256) K(nf4_offset, 256) K(nf4_codes, 256) K(cut_nf4, 256) K(dequantise_nf4, 256)
-
-enum {
-  nf4_largest_threads = 256,
-  nf4_offset_threads = 256,
-  nf4_codes_threads = 256,
-  cut_nf4_threads = 256,
-  dequantise_nf4_threads = 256
-};
+enum { TRI_GPU_KERNELS_nf4(TRI_GPU_THREADS) };
 
 /* TRI_NF4_BLOCK and so on of device/nf4.h. */
 enum { NF4_BLOCK = 64, NF4_BLOCK_BYTES = 32, NF4_GROUP = 256 };

@@ -3,28 +3,20 @@
 #define TRI_DEVICE_GPU_KERNELS_NORM_H
 
 #include "device/gpu/kernels/sums.h"
+#include "device/gpu/kernels/threads.h"
 
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_norm(K)                                                                                        \
-  K(norm_forward_warp, 256)                                                                                            \
-  K(norm_forward_block, 256)                                                                                           \
-  K(norm_forward_any, 256)                                                                                             \
-  K(norm_backward_warp, 256)                                                                                           \
-  K(norm_backward_block, 256)                                                                                          \
-  K(norm_backward_any, 256)                                                                                            \
-  K(norm_weight_slabs, 256)
-
 enum { NORM_THREADS = 256 };
-enum {
-  norm_forward_warp_threads = NORM_THREADS,
-  norm_forward_block_threads = NORM_THREADS,
-  norm_forward_any_threads = NORM_THREADS,
-  norm_backward_warp_threads = NORM_THREADS,
-  norm_backward_block_threads = NORM_THREADS,
-  norm_backward_any_threads = NORM_THREADS,
-  norm_weight_slabs_threads = NORM_THREADS
-};
+#define TRI_GPU_KERNELS_norm(K)                                                                                        \
+  K(norm_forward_warp, NORM_THREADS)                                                                                   \
+  K(norm_forward_block, NORM_THREADS)                                                                                  \
+  K(norm_forward_any, NORM_THREADS)                                                                                    \
+  K(norm_backward_warp, NORM_THREADS)                                                                                  \
+  K(norm_backward_block, NORM_THREADS)                                                                                 \
+  K(norm_backward_any, NORM_THREADS)                                                                                   \
+  K(norm_weight_slabs, NORM_THREADS)
+enum { TRI_GPU_KERNELS_norm(TRI_GPU_THREADS) };
 
 /* Elements of a piece that a thread keeps in registers, and so the widest pieces that a warp of 32 and a block read
  * once. */

@@ -2,13 +2,13 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_OPTIMIZER_H
 #define TRI_DEVICE_GPU_KERNELS_OPTIMIZER_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_optimizer(K) K(adamw, 256)
-
-enum { adamw_threads = 256 };
+enum { TRI_GPU_KERNELS_optimizer(TRI_GPU_THREADS) };
 
 /* All arrays are wide except `narrow`, which has elements. */
 typedef struct adamw_arguments {

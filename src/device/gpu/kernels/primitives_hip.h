@@ -14,7 +14,7 @@
   type *const name = (type *)(void *)asked_memory_
 #define UNROLL _Pragma("unroll")
 
-/* Threads of a wavefront. hiprtc.c defines it from the chip's name and checks it in the compiled code, because the
+/* Threads of a wavefront. rtc.c defines it from the chip's name and checks it in the compiled code, because the
  * compiler's own macros for it differ by version. */
 enum { WARP = TRI_GPU_WARP };
 

@@ -2,11 +2,12 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_PRODUCTS_H
 #define TRI_DEVICE_GPU_KERNELS_PRODUCTS_H
 
+#include "device/gpu/kernels/threads.h"
+
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_products(K) K(add_bias, 256)
-
-enum { add_bias_threads = 256 };
+enum { TRI_GPU_KERNELS_products(TRI_GPU_THREADS) };
 
 /* out[r, j] += bias[j], which is wide. Blocks along x share a row's columns, blocks along y the rows: `row_step` of
  * them. */

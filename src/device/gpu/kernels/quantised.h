@@ -3,10 +3,10 @@
 #define TRI_DEVICE_GPU_KERNELS_QUANTISED_H
 
 #include "base/dynamic_map.h"
+#include "device/gpu/kernels/threads.h"
 
 #define TRI_GPU_KERNELS_quantised(K) K(quantise_blocks, 256) K(dequantise_blocks, 256)
-
-enum { quantise_blocks_threads = 256, dequantise_blocks_threads = 256 };
+enum { TRI_GPU_KERNELS_quantised(TRI_GPU_THREADS) };
 
 /* Elements of a block: TRI_QUANTISED_BLOCK. */
 enum { QUANTISED_BLOCK = 256 };

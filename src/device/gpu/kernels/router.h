@@ -2,6 +2,7 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_H
 #define TRI_DEVICE_GPU_KERNELS_ROUTER_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
@@ -15,17 +16,7 @@
   K(router_z_loss, 256)                                                                                                \
   K(router_not_finite, 256)                                                                                            \
   K(router_count, 256)
-
-enum {
-  router_forward_threads = 128,
-  router_backward_threads = 128,
-  router_loads_threads = 256,
-  router_load_totals_threads = 256,
-  router_balance_threads = 256,
-  router_z_loss_threads = 256,
-  router_not_finite_threads = 256,
-  router_count_threads = 256
-};
+enum { TRI_GPU_KERNELS_router(TRI_GPU_THREADS) };
 
 enum {
   ROUTER_EXPERTS = 1024, /* equal to TRI_ROUTER_EXPERTS and TRI_ROUTER_CHOSEN */

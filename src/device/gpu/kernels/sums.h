@@ -3,6 +3,7 @@
 #define TRI_DEVICE_GPU_KERNELS_SUMS_H
 
 #include "device/exact_sum.h"
+#include "device/gpu/kernels/threads.h"
 
 #include <stdint.h>
 
@@ -14,16 +15,7 @@
   K(exact_squares, 256)                                                                                                \
   K(exact_merge, 1024)                                                                                                 \
   K(exact_add, 64)
-
-enum {
-  column_sum_threads = 256,
-  column_totals_threads = 256,
-  sum_parts_threads = 256,
-  sum_total_threads = 256,
-  exact_squares_threads = 256,
-  exact_merge_threads = 1024,
-  exact_add_threads = 64
-};
+enum { TRI_GPU_KERNELS_sums(TRI_GPU_THREADS) };
 
 /* The division of stage 1 of a sum down columns (columns.h): `across` is a power of two, at most 32. */
 typedef struct column_slabs {

@@ -3,13 +3,13 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_UPDATES_H
 #define TRI_DEVICE_GPU_KERNELS_UPDATES_H
 
+#include "device/gpu/kernels/threads.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
 
 #define TRI_GPU_KERNELS_updates(K) K(lion, 256) K(sgd, 256) K(schedule_free, 256) K(lerp, 256) K(momentum, 256)
-
-enum { lion_threads = 256, sgd_threads = 256, schedule_free_threads = 256, lerp_threads = 256, momentum_threads = 256 };
+enum { TRI_GPU_KERNELS_updates(TRI_GPU_THREADS) };
 
 typedef struct lion_arguments {
   void *parameter;
