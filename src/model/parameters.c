@@ -1,5 +1,6 @@
 #include "model/parameters.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "device/nf4.h"
 #include "mesh/parts.h"
@@ -267,10 +268,6 @@ static void set_slice(tri_parameter *entry, const tri_model_share *share) {
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
 
-static int64_t aligned(int64_t elements) {
-  return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
-}
-
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter) {
   return parameter->count == 0 ? 0 : parameter->count / (parameter->local[0] * parameter->local[1]);
 }
@@ -282,7 +279,7 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
 
 /* The same in the array of parameters in 4 bits. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
-  *end = aligned(*end);
+  *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = *end;
   *end +=
       (int64_t)tri_bytes_times((size_t)tri_parameter_num_matrices(entry), (size_t)tri_parameter_matrix_bytes(entry));
@@ -290,7 +287,7 @@ static void place_bytes(tri_parameter *entry, int64_t *end) {
 
 /* Places an entry at *end of an array, and moves *end. */
 static void place(tri_parameter *entry, int64_t *end) {
-  if (!entry->joined) *end = aligned(*end);
+  if (!entry->joined) *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = entry->gradient_offset = *end;
   *end += entry->count;
 }
@@ -301,7 +298,7 @@ static void place_gradients_of_aliases(tri_parameter_table *table) {
     tri_parameter *entry = &table->entries[i];
     if (!entry->alias || entry->frozen) continue;
     entry->gradient_offset = table->num_gradient_elements;
-    table->num_gradient_elements += aligned(entry->count);
+    table->num_gradient_elements += tri_round_up(entry->count, TRI_BLOCK_ELEMENTS);
   }
 }
 
@@ -324,8 +321,9 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
       place(entry, entry->frozen ? &table->num_frozen[entry->stored] : &end);
     }
   }
-  table->num_elements = table->num_gradient_elements = aligned(end);
-  for (int s = 0; s < TRI_NUM_STORED; s++) table->num_frozen[s] = aligned(table->num_frozen[s]);
+  table->num_elements = table->num_gradient_elements = tri_round_up(end, TRI_BLOCK_ELEMENTS);
+  for (int s = 0; s < TRI_NUM_STORED; s++)
+    table->num_frozen[s] = tri_round_up(table->num_frozen[s], TRI_BLOCK_ELEMENTS);
   place_gradients_of_aliases(table);
 }
 

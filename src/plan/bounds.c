@@ -25,6 +25,7 @@
  * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
 #include "plan/bounds.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "model/experts.h"
 #include "model/family.h"
@@ -127,9 +128,6 @@ static double frozen_bytes(const tri_search_request *request) {
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
   return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
          a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
@@ -176,9 +174,9 @@ static void set_priced(tri_bounds *bounds) {
   bounds->priced = *bounds->request.model;
   bounds->untrained = bounds->frozen;
   if (!is_frozen(&bounds->request)) return;
-  const int64_t all = bounds->priced.num_layers, above = larger(bounds->lowest + 1, 0);
+  const int64_t all = bounds->priced.num_layers, above = tri_larger(bounds->lowest + 1, 0);
   const int64_t dense = bounds->priced.num_experts > 0 ? bounds->priced.dense_layers : 0;
-  bounds->priced.num_layers = bounds->untrained.num_layers = smaller(all, larger(above, dense) + 2);
+  bounds->priced.num_layers = bounds->untrained.num_layers = tri_smaller(all, tri_larger(above, dense) + 2);
 }
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
@@ -339,16 +337,16 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_search_request *request = &bounds->request;
   const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
-  const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
+  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
                                {model, {all - 1, all + 1}, passes, all, &of->head}};
   for (int i = 0; i < 2; i++) TRI_TRY(price_unit(request, of, &ends[i]));
-  TRI_TRY(price_layer(bounds, of, frozen, 0, smaller(above, dense), false, &of->untrained));
-  TRI_TRY(price_layer(bounds, of, frozen, dense, smaller(above, all), false, &of->untrained_experts));
+  TRI_TRY(price_layer(bounds, of, frozen, 0, tri_smaller(above, dense), false, &of->untrained));
+  TRI_TRY(price_layer(bounds, of, frozen, dense, tri_smaller(above, all), false, &of->untrained_experts));
   TRI_TRY(price_layer(bounds, of, model, above, dense, passes, &of->layer));
-  return price_layer(bounds, of, model, larger(above, dense), all, passes, &of->expert_layer);
+  return price_layer(bounds, of, model, tri_larger(above, dense), all, passes, &of->expert_layer);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
@@ -450,8 +448,6 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
 }
 
 /* ---- a layout ---------------------------------------------------------------------------------------------------- */
-
-static double most(double a, double b) { return a > b ? a : b; }
 
 /* Returns the number of multiples of `every` in first .. end - 1. */
 static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
@@ -580,7 +576,7 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
                 before.kept_dense * pass_s(layout, &kept->layer) +
                 before.kept_experts * pass_s(layout, &kept->expert_layer) +
                 before.untrained_dense * p->untrained.forward + before.untrained_experts * p->untrained_experts.forward;
-  return most(m * first, m * last + pass);
+  return tri_larger_double(m * first, m * last + pass);
 }
 
 static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
@@ -692,7 +688,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
    * counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   double at_work = layers.dense + layers.kept_dense > 0 ? work_bytes(request, &least->layer) : 0;
-  if (layers.experts + layers.kept_experts > 0) at_work = most(at_work, work_bytes(request, &least->expert_layer));
+  if (layers.experts + layers.kept_experts > 0)
+    at_work = tri_larger_double(at_work, work_bytes(request, &least->expert_layer));
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
@@ -730,7 +727,7 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
   /* The first stage may have the embedding alone. */
-  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
+  if (layout->pipeline > 2) bytes = tri_larger_double(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
   *out =
       (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};
   return TRI_OK;

@@ -195,8 +195,6 @@ static void poison(void *memory, size_t bytes) {
   memcpy(to + i, pattern, bytes - i);
 }
 
-static size_t aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
-
 void *tri_emulator_shared(const void *place, size_t bytes) {
   emulated_thread *t = own_thread();
   tri_emulator *e = t->emulator;
@@ -211,7 +209,7 @@ void *tri_emulator_shared(const void *place, size_t bytes) {
   }
   shared_piece *piece = &e->shared[e->num_shared++];
   piece->place = place;
-  piece->memory = piece->mapping + SHARED_BYTES - aligned(bytes);
+  piece->memory = piece->mapping + SHARED_BYTES - (bytes + 15) / 16 * 16;
   poison(piece->memory, bytes);
   return piece->memory;
 }
