@@ -48,11 +48,7 @@ static tri_status set_answers(tri_asked *a, const char *key, const json_t *value
 static tri_status add_asked(void *context, int64_t line, const json_t *object) {
   tri_asked_list *all = context;
   const char *key = NULL;
-  if (all->count == all->capacity) {
-    const int64_t room = 2 * all->capacity + 64;
-    TRI_TRY(tri_realloc("questions", (size_t)room, sizeof *all->list, &all->list));
-    all->capacity = room;
-  }
+  TRI_TRY(tri_grow("questions", sizeof *all->list, all->count, &all->capacity, &all->list));
   tri_asked *a = &all->list[all->count++];
   *a = (tri_asked){.line = line};
   const json_t *prompt = NULL, *answer = NULL;

@@ -388,11 +388,7 @@ static bool has_form(const json_t *object, const form *f) {
 static tri_status add_question(void *context, int64_t line, const json_t *object) {
   tri_questions *all = context;
   const form *f = forms;
-  if (all->count == all->capacity) {
-    const int64_t room = 2 * all->capacity + 64;
-    TRI_TRY(tri_realloc("questions", (size_t)room, sizeof *all->list, &all->list));
-    all->capacity = room;
-  }
+  TRI_TRY(tri_grow("questions", sizeof *all->list, all->count, &all->capacity, &all->list));
   tri_question *q = &all->list[all->count++];
   *q = (tri_question){.line = line};
   while (!has_form(object, f)) f++;

@@ -59,11 +59,7 @@ static bool parse_line(const tri_line *line, tri_step_metrics *out, accuracies *
 
 static tri_status metrics_history_append(tri_metrics_history *history, int64_t *capacity,
                                          const tri_step_metrics *step) {
-  if (history->count == *capacity) {
-    int64_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
-    TRI_TRY(tri_realloc("the metrics of a run", (size_t)wanted, sizeof *step, &history->steps));
-    *capacity = wanted;
-  }
+  TRI_TRY(tri_grow("the metrics of a run", sizeof *step, history->count, capacity, &history->steps));
   history->steps[history->count++] = *step;
   return TRI_OK;
 }

@@ -11,11 +11,7 @@
 #include <string.h>
 
 static tri_status new_node(tri_added_matcher *matcher, uint8_t byte, int32_t *out) {
-  if (matcher->count == matcher->room) {
-    int32_t room = matcher->room * 2 + 256;
-    TRI_TRY(tri_realloc("the added tokens", (size_t)room, sizeof *matcher->nodes, &matcher->nodes));
-    matcher->room = room;
-  }
+  TRI_TRY(tri_grow("the added tokens", sizeof *matcher->nodes, matcher->count, &matcher->room, &matcher->nodes));
   matcher->nodes[matcher->count] = (tri_added_node){.token = -1, .byte = byte};
   *out = matcher->count++;
   return TRI_OK;
