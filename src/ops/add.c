@@ -70,8 +70,5 @@ tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out
   tri_op_call call = tri_op_call_of(&op_add, at);
   call.inputs[0] = x;
   call.inputs[1] = branch;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -402,8 +402,5 @@ tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *rows, const 
   call.inputs[TABLES] = tables;
   call.inputs[X] = again ? x : -1;
   call.inputs[WEIGHTS] = again ? weights : -1;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

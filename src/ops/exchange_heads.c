@@ -278,11 +278,9 @@ static tri_status append(tri_op_list *list, bool splits, tri_heads all, int32_t 
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(&op_exchange_heads, kept);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  TRI_TRY(tri_op_list_append_first(list, &call, 1, out));
   list->sequence =
       splits ? tri_op_context_joined_rows(&context, context.outer_rank) : tri_op_context_rows(&context, context.rank);
-  *out = outputs[0];
   return TRI_OK;
 }
 

@@ -159,10 +159,7 @@ tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.parameters[0] = parameter;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }
 
 /* ---- the activation ---------------------------------------------------------------------------------------------- */
@@ -233,8 +230,5 @@ tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *rows,
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.inputs[ROW_WEIGHTS] = weights;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

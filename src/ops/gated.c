@@ -58,8 +58,5 @@ tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32
   TRI_TRY(tri_op_list_keep(list, &(gated){kind, list->slots[x].shape.width / 2}, sizeof(gated), &at));
   tri_op_call call = tri_op_call_of(&gates[kind], at);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

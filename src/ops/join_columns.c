@@ -62,7 +62,6 @@ static const tri_op op_join_columns = {
 
 tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t parts[], int32_t *out) {
   join_columns at = {.count = count};
-  int32_t outputs[TRI_OP_OUTPUTS];
   const void *kept = NULL;
   *out = parts[0];
   if (count == 1) return TRI_OK;
@@ -74,7 +73,5 @@ tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t p
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(&op_join_columns, kept);
   for (int64_t i = 0; i < count; i++) call.inputs[i] = parts[i];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -316,7 +316,7 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
 
 /* Appends the factors' call on x, which already has dropout. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
-  int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
+  int32_t a = -1, b = -1;
   const void *kept = NULL;
   const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);
   if (at.count == 0) return TRI_OK;
@@ -326,9 +326,7 @@ static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t wei
   call.inputs[X] = x;
   call.parameters[A] = a;
   call.parameters[B] = b;
-  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *y = outputs[SUM];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 2, y); /* SUM */
 }
 
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {

@@ -46,10 +46,7 @@ static tri_status append(tri_op_list *list, const tri_op *op, row_norm with, int
   call.inputs[0] = x;
   call.parameters[0] = parameters[0];
   call.parameters[1] = parameters[1];
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, num_outputs, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, num_outputs, out);
 }
 
 /* ---- layer norm -------------------------------------------------------------------------------------------------- */

@@ -76,13 +76,6 @@ static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, 
   return tri_op_list_add_constant(list, &constant, out);
 }
 
-static tri_status op_rope_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                tri_shape outputs[TRI_OP_OUTPUTS]) {
-  (void)call;
-  outputs[0] = inputs[0];
-  return TRI_OK;
-}
-
 static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
 
 /* Rotates in place if the memory plan has placed the output over the input; else copies the rows first. */
@@ -128,7 +121,7 @@ static const tri_op op_rope = {
     .name = "rope",
     .in_place = true,
     .backward_in_place = true,
-    .shape = op_rope_shape,
+    .shape = tri_op_same_shape,
     .forward = op_rope_forward,
     .backward_input = op_rope_backward_input,
     .cost = op_rope_cost,
@@ -142,8 +135,5 @@ tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table 
   tri_op_call call = tri_op_call_of(&op_rope, at);
   call.inputs[0] = qkv;
   call.constant = constant;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -87,8 +87,5 @@ tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_siz
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 2, out);
 }

@@ -50,8 +50,5 @@ tri_status tri_op_stage_input(tri_op_list *list, int64_t width, int32_t *out) {
   const void *at = NULL;
   TRI_TRY(tri_op_list_keep(list, &(stage_input){width}, sizeof(stage_input), &at));
   tri_op_call call = tri_op_call_of(&op_stage_input, at);
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -130,10 +130,7 @@ static tri_status append(tri_op_list *list, const tri_op *op, bool joins, tri_he
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(op, kept);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }
 
 tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out) {
