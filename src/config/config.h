@@ -120,6 +120,8 @@ struct tri_config_table {
   const tri_config_key *keys;
   size_t num_keys;
 };
+#define TRI_CONFIG_TABLE(NOUN, KEYS)                                                                                   \
+  { .noun = NOUN, .keys = KEYS, .num_keys = sizeof KEYS / sizeof *KEYS }
 
 /* The largest whole number that a range may allow: ranges are doubles, which are exact up to here. */
 #define TRI_CONFIG_MOST 9007199254740992.0

@@ -25,13 +25,11 @@ TRI_CONFIG_WORDS(scorings, tri_router_scoring, SCORINGS)
   X("bias", TRI_BALANCE_EXPERTS_BIAS)
 TRI_CONFIG_WORDS(balances, tri_balance_experts, BALANCES)
 
-#define COUNT(NAME, MOST)                                                                                              \
-  .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .range = {.low = 1, .high = MOST}
-#define COUNT_OR_NONE(NAME, MOST)                                                                                      \
-  .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .fallback = "0",                         \
-  .range = {.low = 0, .high = MOST}
-#define BOOLEAN(NAME) .name = #NAME, .type = TRI_CONFIG_BOOL, .offset = offsetof(tri_model, NAME)
-#define NUMBER(NAME) .name = #NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_model, NAME)
+#define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_model, NAME)
+#define COUNT(NAME, MOST) KEY(NAME, TRI_CONFIG_INT), .range = {.low = 1, .high = MOST}
+#define COUNT_OR_NONE(NAME, MOST) KEY(NAME, TRI_CONFIG_INT), .fallback = "0", .range = {.low = 0, .high = MOST}
+#define BOOLEAN(NAME) KEY(NAME, TRI_CONFIG_BOOL)
+#define NUMBER(NAME) KEY(NAME, TRI_CONFIG_DOUBLE)
 #define SCALING(NAME) .name = #NAME, .offset = offsetof(tri_rope_scaling, NAME)
 #define POSITIVE .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true}
 #define FACTORS(NAME)                                                                                                  \
@@ -68,28 +66,13 @@ static const tri_config_key rope_scaling_keys[] = {
     {SCALING(truncate), .type = TRI_CONFIG_BOOL, .fallback = "true",
      .help = "yarn: the bounds of the range between them are rounded to whole pairs"},
 };
-static const tri_config_table rope_scaling_table = {.noun = "rope_scaling",
-                                                    .keys = rope_scaling_keys,
-                                                    .num_keys = sizeof rope_scaling_keys / sizeof *rope_scaling_keys};
+static const tri_config_table rope_scaling_table = TRI_CONFIG_TABLE("rope_scaling", rope_scaling_keys);
 
 static const tri_config_key model_keys[] = {
-    {.name = "name",
-     .type = TRI_CONFIG_STRING,
-     .offset = offsetof(tri_model, name),
-     .bytes = 64,
-     .fallback = "inline",
+    {KEY(name, TRI_CONFIG_STRING), .bytes = 64, .fallback = "inline",
      .help = "what reports call the model; a preset's or file's own name"},
-    {.name = "family",
-     .type = TRI_CONFIG_CHOICE,
-     .offset = offsetof(tri_model, family),
-     .words = families,
-     .example = "gpt2",
-     .help = "the architecture"},
-    {.name = "model_type",
-     .type = TRI_CONFIG_STRING,
-     .offset = offsetof(tri_model, model_type),
-     .bytes = 32,
-     .fallback = "",
+    {KEY(family, TRI_CONFIG_CHOICE), .words = families, .example = "gpt2", .help = "the architecture"},
+    {KEY(model_type, TRI_CONFIG_STRING), .bytes = 32, .fallback = "",
      .help = "what config.json calls it where several words would do (mistral, llama); empty: by its numbers"},
     {COUNT(num_layers, 1 << 14), .example = "12", .help = "transformer blocks"},
     {COUNT(hidden_size, 1 << 20), .example = "768", .help = "width of the residual stream"},
@@ -101,10 +84,7 @@ static const tri_config_key model_keys[] = {
      .help = "width of the feed-forward block; required by llama and all other families with gates"},
     {COUNT(vocab_size, INT32_MAX), .example = "50257", .help = "token ids are 0 .. vocab_size - 1"},
     {COUNT(max_sequence, 1 << 30), .example = "1024", .help = "longest sequence, in tokens"},
-    {.name = "tied",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_model, tied),
-     .derived = "the family's: gpt2, gemma, opt, ... true",
+    {BOOLEAN(tied), .derived = "the family's: gpt2, gemma, opt, ... true",
      .help = "whether the output projection is the token embedding"},
     {NUMBER(dropout), .fallback = "0.0", .range = {.low = 0, .high = 1, .open_high = true},
      .help = "dropout probability, on both residual branches, and on the embedding (gpt2, gpt_neox)"},
@@ -114,49 +94,25 @@ static const tri_config_key model_keys[] = {
     {NUMBER(rotary_fraction), .derived = "gpt_neox and stablelm 0.25, phi 0.5, others 1",
      .range = {.low = 0, .high = 1, .open_low = true},
      .help = "fraction of each head's components that get rotary positions, from the first on (partial_rotary_factor)"},
-    {.name = "rope_layers",
-     .type = TRI_CONFIG_STRING,
-     .offset = offsetof(tri_model, rope_layers),
-     .bytes = TRI_LAYER_SET_BYTES,
-     .fallback = "all",
+    {KEY(rope_layers, TRI_CONFIG_STRING), .bytes = TRI_LAYER_SET_BYTES, .fallback = "all",
      .help = "layers with rotary positions: all; 3 of 4 (smollm3: not every fourth); or 0, 4-7, 28-"},
-    {.name = "rope_scaling",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_model, rope_scaling),
-     .table = &rope_scaling_table,
+    {KEY(rope_scaling, TRI_CONFIG_SECTION), .table = &rope_scaling_table,
      .help = "RoPE scaling, for longer texts than the model was first trained on"},
-    {.name = "window",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_model, window),
-     .fallback = "0",
-     .range = {.low = 0, .high = 1 << 30},
+    {KEY(window, TRI_CONFIG_INT), .fallback = "0", .range = {.low = 0, .high = 1 << 30},
      .help = "sliding window: the most tokens that a query attends to, its own included; 0: no window"},
-    {.name = "window_layers",
-     .type = TRI_CONFIG_STRING,
-     .offset = offsetof(tri_model, window_layers),
-     .bytes = TRI_LAYER_SET_BYTES,
-     .fallback = "all",
+    {KEY(window_layers, TRI_CONFIG_STRING), .bytes = TRI_LAYER_SET_BYTES, .fallback = "all",
      .help = "layers with the sliding window: all; 5 of 6 (the first five of each six); or 0, 4-7, 28-"},
-    {.name = "attention_bias",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_model, attention_bias),
-     .derived = "true in gpt2, gpt_neox, opt, phi and starcoder2, else false",
+    {BOOLEAN(attention_bias), .derived = "true in gpt2, gpt_neox, opt, phi and starcoder2, else false",
      .help = "biases on queries, keys and values, and but for llama and stablelm on attention's output projection; in "
              "falcon, opt and starcoder2 on feed-forward parts, too; gpt2 and phi always have them"},
     {BOOLEAN(output_bias), .fallback = "false",
      .help = "llama: a bias on attention's output projection, too (attention_bias of a LlamaForCausalLM)"},
     {BOOLEAN(mlp_bias), .fallback = "false",
      .help = "llama, granite, smollm3: biases on the three products of feed-forward parts"},
-    {.name = "activation",
-     .type = TRI_CONFIG_CHOICE,
-     .offset = offsetof(tri_model, activation),
-     .words = activations,
+    {KEY(activation, TRI_CONFIG_CHOICE), .words = activations,
      .derived = "the family's: llama silu, gpt2 gelu_tanh, opt relu, ...",
      .help = "activation of the feed-forward block, or of its gates (SwiGLU is silu)"},
-    {.name = "residual",
-     .type = TRI_CONFIG_CHOICE,
-     .offset = offsetof(tri_model, residual),
-     .words = residuals,
+    {KEY(residual, TRI_CONFIG_CHOICE), .words = residuals,
      .derived = "gpt_neox parallel, phi and falcon parallel_one_norm, others sequential",
      .help = "whether the feed-forward block follows attention, or both take the layer's input, by a norm each or one"},
     {NUMBER(attention_scale), .fallback = "0.0", .range = {.low = 0, .high = 1e6},
@@ -178,11 +134,7 @@ static const tri_config_key model_keys[] = {
      .help = "shared experts, which all tokens go through; together one of this times expert_ffn_size (dots1)"},
     {COUNT_OR_NONE(dense_layers, 1 << 14),
      .help = "first layers that have a dense feed-forward block of ffn_size instead of experts (qwen3_moe, dots1)"},
-    {.name = "router_scoring",
-     .type = TRI_CONFIG_CHOICE,
-     .offset = offsetof(tri_model, router_scoring),
-     .words = scorings,
-     .derived = "dots1 sigmoid, others softmax",
+    {KEY(router_scoring, TRI_CONFIG_CHOICE), .words = scorings, .derived = "dots1 sigmoid, others softmax",
      .help = "scores of experts: softmax over all of them, or sigmoid of each"},
     {COUNT(router_groups, TRI_ROUTER_EXPERTS), .fallback = "1",
      .help = "groups of adjacent experts; a token chooses its experts from the best groups"},
@@ -196,11 +148,7 @@ static const tri_config_key model_keys[] = {
      .help = "factor of these weights"},
     {BOOLEAN(router_bias), .derived = "dots1 true, others false",
      .help = "a bias on scores for choosing alone, not for weights; it has no gradient (balance: bias)"},
-    {.name = "balance",
-     .type = TRI_CONFIG_CHOICE,
-     .offset = offsetof(tri_model, balance),
-     .words = balances,
-     .fallback = "none",
+    {KEY(balance, TRI_CONFIG_CHOICE), .words = balances, .fallback = "none",
      .help = "load balancing: none, sequence (an auxiliary loss for each sequence) or bias (updated once a step)"},
     {NUMBER(balance_rate), .derived = "sequence 1e-4, bias 1e-3", .range = {.low = 0, .high = 1e6},
      .help = "coefficient of that loss, or step of the bias"},
@@ -209,5 +157,4 @@ static const tri_config_key model_keys[] = {
     {NUMBER(norm_eps), .fallback = "1.0e-5", POSITIVE, .help = "added to the variance in norms"},
     {NUMBER(init_std), .fallback = "0.02", POSITIVE, .help = "standard deviation of initial weights"},
 };
-const tri_config_table tri_model_table = {
-    .noun = "model file", .keys = model_keys, .num_keys = sizeof model_keys / sizeof *model_keys};
+const tri_config_table tri_model_table = TRI_CONFIG_TABLE("model file", model_keys);

@@ -10,8 +10,7 @@ static const tri_config_key word_keys[] = {
      .example = "q_proj",
      .help = "a name, or a pattern with *, ? and sets such as [0-3]"},
 };
-const tri_config_table tri_trainable_word_table = {
-    .noun = "run file", .keys = word_keys, .num_keys = sizeof word_keys / sizeof *word_keys};
+const tri_config_table tri_trainable_word_table = TRI_CONFIG_TABLE("run file", word_keys);
 
 #define PATTERN_ROW                                                                                                    \
   {                                                                                                                    \
@@ -37,10 +36,8 @@ static const tri_config_key alpha_keys[] = {
      .example = "16",
      .help = "alpha of the factors"},
 };
-const tri_config_table tri_rank_pattern_table = {
-    .noun = "run file", .keys = rank_keys, .num_keys = sizeof rank_keys / sizeof *rank_keys};
-const tri_config_table tri_alpha_pattern_table = {
-    .noun = "run file", .keys = alpha_keys, .num_keys = sizeof alpha_keys / sizeof *alpha_keys};
+const tri_config_table tri_rank_pattern_table = TRI_CONFIG_TABLE("run file", rank_keys);
+const tri_config_table tri_alpha_pattern_table = TRI_CONFIG_TABLE("run file", alpha_keys);
 
 #define WORD_ROW(WORD, VALUE) {WORD, VALUE},
 const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(WORD_ROW){NULL, 0}};

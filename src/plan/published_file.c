@@ -139,17 +139,10 @@ static const tri_config_key set_keys[] = {
      .help = "keys of the columns of `rows_from`, separated by commas, instead of those in its first line; a column "
              "named `-` is ignored"},
 };
-static const tri_config_table set_table = {
-    .noun = "set", .keys = set_keys, .num_keys = sizeof set_keys / sizeof *set_keys};
+static const tri_config_table set_table = TRI_CONFIG_TABLE("set", set_keys);
 static const tri_config_key published_keys[] = {
-    {.name = "sets",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_published, sets),
-     .table = &set_table,
-     .bytes = sizeof(tri_published_set),
-     .count = offsetof(tri_published, num_sets),
-     .range = {.low = 1, .high = TRI_PUBLISHED_SETS},
-     .example = "[...]",
+    {KEY(tri_published, sets, TRI_CONFIG_LIST), .table = &set_table, .bytes = sizeof(tri_published_set),
+     .count = offsetof(tri_published, num_sets), .range = {.low = 1, .high = TRI_PUBLISHED_SETS}, .example = "[...]",
      .help = "sets of runs"},
 };
 static const tri_config_table published_table = {
