@@ -85,7 +85,11 @@ void tri_generator_destroy(tri_generator *g) {
 
 /* Appends a sequence to the list. */
 static tri_status enlist(tri_generator *g, tri_sequence *s) {
-  TRI_TRY(tri_grow("sequences", sizeof(tri_sequence *), g->count, &g->capacity, &g->list));
+  if (g->count == g->capacity) {
+    const int64_t room = 2 * g->capacity + 64;
+    TRI_TRY(tri_realloc("sequences", (size_t)room, sizeof(tri_sequence *), &g->list));
+    g->capacity = room;
+  }
   s->place = g->count;
   g->list[g->count++] = s;
   return TRI_OK;
