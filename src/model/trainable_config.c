@@ -18,22 +18,15 @@ const tri_config_table tri_trainable_word_table = TRI_CONFIG_TABLE("run file", w
     .bytes = sizeof(((tri_adapter_pattern *)0)->pattern), .example = "q_proj",                                         \
     .help = "a regular expression of the end of a module's name"                                                       \
   }
+#define PATTERN(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_adapter_pattern, NAME)
 static const tri_config_key rank_keys[] = {
     PATTERN_ROW,
-    {.name = "rank",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_adapter_pattern, rank),
-     .range = {.low = 1, .high = 1 << 16},
-     .example = "8",
+    {PATTERN(rank, TRI_CONFIG_INT), .range = {.low = 1, .high = 1 << 16}, .example = "8",
      .help = "rank of the factors"},
 };
 static const tri_config_key alpha_keys[] = {
     PATTERN_ROW,
-    {.name = "alpha",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_adapter_pattern, alpha),
-     .range = {.low = 0, .high = 1e6, .open_low = true},
-     .example = "16",
+    {PATTERN(alpha, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6, .open_low = true}, .example = "16",
      .help = "alpha of the factors"},
 };
 const tri_config_table tri_rank_pattern_table = TRI_CONFIG_TABLE("run file", rank_keys);

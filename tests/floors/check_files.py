@@ -26,7 +26,6 @@ FILES = {
     "schedule/program.c": (660, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),
     "tune/store.c": (690, "the statements of one database"),
-    "tune/study.c": (730, "the table of all keys of a study, with their help"),
 }
 # A function, the lines that it may have, and why.
 FUNCTIONS = {

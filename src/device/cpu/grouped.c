@@ -19,19 +19,6 @@ static tri_status check_grouped(const tri_grouped_matmul *product) {
                            p->b_packed ? ", b packed" : "");
 }
 
-void tri_grouped_copy(const tri_grouped_call *at, int64_t rows, int64_t columns, const char *from, tri_dtype from_type,
-                      int64_t from_ld, char *to, tri_dtype to_type, int64_t to_ld) {
-  tri_cpu_rows job = {.rows = rows,
-                      .columns = columns,
-                      .from = from,
-                      .from_type = from_type,
-                      .from_ld = from_ld,
-                      .to = to,
-                      .to_type = to_type,
-                      .to_ld = to_ld};
-  at->state->options.copy_rows(1, &job);
-}
-
 /* Returns the bytes of the list of each group's first tile. */
 static size_t list_bytes(const tri_grouped_matmul *product) {
   return tri_bytes_in_lines((size_t)(product->groups + 1) * sizeof(int64_t));
