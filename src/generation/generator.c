@@ -47,12 +47,9 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri
   g->window = tri_runner_window(model);
   g->threads = (int)tri_smaller(tri_runner_threads(runner), g->sizes.sequences);
   const tri_status status = set_up(g);
-  if (status != TRI_OK) {
-    tri_generator_destroy(g);
-    return status;
-  }
-  *out = g;
-  return TRI_OK;
+  if (status == TRI_OK) *out = g;
+  if (status != TRI_OK) tri_generator_destroy(g);
+  return status;
 }
 
 void tri_generator_destroy(tri_generator *g) {

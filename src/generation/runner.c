@@ -184,12 +184,9 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
   TRI_TRY(make(model, precision, sizes, &runner));
   runner->device = device;
   const tri_status status = set_up(runner);
-  if (status != TRI_OK) {
-    tri_runner_destroy(runner);
-    return status;
-  }
-  *out = runner;
-  return TRI_OK;
+  if (status == TRI_OK) *out = runner;
+  if (status != TRI_OK) tri_runner_destroy(runner);
+  return status;
 }
 
 void tri_runner_destroy(tri_runner *runner) {

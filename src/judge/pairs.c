@@ -20,12 +20,9 @@ tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_enco
   encoder->tokenizer = tokenizer;
   encoder->beginning = tri_tokenizer_beginning(tokenizer, &encoder->num_beginning);
   const tri_status status = tri_encoder_create(tokenizer, &encoder->encoder);
-  if (status != TRI_OK) {
-    tri_pair_encoder_destroy(encoder);
-    return status;
-  }
-  *out = encoder;
-  return TRI_OK;
+  if (status == TRI_OK) *out = encoder;
+  if (status != TRI_OK) tri_pair_encoder_destroy(encoder);
+  return status;
 }
 
 void tri_pair_encoder_destroy(tri_pair_encoder *encoder) {

@@ -171,12 +171,9 @@ tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metri
     status = tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", path, (long long)history.bytes,
                       tri_write_fault(errno));
   }
-  if (status != TRI_OK) {
-    tri_metrics_history_release(&history);
-    return status;
-  }
-  *out = history;
-  return TRI_OK;
+  if (status == TRI_OK) *out = history;
+  if (status != TRI_OK) tri_metrics_history_release(&history);
+  return status;
 }
 
 void tri_metrics_history_release(tri_metrics_history *history) {

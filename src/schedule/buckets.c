@@ -285,12 +285,9 @@ tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_sett
   measure(table, buckets);
   if (status == TRI_OK) status = cut(layout, optimizer, share, table, buckets);
   if (status == TRI_OK) status = place(layout, table, micro_batches, buckets);
-  if (status != TRI_OK) {
-    tri_buckets_destroy(buckets);
-    return status;
-  }
-  *out = buckets;
-  return TRI_OK;
+  if (status == TRI_OK) *out = buckets;
+  if (status != TRI_OK) tri_buckets_destroy(buckets);
+  return status;
 }
 
 void tri_buckets_destroy(tri_buckets *buckets) {

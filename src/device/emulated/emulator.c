@@ -375,12 +375,9 @@ tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out) {
   e->warp = warp;
   e->seed = seed;
   tri_status status = allocate_emulator(e);
-  if (status != TRI_OK) {
-    tri_emulator_destroy(e);
-    return status;
-  }
-  *out = e;
-  return TRI_OK;
+  if (status == TRI_OK) *out = e;
+  if (status != TRI_OK) tri_emulator_destroy(e);
+  return status;
 }
 
 void tri_emulator_destroy(tri_emulator *e) {
