@@ -33,12 +33,8 @@ double tri_activation_flops(tri_activation kind, tri_pass pass) {
 
 static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const activation *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements * tri_activation_flops(at->kind, pass);
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 0);
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, tri_activation_flops(at->kind, pass),
+                          tri_pass_choose(pass, 2.0, 3.0, 0), out);
 }
 
 /* All activations are bound by memory bandwidth; their cost is the measured cost of GELU. */

@@ -44,12 +44,8 @@ static tri_status op_add_backward_input(tri_run *run, const tri_op_call *call) {
 
 static void op_add_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const add *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
   if (pass != TRI_PASS_FORWARD) return;
-  out->elements = elements;
-  out->vector_flops = elements;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 3.0;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, 1.0, 3.0, out);
 }
 
 static const tri_op op_add = {

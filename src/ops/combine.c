@@ -368,7 +368,6 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 }
 
 static void op_combine_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  *out = (tri_cost){0};
   if (tri_pass_choose(pass, 1, 1, 0) > 0) first_cost(call, pass, out);
   later_cost(call, pass, out);
 }

@@ -233,7 +233,6 @@ static void backward_cost(const tri_op_call *call, const tri_expert_rows *at, tr
 }
 
 static void op_dispatch_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  *out = (tri_cost){0};
   switch (pass) {
     case TRI_PASS_FORWARD: forward_cost(call, call->attributes, out); break;
     case TRI_PASS_BACKWARD_INPUT: backward_cost(call, call->attributes, out); break;

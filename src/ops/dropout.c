@@ -47,12 +47,8 @@ static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *cal
 
 static void op_dropout_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const dropout *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements * 12.0;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, 12.0, 2.0, out);
 }
 
 static const tri_op op_dropout = {

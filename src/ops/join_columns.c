@@ -44,11 +44,8 @@ static tri_status op_join_columns_backward_input(tri_run *run, const tri_op_call
 
 static void op_join_columns_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const join_columns *at = call->attributes;
-  const double elements = (double)call->rows * (double)at->out;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->bytes = 2 * elements * (double)tri_dtype_bytes(call->type);
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->out, 0.0, 2.0, out);
 }
 
 static const tri_op op_join_columns = {

@@ -384,11 +384,8 @@ static tri_status op_left_backward_input(tri_run *run, const tri_op_call *call) 
 }
 
 static void op_left_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  const double elements = (double)call->rows * (double)*(const int64_t *)call->attributes;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  *out = (tri_cost){
-      .elements = elements, .vector_flops = 2 * elements, .bytes = 5 * elements * (double)tri_dtype_bytes(call->type)};
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)*(const int64_t *)call->attributes, 2.0, 5.0, out);
 }
 
 static const tri_op op_left = {

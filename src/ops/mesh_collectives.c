@@ -126,7 +126,6 @@ static tri_status op_mesh_collective_backward_input(tri_run *run, const tri_op_c
 
 static void op_mesh_collective_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const mesh_collective *at = call->attributes;
-  *out = (tri_cost){0};
   tri_collective collective = TRI_COLLECTIVE_NONE;
   switch (pass) {
     case TRI_PASS_FORWARD: collective = at->row->forward; break;

@@ -28,13 +28,9 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
 
 static void op_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const row_norm *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
   double forward = call->sum >= 0 ? 1.0 : 2.0; /* the preceding sum's cost includes the read */
-  *out = (tri_cost){
-      .elements = elements,
-      .vector_flops = elements * at->flops,
-      .bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, forward, 3.0, 2.0),
-  };
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, at->flops,
+                          tri_pass_choose(pass, forward, 3.0, 2.0), out);
 }
 
 static tri_status append(tri_op_list *list, const tri_op *op, row_norm with, int32_t x, const int32_t parameters[2],

@@ -108,13 +108,10 @@ static tri_status op_rope_backward_input(tri_run *run, const tri_op_call *call) 
 
 static void op_rope_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const rope *at = call->attributes;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  (void)pass;
   double elements =
       (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)rotated_elements(&at->table);
-  out->elements = elements;
-  out->vector_flops = elements * 3.0;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+  tri_op_cost_of_elements(call, elements, 3.0, 2.0, out);
 }
 
 static const tri_op op_rope = {

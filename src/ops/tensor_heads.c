@@ -95,8 +95,6 @@ static void op_tensor_heads_cost(const tri_op_call *call, tri_pass pass, tri_cos
   const tensor_heads *at = call->attributes;
   const double element = (double)tri_dtype_bytes(call->type), rows = (double)call->rows;
   const double own = rows * (double)row_width(at->own) * element, all = rows * (double)row_width(at->all) * element;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   const bool joins = tri_pass_choose(pass, at->joins, !at->joins, 0) != 0;
   out->copied = 2.0 * own + (joins ? all : 0);
   if (joins) {
