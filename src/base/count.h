@@ -19,6 +19,12 @@ static inline int64_t tri_round_up(int64_t count, int64_t multiple) {
   return tri_divide_up(count, multiple) * multiple;
 }
 
+/* Compares two doubles, for qsort. */
+static inline int tri_compare_doubles(const void *left, const void *right) {
+  const double a = *(const double *)left, b = *(const double *)right;
+  return (a > b) - (a < b);
+}
+
 /* Sets *out to a * b. Returns false, with *out unchanged, if that overflows an int64_t. */
 static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
   int64_t product = 0;

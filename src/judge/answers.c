@@ -65,14 +65,6 @@ tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_ju
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-static void strip(char *text) {
-  static const char spaces[] = " \t\n\v\f\r";
-  const size_t before = strspn(text, spaces);
-  size_t bytes = strlen(text) - before;
-  memmove(text, text + before, bytes + 1);
-  while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
-}
-
 /* Removes the characters for which `what` is true. Only ASCII is removed, as in lm-evaluation-harness. */
 static void drop(char *text, int (*what)(int)) {
   char *to = text;
@@ -103,7 +95,7 @@ static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *t
   *to = '\0';
   if (rule->ignore_punctuation) drop(*out, ispunct);
   if (rule->ignore_numbers) drop(*out, isdigit);
-  if (rule->strip) strip(*out);
+  if (rule->strip) tri_judge_strip(*out);
   return TRI_OK;
 }
 

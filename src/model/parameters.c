@@ -141,10 +141,8 @@ void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first,
   tri_part_of(units, ranks, rank, first, count);
 }
 
-static int64_t at_least_1(int64_t count) { return count < 1 ? 1 : count; }
-
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter) {
-  return at_least_1(parameter->stack) * at_least_1(parameter->kinds);
+  return tri_larger(1, parameter->stack) * tri_larger(1, parameter->kinds);
 }
 
 int64_t tri_parameter_global_count(const tri_parameter *parameter) {
@@ -179,7 +177,7 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t rank
     entry.counted = entry.num_units > 0 && before != entry.first_unit;
   }
   entry.first_member = 0;
-  entry.num_members = at_least_1(entry.stack);
+  entry.num_members = tri_larger(1, entry.stack);
   entry.count = entry.local[0] * entry.local[1] * tri_parameter_num_tensors(&entry);
   return entry;
 }
@@ -201,14 +199,14 @@ tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, in
   char number[24];
   *first = 0;
   if (parameter->names[0] == NULL) return tensor;
-  const int64_t kinds = at_least_1(parameter->kinds), member = i / kinds - parameter->first_member;
+  const int64_t kinds = tri_larger(1, parameter->kinds), member = i / kinds - parameter->first_member;
   const int64_t count = parameter->local[0] * parameter->local[1];
   const bool holds = parameter->count > 0 && member >= 0 && member < parameter->num_members;
   set_name(&tensor, parameter->names[i % kinds], parameter->layer);
   snprintf(number, sizeof number, "%ld", (long)(i / kinds));
   insert_number(tensor.name, number);
   tensor.stack = tensor.kinds = tensor.num_members = 1;
-  tensor.stacked.members = at_least_1(parameter->stack);
+  tensor.stacked.members = tri_larger(1, parameter->stack);
   tensor.stacked.kinds = kinds;
   tensor.stacked.number = i;
   tensor.stacked.name = parameter->name;
@@ -381,7 +379,7 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   switch (tensor->stacked.as) {
     case TRI_STACKING_NONE:
     case TRI_STACKING_ROWS: break;
-    case TRI_STACKING_COLUMNS: return at_least_1(tensor->stacked.together);
+    case TRI_STACKING_COLUMNS: return tri_larger(1, tensor->stacked.together);
   }
   if (is_interleaved(tensor)) return unit_rows(tensor) * tensor->shape[1];
   if (tensor->local[0] == tensor->shape[0] && tensor->local[1] == tensor->shape[1]) return tensor->count;

@@ -11,6 +11,7 @@
  * other list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does
  * not. */
 #include "device/kernels.h"
+#include "ops/attention.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -76,13 +77,11 @@ static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, 
   return tri_op_list_add_constant(list, &constant, out);
 }
 
-static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
-
 /* Rotates in place if the memory plan has placed the output over the input; else copies the rows first. */
 static tri_status rotate(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
   const rope *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);
-  int64_t width = row_width(at->heads);
+  int64_t width = tri_attention_width(at->heads);
   int64_t positions = run->cache == NULL ? run->sequence : run->cache->positions;
   if (positions > at->table.positions) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the %ld that this program was made for", (long)positions,

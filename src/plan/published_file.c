@@ -87,13 +87,6 @@ typedef struct row_keys {
   tri_config_table table;
 } row_keys;
 
-static const tri_config_key *key_of(const tri_config_table *table, const char *name) {
-  for (size_t i = 0; i < table->num_keys; i++) {
-    if (strcmp(table->keys[i].name, name) == 0) return &table->keys[i];
-  }
-  return NULL;
-}
-
 static void set_fallback(row_keys *rows, const char *name, const char *fallback) {
   for (size_t i = 0; i < rows->table.num_keys; i++) {
     if (strcmp(rows->keys[i].name, name) == 0) rows->keys[i].fallback = fallback;
@@ -111,7 +104,7 @@ static void row_keys_make(bool has_model, row_keys *out) {
   }
   for (size_t i = 0; i < MODEL_KEYS; i++) {
     tri_config_key *key = &out->keys[count++];
-    const tri_config_key *full = key_of(&tri_model_table, model_keys[i].full);
+    const tri_config_key *full = tri_config_find_key(&tri_model_table, model_keys[i].full);
     *key = *full;
     key->name = model_keys[i].name;
     key->offset += offsetof(tri_published_row, model);
