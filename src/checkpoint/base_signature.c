@@ -16,10 +16,10 @@ typedef struct words {
   bool all_known;       /* every tensor has a checksum */
 } words;
 
-static void add_key(void *context, const char *key, const char *value, const char *none) {
+static void add_key(void *context, const tri_config_difference *difference) {
   words *w = context;
-  (void)none;
-  if (tri_model_key_is_of_function(key)) fprintf(w->frame, "%s=%s\n", key, value);
+  if ((difference->change & TRI_CHANGE_FUNCTION) == 0) return;
+  fprintf(w->frame, "%s=%s\n", difference->key, difference->left);
 }
 
 static void add_sum(const tri_checkpoint *base, const char *name, int64_t index, words *w) {

@@ -38,7 +38,6 @@ typedef struct tri_group tri_group; /* comm/comm.h; functions that read on one r
 #define TRI_CHECKPOINT_MOMENT1 ".exp_avg"
 #define TRI_CHECKPOINT_MOMENT2 ".exp_avg_sq"
 #define TRI_CHECKPOINT_MASTER ".master"
-#define TRI_CHECKPOINT_AVERAGE ".average" /* average of the weight over the run, in its shape */
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 

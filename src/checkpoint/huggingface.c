@@ -367,9 +367,8 @@ static void write_key(const tri_model *model, const tri_hf_keys *hf_keys, const 
 
 static json_t *write_model(const tri_model *model, const tri_hf_keys *hf_keys);
 
-static void note_difference(void *context, const char *key, const char *left, const char *right) {
-  (void)left, (void)right;
-  *(bool *)context = *(bool *)context || tri_model_key_is_of_function(key);
+static void note_difference(void *context, const tri_config_difference *difference) {
+  if ((difference->change & TRI_CHANGE_FUNCTION) != 0) *(bool *)context = true;
 }
 
 /* Returns whether a table of keys describes all of a model in a way that transformers accepts. */

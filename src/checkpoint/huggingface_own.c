@@ -10,22 +10,16 @@
 
 #define OBJECT "trireme"
 
-typedef struct own_key {
-  const char *key;
-  bool of_function; /* changes the model's function; false: only its training */
-} own_key;
-
-static const own_key own_keys[] = {
-    {"router_scoring", true},    {"router_groups", true}, {"router_kept_groups", true}, {"router_quota", true},
-    {"router_normalised", true}, {"router_scale", true},  {"router_bias", true},        {"balance", false},
-    {"balance_rate", false},     {"z_loss", false},
+static const char *const own_keys[] = {
+    "router_scoring", "router_groups", "router_kept_groups", "router_quota", "router_normalised", "router_scale",
+    "router_bias",    "balance",       "balance_rate",       "z_loss",
 };
 
-static const own_key *find_own(const char *key) {
-  for (size_t i = 0; i < sizeof own_keys / sizeof own_keys[0]; i++) {
-    if (strcmp(own_keys[i].key, key) == 0) return &own_keys[i];
+static bool is_own(const char *key) {
+  for (size_t k = 0; k < sizeof own_keys / sizeof own_keys[0]; k++) {
+    if (strcmp(own_keys[k], key) == 0) return true;
   }
-  return NULL;
+  return false;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -35,13 +29,11 @@ typedef struct own_values {
   bool of_function;
 } own_values;
 
-static void add_value(void *context, const char *key, const char *wanted, const char *said) {
+static void add_value(void *context, const tri_config_difference *difference) {
   own_values *values = context;
-  const own_key *own = find_own(key);
-  (void)said;
-  if (own == NULL) return;
-  json_object_set_new(values->object, key, json_string(wanted));
-  values->of_function = values->of_function || own->of_function;
+  if (!is_own(difference->key)) return;
+  json_object_set_new(values->object, difference->key, json_string(difference->left));
+  values->of_function = values->of_function || (difference->change & TRI_CHANGE_FUNCTION) != 0;
 }
 
 void tri_huggingface_write_own(const tri_model *model, const tri_model *said, const char *model_type, json_t *to) {
@@ -66,7 +58,7 @@ static tri_status lay_over(const tri_json_reader *from, tri_yaml_tree *tree, tri
     char option[256];
     const char *text = json_string_value(value);
     if (tri_run_notes_is_key(key)) continue;
-    if (find_own(key) == NULL || text == NULL) {
+    if (!is_own(key) || text == NULL) {
       return tri_fail(TRI_BAD_FILE, "%s: `" OBJECT ".%.40s` is not a key of a router with its value as a string",
                       from->path, key);
     }

@@ -39,6 +39,7 @@
 #include "base/memory.h"
 #include "config/yaml.h"
 #include "device/nf4.h"
+#include "optimizers/optimizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -298,7 +299,7 @@ static tri_status load_state(tri_checkpoint *checkpoint, const tri_checkpoint_us
 }
 
 static bool has_averages(const tri_safetensors_file *file) {
-  static const char suffix[] = TRI_CHECKPOINT_AVERAGE;
+  static const char suffix[] = TRI_AVERAGE_SUFFIX;
   for (int64_t t = 0; t < file->header.num_tensors; t++) {
     const char *name = file->header.tensors[t].name;
     const size_t length = strlen(name), tail = strlen(suffix);
@@ -512,9 +513,9 @@ static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoin
 /* Finds a tensor; instead of a weight its average, if averages are read and there is one. */
 static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
                                           const tri_safetensors_file **file) {
-  char other[TRI_PEFT_NAME_BYTES + sizeof TRI_CHECKPOINT_AVERAGE];
+  char other[TRI_PEFT_NAME_BYTES + sizeof TRI_AVERAGE_SUFFIX];
   if (!checkpoint->average) return find_itself(checkpoint, name, file);
-  snprintf(other, sizeof other, "%s%s", tri_peft_own_name(name), TRI_CHECKPOINT_AVERAGE);
+  snprintf(other, sizeof other, "%s%s", tri_peft_own_name(name), TRI_AVERAGE_SUFFIX);
   const tri_safetensors_tensor *tensor = find_in_files(checkpoint, other, file);
   return tensor != NULL ? tensor : find_itself(checkpoint, name, file);
 }

@@ -105,7 +105,8 @@ static bool is_kept(const tri_tensor_list *list, const char *name) {
 #define OPTIMIZER(VALUE, NAME) &tri_optimizer_##NAME,
   static const tri_optimizer *const all[] = {TRI_OPTIMIZERS(OPTIMIZER)};
 #undef OPTIMIZER
-  bool found = is_of(list, name, TRI_CHECKPOINT_AVERAGE);
+  bool found = false;
+  for (int s = 0; s < TRI_NUM_RUN_STATES; s++) found = found || is_of(list, name, tri_run_states[s]->suffix);
   for (size_t i = 0; i < sizeof all / sizeof all[0] && !found; i++) {
     found = is_of(list, name, all[i]->trained);
     for (int64_t s = 0; s < all[i]->num_states; s++) found = found || is_of(list, name, all[i]->states[s].suffix);

@@ -76,6 +76,21 @@ typedef struct tri_config_range {
   bool open_low, open_high;
 } tri_config_range;
 
+/* Bits: the meaning of a key whose value in a checkpoint differs from the value in the run that continues from it. */
+typedef enum tri_config_change {
+  TRI_CHANGE_FREE = 1 << 0,     /* nothing */
+  TRI_CHANGE_LEARNING = 1 << 1, /* the run learns or reports something else from here on; it is logged */
+  TRI_CHANGE_MEASURE = 1 << 2,  /* validation losses before and after do not compare */
+  TRI_CHANGE_FUNCTION = 1 << 3, /* the model or the run is another one; refused unless `allow_change` names the key */
+  TRI_CHANGE_SHAPE = 1 << 4 | TRI_CHANGE_FUNCTION,   /* the weights have other shapes; always refused */
+  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* other samples follow */
+  TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
+} tri_config_change;
+
+/* A row of a table whose changes have a meaning; one without it does not compile. */
+#define TRI_CONFIG_ROW(CHANGE, ...)                                                                                    \
+  { .change = TRI_CHANGE_##CHANGE, __VA_ARGS__ }
+
 typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
@@ -84,6 +99,7 @@ typedef struct tri_config_key {
   bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not
                        printed */
   size_t offset;    /* offset of the value in the struct */
+  unsigned change;  /* TRI_CHANGE bits; 0: those of its section */
   const char *help; /* one line */
 
   /* Exactly one of these three is set. */
@@ -149,11 +165,19 @@ tri_status tri_config_check(const tri_config_table *table, const void *values);
  * tri_config_read reads back the same bits. Release *out with tri_free. */
 tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
 
-/* Calls `visit` for each key whose values differ between the structs, with its full name and the values as text. Lists
- * are not compared. */
+/* A key whose values differ between two structs. */
+typedef struct tri_config_difference {
+  const char *key;          /* full name */
+  const char *left, *right; /* the values as text */
+  unsigned change;          /* TRI_CHANGE bits, its own or its section's */
+} tri_config_difference;
+
+/* Calls `visit` for each key whose values differ between the structs. Lists are not compared. */
 void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
-                            void (*visit)(void *context, const char *key, const char *left, const char *right),
-                            void *context);
+                            void (*visit)(void *context, const tri_config_difference *difference), void *context);
+/* Calls `visit` for each row that has TRI_CHANGE bits of its own, sections too, with its full name and the bits. */
+void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
+                        void *context);
 /* Calls `visit` for each key with its full name. */
 void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
 

@@ -212,31 +212,48 @@ static void full_name(const char *prefix, const char *key, char out[NAME_BYTES])
 }
 
 typedef struct comparison {
-  void (*visit)(void *context, const char *key, const char *left, const char *right);
+  void (*visit)(void *context, const tri_config_difference *difference);
   void *context;
 } comparison;
 
-static void compare_section(const tri_config_table *table, const char *prefix, const char *left, const char *right,
-                            const comparison *to) {
+static void compare_section(const tri_config_table *table, const char *prefix, unsigned change, const char *left,
+                            const char *right, const comparison *to) {
   char name[NAME_BYTES], before[LINE_BYTES], after[LINE_BYTES];
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
     const char *a = left + key->offset, *b = right + key->offset;
+    const unsigned meaning = key->change != 0 ? key->change : change;
     full_name(prefix, key->name, name);
     if (key->type == TRI_CONFIG_SECTION) {
-      compare_section(key->table, name, a, b, to);
+      compare_section(key->table, name, meaning, a, b, to);
       continue;
     }
     format_value(key, a, before, sizeof before);
     format_value(key, b, after, sizeof after);
-    if (strcmp(before, after) != 0) to->visit(to->context, name, before, after);
+    const tri_config_difference difference = {name, before, after, meaning};
+    if (strcmp(before, after) != 0) to->visit(to->context, &difference);
   }
 }
 
 void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
-                            void (*visit)(void *context, const char *key, const char *left, const char *right),
-                            void *context) {
-  compare_section(table, "", left, right, &(comparison){visit, context});
+                            void (*visit)(void *context, const tri_config_difference *difference), void *context) {
+  compare_section(table, "", 0, left, right, &(comparison){visit, context});
+}
+
+static void visit_changes(const tri_config_table *table, const char *prefix,
+                          void (*visit)(void *context, const char *key, unsigned change), void *context) {
+  char name[NAME_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    full_name(prefix, key->name, name);
+    if (key->change != 0) visit(context, name, key->change);
+    if (key->type == TRI_CONFIG_SECTION) visit_changes(key->table, name, visit, context);
+  }
+}
+
+void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
+                        void *context) {
+  visit_changes(table, "", visit, context);
 }
 
 static void name_section(const tri_config_table *table, const char *prefix,

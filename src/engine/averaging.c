@@ -42,7 +42,7 @@ tri_status tri_engine_average_weights(tri_engine *engine, int64_t update) {
     const tri_dtype wide = tri_dtype_wide(call->type);
     if (call->optimizer == NULL) continue;
     const void *values = tri_executor_call_values(engine->executor, call);
-    void *average = tri_executor_state(engine->executor, call, call->optimizer->num_states);
+    void *average = tri_executor_state(engine->executor, call, tri_update_run_state(call, TRI_RUN_STATE_AVERAGE));
     if (first) {
       TRI_KERNEL_CALL(queue, convert, call->count, wide, values, wide, average);
     } else {
@@ -104,7 +104,7 @@ tri_status tri_engine_begin_states(tri_engine *engine) {
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
     const tri_dtype wide = tri_dtype_wide(call->type);
-    for (int64_t s = 0; call->optimizer != NULL && s < tri_update_num_states(call); s++) {
+    for (int64_t s = 0; s < tri_update_num_states(call); s++) {
       if (!tri_update_state(call, s)->as_value) continue;
       TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_executor_call_values(engine->executor, call), wide,
                       tri_executor_state(engine->executor, call, s));

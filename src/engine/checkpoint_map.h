@@ -10,37 +10,24 @@
 #include "engine/engine.h"
 #include "engine/quantised.h"
 
-typedef struct tri_checkpoint_map_staged tri_checkpoint_map_staged;
-
-/* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS), presented in the
- * file's order, so that they are written together. */
-typedef struct tri_checkpoint_map_alternating {
-  tri_checkpoint_memory memory; /* its context is this struct */
-  tri_engine *engine;
-  tri_parameter part;
-  char *first;             /* first element of the first member */
-  int64_t count, distance; /* elements of each member; distance between members, in elements */
-  size_t element;
-} tri_checkpoint_map_alternating;
-
 typedef struct tri_checkpoint_map {
   tri_checkpoint_tensor *weights;   /* [num_weights] */
-  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: states that an optimizer keeps, then averages */
-  tri_parameter *parts;             /* [num_weights]: the weights as parameters */
-  tri_parameter *pieces;            /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
+  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: states of optimizers, then, from first_of_run on, of the run */
+  const tri_optimizer_state **states; /* [num_optimizer]; NULL: trained values that are not the saved weight */
+  tri_parameter *parts;               /* [num_weights]: the weights as parameters */
+  tri_parameter *pieces;              /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
   int64_t num_pieces;
-  tri_checkpoint_map_alternating *alternating; /* [num_alternating] */
+  struct tri_alternating_slice *alternating; /* [num_alternating] */
   int64_t num_alternating;
   char (*names)[128]; /* [num_optimizer] */
-  int64_t *averages;  /* [num_weights]: number of the tensor with the weight's average over the run; -1: none */
   int64_t num_weights, num_optimizer;
-  int64_t num_kept; /* leading tensors of `optimizer` that are states; averages follow */
+  int64_t first_of_run;
   /* To save: every element of every tensor is in exactly one slice of one rank. To load: all elements that this rank
    * holds. Tensors are numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
-  bool elsewhere;                           /* the tensors are not those of a checkpoint of the run itself */
-  struct tri_checkpoint_map_staged *staged; /* [num_staged]: slices that are converted while they are read or written */
+  bool elsewhere;                  /* the tensors are not those of a checkpoint of the run itself */
+  struct tri_staged_slice *staged; /* [num_staged]: slices that are converted while they are read or written */
   int64_t num_staged;
   tri_quantised *quantised; /* [num_quantised]: matrices in 4 bits */
   int64_t num_quantised;
@@ -49,15 +36,15 @@ typedef struct tri_checkpoint_map {
 /* With an adapter (model/trainable.h) the first two list the trained parameters, the third the factors, and the last
  * the base model. */
 typedef enum tri_checkpoint_map_use {
-  TRI_SHARDS_SAVE,
-  TRI_SHARDS_LOAD,
-  TRI_SHARDS_LOAD_FACTORS,
-  TRI_SHARDS_LOAD_BASE
+  TRI_CHECKPOINT_MAP_SAVE,
+  TRI_CHECKPOINT_MAP_LOAD,
+  TRI_CHECKPOINT_MAP_LOAD_FACTORS,
+  TRI_CHECKPOINT_MAP_LOAD_BASE
 } tri_checkpoint_map_use;
 
 /* LOCAL. Release with tri_checkpoint_map_release. Slices are valid as long as the engine. */
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out);
-void tri_checkpoint_map_release(tri_checkpoint_map *shards);
+void tri_checkpoint_map_release(tri_checkpoint_map *map);
 
 /* LOCAL. Ends a series of reads or writes of slices: staged values are converted back, and the gradients' memory, which
  * staging uses, is free again. */
@@ -68,18 +55,18 @@ tri_status tri_checkpoint_map_written(tri_engine *engine);
 bool tri_checkpoint_map_keep_narrow(const tri_engine *engine);
 
 /* Return the bytes of one slice, and of all slices. */
-size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tri_checkpoint_slice *slice);
-size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *shards);
+size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *map, const tri_checkpoint_slice *slice);
+size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *map);
 
 /* LOCAL. Copies all slices to tri_checkpoint_map_bytes of host memory, one after the other, and back. */
-tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *shards, char *to_host);
-tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *shards, const char *from_host);
+tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *map, char *to_host);
+tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *map, const char *from_host);
 
 /* Refuses a checkpoint that has states of single parts of a joined tensor, as older versions stored Adafactor's:
  * TRI_BAD_FILE with the way out. */
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
 
-const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *shards, int64_t number);
+const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *map, int64_t number);
 
 /* Returns the bytes of the slices that a rank saves, for its memory plan, without an engine. */
 size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const tri_parts *parts,

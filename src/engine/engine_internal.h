@@ -43,11 +43,11 @@ struct tri_engine {
   bool prepared;                              /* packed weights are up to date */
   tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
   int64_t most_stage_buffers;
-  tri_exchange_request **reductions;              /* [buckets] */
-  tri_exchange_request **gathers;                 /* [buckets * BUCKET_GATHERS] */
-  const struct tri_checkpoint_map_staged *staged; /* slice in the gradients' memory (checkpoint_map.c), or NULL */
-  bool staged_written;                            /* these values were changed there */
-  void *shared;                                   /* gradients that other ranks can read; or NULL */
+  tri_exchange_request **reductions;     /* [buckets] */
+  tri_exchange_request **gathers;        /* [buckets * BUCKET_GATHERS] */
+  const struct tri_staged_slice *staged; /* slice in the gradients' memory (checkpoint_conversions.h), or NULL */
+  bool staged_written;                   /* these values were changed there */
+  void *shared;                          /* gradients that other ranks can read; or NULL */
 };
 
 /* Gathers of a bucket: of its trained parameters, and of its frozen ones by stored type. */

@@ -60,10 +60,9 @@ typedef struct foreign {
   const char *key; /* first key that the family lacks */
 } foreign;
 
-static void check_key(void *context, const char *key, const char *value, const char *usual) {
+static void check_key(void *context, const tri_config_difference *difference) {
   foreign *found = context;
-  const char *optional = optional_key(key);
-  (void)value, (void)usual;
+  const char *optional = optional_key(difference->key);
   if (found->key == NULL && optional != NULL && !has_key(found->family, optional)) found->key = optional;
 }
 

@@ -92,18 +92,9 @@ static void clear_field(const tri_config_key *key, tri_model *model) {
   memset((char *)model + key->offset, 0, sizeof(int64_t)); /* a count or a double */
 }
 
-static void note_difference(void *context, const char *key, const char *left, const char *right) {
-  (void)key, (void)left, (void)right;
+static void note_difference(void *context, const tri_config_difference *difference) {
+  (void)difference;
   *(bool *)context = true;
-}
-
-bool tri_model_key_is_of_function(const char *key) {
-  static const char *const others[] = {"name",         "model_type", "dropout",      "init_std",
-                                       "max_sequence", "balance",    "balance_rate", "z_loss"};
-  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-    if (strcmp(key, others[i]) == 0) return false;
-  }
-  return true;
 }
 
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key) {

@@ -18,10 +18,6 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml 
  * tri_model_complete. Messages name file and line of the mapping's key. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
-/* Returns whether a key of the table changes the model's function, as opposed to its initial parameters, its training
- * or reports. (max_sequence does not count: it shows in the shape of learned positions.) */
-bool tri_model_key_is_of_function(const char *key);
-
 /* Returns whether a key of a complete model has the value that follows from other keys if it is left out. */
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
 

@@ -24,8 +24,11 @@ static const tri_config_key keys[] = {
 };
 const tri_config_table tri_average_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 
-/* A checkpoint has it under its weight's own name and shape (TRI_CHECKPOINT_AVERAGE). */
-static const tri_optimizer_state average = {.with_sign = true, .as_value = true};
+const tri_optimizer_state tri_average_state = {.suffix = TRI_AVERAGE_SUFFIX,
+                                               .owner = TRI_STATE_OF_RUN,
+                                               .with_sign = true,
+                                               .as_value = true,
+                                               .is_kept = tri_average_is_kept};
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings) { return settings->average.every > 0; }
 
@@ -48,12 +51,4 @@ tri_status tri_average_check(const tri_optimizer_settings *settings, const tri_o
   if (!tri_average_is_kept(settings) || other == NULL) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`average.every` %ld: %s averages its points by itself; leave `average` out",
                   (long)settings->average.every, other->name);
-}
-
-int64_t tri_update_num_states(const tri_update_call *call) {
-  return call->optimizer->num_states + (tri_average_is_kept(call->settings) ? 1 : 0);
-}
-
-const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state) {
-  return state < call->optimizer->num_states ? &call->optimizer->states[state] : &average;
 }

@@ -7,8 +7,9 @@
 
 #define TRI_OPTIMIZER_NAME_ROW(BASE, MEMBER)                                                                           \
   {                                                                                                                    \
-    .name = "name", .type = TRI_CONFIG_CHOICE, .offset = offsetof(BASE, MEMBER.name), .words = tri_optimizer_words,    \
-    .fallback = "adamw", .help = "the optimizer; parameters that it does not take are updated by adamw"                \
+    .change = TRI_CHANGE_FUNCTION, .name = "name", .type = TRI_CONFIG_CHOICE, .offset = offsetof(BASE, MEMBER.name),   \
+    .words = tri_optimizer_words, .fallback = "adamw",                                                                 \
+    .help = "the optimizer; parameters that it does not take are updated by adamw"                                     \
   }
 
 #define TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, NAME)                                                                  \
@@ -26,8 +27,8 @@
 /* A key of the run file itself, not of `optimizer:`. */
 #define TRI_AVERAGE_ROW(BASE, MEMBER)                                                                                  \
   {                                                                                                                    \
-    .name = "average", .type = TRI_CONFIG_SECTION, .offset = offsetof(BASE, MEMBER.average),                           \
-    .table = &tri_average_keys, .help = "a running average of the weights"                                             \
+    .change = TRI_CHANGE_LEARNING, .name = "average", .type = TRI_CONFIG_SECTION,                                      \
+    .offset = offsetof(BASE, MEMBER.average), .table = &tri_average_keys, .help = "a running average of the weights"   \
   }
 
 /* Keys of the storage of states, of the sections of single optimizers, and of groups of parameters. */

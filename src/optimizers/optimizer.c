@@ -85,12 +85,52 @@ const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, co
   return tri_optimizer_of_group(settings, tri_parameter_group_of(parameter));
 }
 
-tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
-                                          const tri_parameter *tensor, int64_t state) {
+/* ---- states ------------------------------------------------------------------------------------------------------ */
+
+#define RUN_STATE(VALUE, name) &tri_##name##_state,
+const tri_optimizer_state *const tri_run_states[TRI_NUM_RUN_STATES] = {TRI_RUN_STATES(RUN_STATE)};
+#undef RUN_STATE
+
+/* Returns the number of states before state `end` of the run. */
+static int64_t states_before(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                             tri_run_state end) {
+  int64_t number = optimizer->num_states;
+  for (int r = 0; r < TRI_NUM_RUN_STATES && r < (int)end; r++) number += tri_run_states[r]->is_kept(settings);
+  return number;
+}
+
+int64_t tri_optimizer_num_states(const tri_optimizer_settings *settings, const tri_optimizer *optimizer) {
+  return states_before(settings, optimizer, TRI_NUM_RUN_STATES);
+}
+
+const tri_optimizer_state *tri_optimizer_state_at(const tri_optimizer_settings *settings,
+                                                  const tri_optimizer *optimizer, int64_t state) {
+  int64_t number = optimizer->num_states;
+  if (state < number) return &optimizer->states[state];
+  for (int r = 0; r < TRI_NUM_RUN_STATES; r++) {
+    if (tri_run_states[r]->is_kept(settings) && number++ == state) return tri_run_states[r];
+  }
+  return NULL;
+}
+
+int64_t tri_update_num_states(const tri_update_call *call) {
+  return call->optimizer == NULL ? 0 : tri_optimizer_num_states(call->settings, call->optimizer);
+}
+
+const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state) {
+  return tri_optimizer_state_at(call->settings, call->optimizer, state);
+}
+
+int64_t tri_update_run_state(const tri_update_call *call, tri_run_state state) {
+  return states_before(call->settings, call->optimizer, state);
+}
+
+tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer_state *state,
+                                          const tri_parameter *tensor) {
   tri_state_shape shape = {.num_dims = tensor->num_dims};
   tri_parameter alone = *tensor;
   alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* a tensor of a stack is a matrix by itself */
-  if (optimizer->states[state].shape != NULL) return optimizer->states[state].shape(settings, &alone);
+  if (state->shape != NULL) return state->shape(settings, &alone);
   for (int d = 0; d < tensor->num_dims; d++) shape.dims[d] = tensor->shape[d];
   return shape;
 }

@@ -121,8 +121,8 @@ typedef enum tri_optimizer_unit {
   TRI_UNIT_MATRIX,   /* whole tensors: ZeRO assigns them to ranks uncut, and shards of tensor ranks are gathered */
 } tri_optimizer_unit;
 
-/* Largest number of states of an optimizer; the same with the average of the weights. */
-enum { TRI_OPTIMIZER_STATES = 4, TRI_UPDATE_STATES = TRI_OPTIMIZER_STATES + 1, TRI_OPTIMIZER_COSTS = 4 };
+/* Largest number of states of an optimizer. */
+enum { TRI_OPTIMIZER_STATES = 4, TRI_OPTIMIZER_COSTS = 4 };
 
 enum { TRI_STATE_DIMS = 3 };
 
@@ -131,15 +131,39 @@ typedef struct tri_state_shape {
   int64_t num_dims, dims[TRI_STATE_DIMS];
 } tri_state_shape;
 
-/* A state: one number per element of the parameter, or a tensor with a shape of its own. The latter is for the unit
- * matrix; it is whole and the same on all ranks that have shards of the parameter, and always stored wide. */
+/* The owner of a state decides how a checkpoint has it. */
+typedef enum tri_state_owner {
+  TRI_STATE_OF_OPTIMIZER, /* one tensor for each matrix; a checkpoint has the states of all parameters, or none */
+  TRI_STATE_OF_RUN, /* one tensor for each weight, with its name and shape, after all states of optimizers; in a run
+                       that continues a checkpoint without it, it begins with its first value */
+} tri_state_owner;
+
+/* A state, which the run keeps for each parameter beside its value: one number per element of the parameter, or a
+ * tensor with a shape of its own. The latter is for the unit matrix; it is whole and the same on all ranks that have
+ * shards of the parameter, and always stored wide. */
 typedef struct tri_optimizer_state {
   const char *suffix; /* suffix of its tensor's name in a checkpoint */
-  bool with_sign;     /* false: never negative */
-  bool as_value;      /* a point rather than a moment: starts as a copy of the parameter, and is always stored wide */
+  tri_state_owner owner;
+  bool with_sign; /* false: never negative */
+  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is always stored wide
+                   */
   /* Returns its shape for a whole tensor of a parameter (each tensor of a stack). NULL: one number per element. */
   tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
+  /* Returns whether a run keeps it; for a state of the run. */
+  bool (*is_kept)(const tri_optimizer_settings *settings);
 } tri_optimizer_state;
+
+/* States of the run itself, with any optimizer: each is a row of the file that defines it, such as
+ * tri_average_state. */
+#define TRI_RUN_STATES(X) X(AVERAGE, average)
+#define TRI_RUN_STATE_VALUE(VALUE, name) TRI_RUN_STATE_##VALUE,
+typedef enum tri_run_state { TRI_RUN_STATES(TRI_RUN_STATE_VALUE) TRI_NUM_RUN_STATES } tri_run_state;
+#define TRI_RUN_STATE_ROW(VALUE, name) extern const tri_optimizer_state tri_##name##_state;
+TRI_RUN_STATES(TRI_RUN_STATE_ROW)
+extern const tri_optimizer_state *const tri_run_states[TRI_NUM_RUN_STATES];
+
+/* Largest number of states of a parameter. */
+enum { TRI_UPDATE_STATES = TRI_OPTIMIZER_STATES + TRI_NUM_RUN_STATES };
 
 typedef struct tri_update_call tri_update_call;
 typedef struct tri_update_run tri_update_run; /* run.h */
@@ -184,9 +208,15 @@ const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 
+/* States of a parameter that `optimizer` updates: the optimizer's, then those of the run that it keeps. Return their
+ * number, and state number `state`. */
+int64_t tri_optimizer_num_states(const tri_optimizer_settings *settings, const tri_optimizer *optimizer);
+const tri_optimizer_state *tri_optimizer_state_at(const tri_optimizer_settings *settings,
+                                                  const tri_optimizer *optimizer, int64_t state);
+
 /* Returns the shape of a state of a whole tensor, as in a checkpoint. */
-tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
-                                          const tri_parameter *tensor, int64_t state);
+tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer_state *state,
+                                          const tri_parameter *tensor);
 int64_t tri_state_shape_count(const tri_state_shape *shape);
 
 /* Returns whether any group's optimizer needs whole matrices. The second returns the first optimizer that evaluates
@@ -213,10 +243,11 @@ struct tri_update_call {
   size_t states[TRI_UPDATE_STATES]; /* offset of each state in the memory of all states, in bytes */
 };
 
-/* States of a call that has an optimizer: the optimizer's, then the average of the weights if there is one, with index
- * call->optimizer->num_states. */
+/* Return the number of states of a call, 0 without an optimizer; state number `state`; and the number of a state of the
+ * run, which must be kept. */
 int64_t tri_update_num_states(const tri_update_call *call);
 const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state);
+int64_t tri_update_run_state(const tri_update_call *call, tri_run_state state);
 
 /* Return whether a state has a shape of its own; its number of elements; its type of storage; its bytes; and whether it
  * is stored wide. */
@@ -239,6 +270,8 @@ double tri_update_own_shape_bytes(const tri_update_call *call);
 double tri_update_kept_bytes(const tri_update_call *call);
 
 /* ---- average of the weights -------------------------------------------------------------------------------------- */
+
+#define TRI_AVERAGE_SUFFIX ".average" /* suffix of its tensor in a checkpoint */
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings);
 

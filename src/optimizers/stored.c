@@ -20,7 +20,7 @@ tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state)
 
 int64_t tri_update_state_count(const tri_update_call *call, int64_t state) {
   if (!tri_update_has_own_shape(call, state)) return call->count;
-  const tri_state_shape shape = tri_optimizer_state_shape(call->settings, call->optimizer, &call->tensor, state);
+  const tri_state_shape shape = tri_optimizer_state_shape(call->settings, tri_update_state(call, state), &call->tensor);
   return tri_state_shape_count(&shape);
 }
 

@@ -8,18 +8,22 @@
 
 #include <string.h>
 
-/* Returns whether this run keeps averages and the checkpoint has them; it has all or none. */
-static bool has_averages(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
-  return shards->num_kept < shards->num_optimizer &&
-         tri_checkpoint_has(checkpoint, shards->optimizer[shards->num_kept].name);
+/* Returns whether the checkpoint has a state that the run keeps. It has each state of the run for all weights or for
+ * none; the first tensors of a map's run states are those of its first weight. */
+static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
+                          const tri_optimizer_state *state) {
+  for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
+    if (map->states[i] == state) return tri_checkpoint_has(checkpoint, map->optimizer[i].name);
+  }
+  return false;
 }
 
 /* Refuses a state with values that are not finite. */
-static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards, bool optimizer) {
-  for (int64_t i = 0; i < shards->num_slices; i++) {
-    const tri_checkpoint_slice *slice = &shards->slices[i];
-    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(shards, slice->tensor);
-    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, bool optimizer) {
+  for (int64_t i = 0; i < map->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &map->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(map, slice->tensor);
+    if (slice->tensor >= map->num_weights && !optimizer) continue;
     int64_t bad = -1;
     TRI_TRY(tri_checkpoint_slice_not_finite(slice, tensor->type, &bad));
     if (bad < 0) continue;
@@ -29,13 +33,13 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and averages if the checkpoint also
- * has them. */
-static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
-                    const tri_checkpoint_slice *slice, bool optimizer) {
-  if (slice->tensor < shards->num_weights) return true;
-  const bool average = slice->tensor >= shards->num_weights + shards->num_kept;
-  return optimizer && (!average || has_averages(checkpoint, shards));
+/* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and states of the run if the
+ * checkpoint also has them. */
+static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, const tri_checkpoint_slice *slice,
+                    bool optimizer) {
+  const int64_t kept = slice->tensor - map->num_weights;
+  if (kept < 0) return true;
+  return optimizer && (kept < map->first_of_run || has_run_state(checkpoint, map, map->states[kept]));
 }
 
 static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensor,
@@ -47,12 +51,12 @@ static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpo
 }
 
 /* Reads the slices that this rank holds. */
-static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
+static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                               bool optimizer) {
-  for (int64_t i = 0; i < shards->num_slices; i++) {
-    const tri_checkpoint_slice *slice = &shards->slices[i];
-    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(shards, slice->tensor);
-    if (!is_read(checkpoint, shards, slice, optimizer)) continue;
+  for (int64_t i = 0; i < map->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &map->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(map, slice->tensor);
+    if (!is_read(checkpoint, map, slice, optimizer)) continue;
     tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
     uint64_t ticket = tri_recorder_begin(&record);
     TRI_TRY(read_slice(checkpoint, tensor, slice));
@@ -68,21 +72,20 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
 
 /* Returns whether the checkpoint has optimizer states. An imported checkpoint does not: the states of a new run
  * are used. */
-static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
-  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
+  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, map->optimizer[0].name));
 }
 
 static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoint) {
-  return l->kind != TRI_RESUME_WEIGHTS && tri_identity_same_optimizer(l->config, checkpoint) &&
+  return l->kind != TRI_RESUME_WEIGHTS && tri_resume_same_optimizer(l->config, checkpoint) &&
          has_optimizer(checkpoint, &l->held);
 }
 
 /* Returns whether values are converted while they are read, so that checksums of the file do not apply to memory. */
-static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
-  return tri_checkpoint_map_keep_narrow(engine) ||
-         entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
+  return tri_checkpoint_map_keep_narrow(engine) || entry.tensor->type != tri_safetensors_type_of(map->weights[0].type);
 }
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
@@ -103,15 +106,23 @@ static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoin
 static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
-  tri_status status = world->rank == 0 ? tri_identity_compare(l->identity, l->config, checkpoint, l->kind) : TRI_OK;
+  tri_status status = world->rank == 0 ? tri_resume_check(l->identity, l->config, checkpoint, l->kind) : TRI_OK;
   return tri_first_rank_status(world, status);
 }
 
-/* Returns whether the run keeps an average that the checkpoint does not have. The average then begins as
- * a copy of the weights (tri_engine_begin_states). An optimizer with states that also begin as copies of the weights is
- * never combined with an average. */
-static bool begins_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
-  return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
+/* Returns whether the run keeps a state of its own that the checkpoint does not have. It then begins as a copy of the
+ * weights (tri_engine_begin_states). An optimizer with states that also begin as copies of the weights is never
+ * combined with an average. */
+static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
+  return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
+         !has_run_state(checkpoint, &l->held, tri_run_states[state]);
+}
+
+static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  for (int s = 0; s < TRI_NUM_RUN_STATES; s++) {
+    if (begins(l, checkpoint, (tri_run_state)s)) return true;
+  }
+  return false;
 }
 
 /* Reads the slices of this rank and verifies the checkpoint. Usually sizes, headers and other files are verified before
@@ -135,7 +146,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status != TRI_OK || !has_state || whole) return status;
   /* The point that an averaging optimizer saves is made of the values and of a state that begins as their copy.
    * resume.c begins the states again once all values are final. */
-  if (!optimizer || begins_average(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
+  if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
                                         optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);
@@ -157,25 +168,26 @@ static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoi
  * the number of averaged points. */
 static void continue_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   tri_progress *progress = l->progress;
-  const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
-  if (kept && begins) {
+  const bool kept = tri_average_is_kept(&l->config->optimizer.settings);
+  const bool new = begins(l, checkpoint, TRI_RUN_STATE_AVERAGE);
+  if (new) {
     tri_log("%s has no average of the weights, so the average begins here (`average.every`)",
             tri_checkpoint_path(checkpoint));
   } else if (!kept && progress->averaged > 0) {
     tri_warn("%s has an average of the weights, which ends here: the run has average.every 0",
              tri_checkpoint_path(checkpoint));
   }
-  if (!kept || begins) progress->averaged = 0;
+  if (!kept || new) progress->averaged = 0;
 }
 
 /* Logs that the checkpoint also has an average, because a user who begins with its weights may have expected the
  * average. */
 static void say_average_stays(const tri_checkpoint *checkpoint) {
-  const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
+  const size_t ending = strlen(TRI_AVERAGE_SUFFIX);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     const char *name = tri_checkpoint_get_entry(checkpoint, i).tensor->name;
     const size_t length = strlen(name);
-    if (length < ending || strcmp(name + length - ending, TRI_CHECKPOINT_AVERAGE) != 0) continue;
+    if (length < ending || strcmp(name + length - ending, TRI_AVERAGE_SUFFIX) != 0) continue;
     tri_log(
         "%s also has an average of the weights, which is not used here; to start from the average, export it first: "
         "trireme export --average",
@@ -188,8 +200,8 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
  * differently from here on (other data or another objective): the old and the new losses cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
-  char key[TRI_IDENTITY_KEY_BYTES];
-  tri_identity_other_measure(l->identity, l->config, state, key);
+  char key[TRI_RESUME_KEY_BYTES];
+  tri_resume_other_measure(l->identity, l->config, state, key);
   if (key[0] == '\0') return;
   if (progress->best_step > 0) {
     tri_log(
@@ -213,7 +225,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
     const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
     if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
       read_progress(state, l->progress);
-      l->progress->samples = tri_identity_next_sample(l->config, state);
+      l->progress->samples = tri_resume_next_sample(l->config, state);
       if (!takes_optimizer(l, checkpoint)) { /* the optimizer's states start from zero */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;
@@ -226,7 +238,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
       tri_log("beginning with the weights of %s", path);
       say_average_stays(checkpoint);
     }
-    l->has_states = takes_optimizer(l, checkpoint) && !begins_average(l, checkpoint);
+    l->has_states = takes_optimizer(l, checkpoint) && !begins_any(l, checkpoint);
     tri_engine_parameters_changed(l->engine);
   }
   tri_checkpoint_close(checkpoint);

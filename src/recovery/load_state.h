@@ -4,8 +4,8 @@
 
 #include "engine/checkpoint_map.h"
 #include "engine/engine.h"
-#include "run/identity.h"
 #include "run/progress.h"
+#include "run/resume_check.h"
 #include "run/run_config.h"
 
 typedef struct tri_loading {

@@ -85,7 +85,8 @@ static tri_status load_init(tri_loading *l) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   TRI_TRY(tri_first_rank_status(world, check_factors(l, from)));
   tri_loading factors = *l;
-  TRI_TRY(tri_common_status(world, tri_checkpoint_map_create(l->engine, TRI_SHARDS_LOAD_FACTORS, &factors.held)));
+  TRI_TRY(
+      tri_common_status(world, tri_checkpoint_map_create(l->engine, TRI_CHECKPOINT_MAP_LOAD_FACTORS, &factors.held)));
   tri_status status = load_named(&factors, from, false, path);
   tri_checkpoint_map_release(&factors.held);
   return status;
@@ -138,8 +139,8 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .progress = progress};
   TRI_TRY(tri_path_join(root, r->config->output, "checkpoints"));
-  tri_status status = tri_checkpoint_map_create(r->engine, TRI_SHARDS_LOAD, &l.held);
-  if (status == TRI_OK) status = tri_checkpoint_map_create(r->engine, TRI_SHARDS_SAVE, &l.saved);
+  tri_status status = tri_checkpoint_map_create(r->engine, TRI_CHECKPOINT_MAP_LOAD, &l.held);
+  if (status == TRI_OK) status = tri_checkpoint_map_create(r->engine, TRI_CHECKPOINT_MAP_SAVE, &l.saved);
   status = tri_common_status(world, status);
   if (status == TRI_OK) status = tri_common_status(world, find_and_load(&l, root, r->from, path));
   tri_checkpoint_map_release(&l.saved);
@@ -207,7 +208,8 @@ static tri_status load_base(const tri_resume_request *r) {
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .kind = TRI_RESUME_WEIGHTS};
   char path[TRI_PATH_BYTES];
   if (!has_adapter(r->config)) return TRI_OK;
-  tri_status status = tri_common_status(world, tri_checkpoint_map_create(r->engine, TRI_SHARDS_LOAD_BASE, &l.held));
+  tri_status status =
+      tri_common_status(world, tri_checkpoint_map_create(r->engine, TRI_CHECKPOINT_MAP_LOAD_BASE, &l.held));
   if (status == TRI_OK) status = tri_common_status(world, load_named(&l, r->config->init, false, path));
   tri_checkpoint_map_release(&l.held);
   if (status == TRI_OK && tri_adapter_is_principal(&r->config->model.tuning.adapter)) {

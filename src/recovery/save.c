@@ -55,7 +55,7 @@ struct tri_saver {
   const char *tokenizer;
   const tri_identity *identity;
   const tri_folder_lock *lock; /* NULL: not checked */
-  tri_checkpoint_map shards;
+  tri_checkpoint_map map;
   void *buffers;                /* memory of the engine for the save */
   tri_checkpoint_slice *staged; /* [shards.num_slices], slices of the copy; NULL without checkpoint.async */
   char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* extra_files may be "" */
@@ -88,9 +88,9 @@ static tri_status stage_slices(tri_saver *saver) {
   size_t room = 0;
   saver->buffers = tri_engine_staging(saver->engine, &room);
   char *to = (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES;
-  int64_t count = saver->shards.num_slices;
+  int64_t count = saver->map.num_slices;
   bool copies = saver->config->checkpoint.async;
-  size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_checkpoint_map_bytes(&saver->shards) : 0);
+  size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_checkpoint_map_bytes(&saver->map) : 0);
   if (wanted > room) {
     return tri_fail_internal("a save needs %zu bytes of memory, and %zu were planned", wanted, room);
   }
@@ -98,10 +98,10 @@ static tri_status stage_slices(tri_saver *saver) {
   if (!copies) return TRI_OK;
   TRI_TRY(tri_alloc("the slices of a checkpoint", (size_t)count, sizeof *saver->staged, &saver->staged));
   for (int64_t i = 0; i < count; i++) {
-    saver->staged[i] = saver->shards.slices[i];
+    saver->staged[i] = saver->map.slices[i];
     saver->staged[i].data = to;
     saver->staged[i].memory = NULL;
-    to += tri_checkpoint_map_slice_bytes(&saver->shards, &saver->staged[i]);
+    to += tri_checkpoint_map_slice_bytes(&saver->map, &saver->staged[i]);
   }
   return TRI_OK;
 }
@@ -138,7 +138,7 @@ static tri_status saver_set_up(tri_saver *saver) {
   TRI_TRY(tri_run_config_print(config, &saver->run_config));
   TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, NULL, &saver->model_config));
   TRI_TRY(print_adapter(saver));
-  TRI_TRY(tri_checkpoint_map_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
+  TRI_TRY(tri_checkpoint_map_create(saver->engine, TRI_CHECKPOINT_MAP_SAVE, &saver->map));
   return stage_slices(saver);
 }
 
@@ -283,12 +283,12 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
                 .seed = config->seed,
                 .run_config = saver->run_config,
                 .progress = saver->progress},
-      .weights = saver->shards.weights,
-      .optimizer = saver->shards.optimizer,
-      .num_weights = saver->shards.num_weights,
-      .num_optimizer = saver->shards.num_optimizer,
+      .weights = saver->map.weights,
+      .optimizer = saver->map.optimizer,
+      .num_weights = saver->map.num_weights,
+      .num_optimizer = saver->map.num_optimizer,
       .slices = slices,
-      .num_slices = saver->shards.num_slices,
+      .num_slices = saver->map.num_slices,
       .buffers = saver->buffers,
       .shard_bytes = config->checkpoint.shard_bytes,
       .model_config = saver->model_config,
@@ -315,7 +315,7 @@ static tri_status join_and_publish(tri_saver *saver, tri_status written) {
 
 static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
   tri_status status = tri_common_failure(world_of(saver), tri_engine_finish(saver->engine));
-  if (status == TRI_OK) status = begin_save(saver, progress, saver->shards.slices);
+  if (status == TRI_OK) status = begin_save(saver, progress, saver->map.slices);
   if (status == TRI_OK) {
     status = tri_checkpoint_save_join(saver->saving, tri_checkpoint_save_write(saver->saving));
     if (status == TRI_OK) status = tri_first_rank_status(world_of(saver), check_lock(saver));
@@ -328,7 +328,7 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
 /* Copies the state, and starts the threads that write it. Steps wait only for the copy. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
   tri_status status =
-      tri_checkpoint_map_download(saver->engine, &saver->shards, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
+      tri_checkpoint_map_download(saver->engine, &saver->map, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
   status = tri_common_failure(world_of(saver), status);
   if (status == TRI_OK) status = begin_save(saver, progress, saver->staged);
   if (status == TRI_OK) status = tri_common_status(world_of(saver), start_thread(saver, STAGE_WRITING));
@@ -450,6 +450,6 @@ void tri_saver_destroy(tri_saver *saver) {
   tri_extra_texts_release(&saver->extra_texts);
   tri_free(saver->model_config);
   tri_free(saver->run_config);
-  tri_checkpoint_map_release(&saver->shards);
+  tri_checkpoint_map_release(&saver->map);
   tri_free(saver);
 }

@@ -40,7 +40,7 @@ static const char magic[16] = "trireme-memory-3";
 
 struct tri_snapshots {
   tri_engine *engine;
-  tri_checkpoint_map shards;
+  tri_checkpoint_map map;
   char base[BASE_BYTES];       /* folder of this output, all its runs and nodes */
   char folder[TRI_PATH_BYTES]; /* folder of this run and node */
   uint64_t signature;
@@ -197,8 +197,8 @@ static tri_status snapshot_set_up(tri_snapshots *s, const tri_run_config *config
   const tri_group *world = world_of(s);
   TRI_TRY(find_folder(s, config->output, identity));
   TRI_TRY(sign(s, config, identity));
-  TRI_TRY(tri_checkpoint_map_create(s->engine, TRI_SHARDS_LOAD, &s->shards));
-  s->bytes = HEADER_BYTES + (tri_checkpoint_map_bytes(&s->shards) + 7) / 8 * 8;
+  TRI_TRY(tri_checkpoint_map_create(s->engine, TRI_CHECKPOINT_MAP_LOAD, &s->map));
+  s->bytes = HEADER_BYTES + (tri_checkpoint_map_bytes(&s->map) + 7) / 8 * 8;
   s->neighbour = neighbour_of(world->rank, world->size);
   return tri_alloc("sizes of snapshots", (size_t)world->size, sizeof *s->sizes, &s->sizes);
 }
@@ -221,7 +221,7 @@ tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config
 
 void tri_snapshots_destroy(tri_snapshots *s) {
   if (s == NULL) return;
-  tri_checkpoint_map_release(&s->shards);
+  tri_checkpoint_map_release(&s->map);
   tri_free(s->sizes);
   tri_free(s);
 }
@@ -229,7 +229,7 @@ void tri_snapshots_destroy(tri_snapshots *s) {
 /* ---- taking a snapshot ------------------------------------------------------------------------------------------- */
 
 static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
-  TRI_TRY(tri_checkpoint_map_download(s->engine, &s->shards, file->begin + HEADER_BYTES));
+  TRI_TRY(tri_checkpoint_map_download(s->engine, &s->map, file->begin + HEADER_BYTES));
   header head = {.signature = s->signature,
                  .rank = world_of(s)->rank,
                  .bytes = (int64_t)s->bytes,
@@ -414,7 +414,7 @@ static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progres
   header head;
   tri_status status = tri_common_failure(world, open_whole(s, step, world->rank, &file, &head));
   if (status == TRI_OK) {
-    status = tri_common_failure(world, tri_checkpoint_map_upload(s->engine, &s->shards, file.begin + HEADER_BYTES));
+    status = tri_common_failure(world, tri_checkpoint_map_upload(s->engine, &s->map, file.begin + HEADER_BYTES));
   }
   if (status == TRI_OK) *progress = head.progress;
   unmap(&file);

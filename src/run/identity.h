@@ -1,10 +1,7 @@
 /* Identity of a run: its name, which it gets when it begins, and all that its results depend on in addition to the
  * numbers of its configuration. The name is stored in OUTPUT/run.json and in everything that belongs to the run: its
  * checkpoints and its snapshots in memory. So files or memory that another run left under the same path are never used.
- *
- * A checkpoint or Hugging Face weights that a run loads are compared with the run: every setting of the model that
- * changes its function, the tokenizer, the corpus. A difference is refused by its key, with both values, unless the run
- * names the key in `allow_change`. */
+ */
 #ifndef TRI_RUN_IDENTITY_H
 #define TRI_RUN_IDENTITY_H
 
@@ -43,34 +40,5 @@ tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *
 
 /* LOCAL. Returns what a checkpoint records about the run that made it. The caller owns the object. */
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config);
-
-typedef enum tri_resume_kind {
-  TRI_RESUME_RUN,     /* newest checkpoint of this output, which must be this run's */
-  TRI_RESUME_BRANCH,  /* a named checkpoint to resume from */
-  TRI_RESUME_WEIGHTS, /* weights to begin with; the corpus may be any */
-} tri_resume_kind;
-
-/* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. TRI_BAD_CONFIG names every key that differs and
- * is not allowed to. Differences that change no function are logged. */
-tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
-                                const tri_checkpoint *checkpoint, tri_resume_kind how);
-
-/* LOCAL. Returns the number of the sample with which a run continues after a checkpoint: the one after the last sample
- * read, with any batch size. If the length of samples has changed (`allow_change`), it is the sample after the same
- * number of tokens. */
-int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
-
-/* LOCAL. Sets `out` to the first key that makes the validation loss a different measure than when the checkpoint was
- * saved (objective, metric, validation data), so that losses before and after cannot be compared; "": the same measure.
- */
-enum { TRI_IDENTITY_KEY_BYTES = 64 };
-void tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
-                                const tri_checkpoint_state *state, char out[TRI_IDENTITY_KEY_BYTES]);
-
-/* LOCAL. Returns whether the checkpoint's optimizer states belong to the run's optimizers. */
-bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint);
-
-/* LOCAL. Checks that `allow_change` names keys that are compared; the message begins with the key. */
-tri_status tri_identity_check_allowed(const char *allow_change);
 
 #endif

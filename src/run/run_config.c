@@ -20,7 +20,7 @@
 #include "model/preference_losses.h"
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
-#include "run/identity.h"
+#include "run/allowed_changes.h"
 #include "run/preference_keys.h"
 #include "schedule/layout_config.h"
 
@@ -92,34 +92,44 @@ static const tri_config_key source_keys[] = {
 TABLE(source_table, source_keys);
 
 static const tri_config_key data_keys[] = {
-    {KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table, .plain = "path", .in_line = true,
-     .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
-     .range = {.low = 0, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
-     .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
-    {PATH("validation", data.validation), .fallback = "", .help = "prefix of the validation corpus; empty: none"},
-    {PATH("preferences", data.preferences), .fallback = "",
-     .help = "instead of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
-             "lines; empty: none"},
-    {PATH("validation_preferences", data.validation_preferences), .fallback = "",
-     .help = "preferences that are held out, the same way; empty: none"},
-    {PATH("tokenizer", data.tokenizer), .fallback = "",
-     .help = "tokenizer.json; empty: the one in the folder of `train`, if it exists"},
-    {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
-     .help = "tokens in one sample; required if max_sequence is above 8192"},
-    {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
-     .help = "labels with this id (padding) do not count in the loss; -1: unused"},
-    {COUNT("max_samples", data.max_samples, 0, INT64_C(1) << 40), .fallback = "0",
-     .help = "train on the first samples of the corpus only, as they are after packing; 0: on all"},
-    {CHOICE("documents", data.documents, document_uses), .fallback = "auto",
-     .help = "masked: documents of a sequence do not attend to each other, and each has positions from 0; or joined; "
-             "auto: masked if a corpus has a mask (conversations)"},
-    {CHOICE("packing", data.packing, packing_uses), .fallback = "auto",
-     .help = "documents: whole documents are packed into sequences, best-fit; or windows of the text, cut anywhere; "
-             "auto: documents if a corpus has a mask"},
-    {CHOICE("too_long", data.too_long, too_long_uses), .fallback = "auto",
-     .help = "packing documents: what to do with documents longer than a sequence: cut into pieces, truncate (keeps "
-             "the beginning) or drop; preferences: refuse, drop or truncate_prompt (cuts the beginning of prompts); "
-             "auto: truncate if a corpus has a mask, refuse of preferences, else cut"},
+    TRI_CONFIG_ROW(
+        SAMPLES, KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table, .plain = "path", .in_line = true,
+        .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
+        .range = {.low = 0, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
+        .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"),
+    TRI_CONFIG_ROW(LEARNING, PATH("validation", data.validation), .fallback = "",
+                   .help = "prefix of the validation corpus; empty: none"),
+    TRI_CONFIG_ROW(
+        SAMPLES | TRI_CHANGE_ANSWERS, PATH("preferences", data.preferences), .fallback = "",
+        .help = "instead of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
+                "lines; empty: none"),
+    TRI_CONFIG_ROW(LEARNING, PATH("validation_preferences", data.validation_preferences), .fallback = "",
+                   .help = "preferences that are held out, the same way; empty: none"),
+    TRI_CONFIG_ROW(ANSWERS, PATH("tokenizer", data.tokenizer), .fallback = "",
+                   .help = "tokenizer.json; empty: the one in the folder of `train`, if it exists"),
+    TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_MEASURE, COUNT("sequence", data.sequence, 1, 1 << 30),
+                   .derived = "model.max_sequence",
+                   .help = "tokens in one sample; required if max_sequence is above 8192"),
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, COUNT("ignore_token", data.ignore_token, -1, INT32_MAX),
+                   .fallback = "-1", .help = "labels with this id (padding) do not count in the loss; -1: unused"),
+    TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_ANSWERS, COUNT("max_samples", data.max_samples, 0, INT64_C(1) << 40),
+                   .fallback = "0",
+                   .help = "train on the first samples of the corpus only, as they are after packing; 0: on all"),
+    TRI_CONFIG_ROW(
+        SAMPLES | TRI_CHANGE_MEASURE, CHOICE("documents", data.documents, document_uses), .fallback = "auto",
+        .help =
+            "masked: documents of a sequence do not attend to each other, and each has positions from 0; or joined; "
+            "auto: masked if a corpus has a mask (conversations)"),
+    TRI_CONFIG_ROW(
+        SAMPLES | TRI_CHANGE_MEASURE, CHOICE("packing", data.packing, packing_uses), .fallback = "auto",
+        .help = "documents: whole documents are packed into sequences, best-fit; or windows of the text, cut anywhere; "
+                "auto: documents if a corpus has a mask"),
+    TRI_CONFIG_ROW(
+        SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_MEASURE, CHOICE("too_long", data.too_long, too_long_uses),
+        .fallback = "auto",
+        .help = "packing documents: what to do with documents longer than a sequence: cut into pieces, truncate (keeps "
+                "the beginning) or drop; preferences: refuse, drop or truncate_prompt (cuts the beginning of prompts); "
+                "auto: truncate if a corpus has a mask, refuse of preferences, else cut"),
 };
 TABLE(data_table, data_keys);
 
@@ -159,11 +169,15 @@ TABLE(optimizer_table, optimizer_keys);
 
 static const tri_config_key evaluation_keys[] = {
     {COUNT("every", evaluation.every, 0, MOST_STEPS), .fallback = "100", .help = "steps between evaluations; 0: never"},
-    {COUNT("sequences", evaluation.sequences, 1, MOST_STEPS), .derived = "64, if `batches` is not given",
+    {.change = TRI_CHANGE_LEARNING | TRI_CHANGE_MEASURE,
+     COUNT("sequences", evaluation.sequences, 1, MOST_STEPS),
+     .derived = "64, if `batches` is not given",
      .help = "sequences of the validation corpus in each evaluation, spread over it"},
     {KEY("batches", evaluation.batches, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST_STEPS}, .fallback = "auto",
      .help = "older key: `sequences` is this times layout.micro_batch; auto: not used"},
-    {CHOICE("metric", evaluation.metric, best_bys), .fallback = "loss",
+    {.change = TRI_CHANGE_LEARNING | TRI_CHANGE_MEASURE,
+     CHOICE("metric", evaluation.metric, best_bys),
+     .fallback = "loss",
      .help = "what stop_after and checkpoint.best go by: the validation loss, or, of preference pairs, the accuracy"},
     {COUNT("stop_after", evaluation.stop_after, 0, MOST_STEPS), .fallback = "0",
      .help = "early stopping: evaluations in a row without a lower loss, after which the run ends; 0: never"},
@@ -228,68 +242,63 @@ static const tri_config_key adapter_keys[] = {
 TABLE(adapter_table, adapter_keys);
 
 static const tri_config_key run_keys[] = {
-    {.name = "model",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_run_config, model),
-     .table = &tri_model_table,
-     .expand = tri_model_source_expand,
-     .example = "gpt2-124m",
-     .help = "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
-             "or keys"},
-    {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
-    {.name = "objective",
-     .type = TRI_CONFIG_SECTION,
-     .table = &tri_objective_table,
-     .offset = offsetof(tri_run_config, objective),
-     .expand = tri_objective_expand,
-     .help = "the loss to train with: the next token, or preferences"},
-    {.name = "layout",
-     .type = TRI_CONFIG_SECTION,
-     .table = &tri_layout_table,
-     .offset = offsetof(tri_run_config, layout),
-     .help = "how the model is distributed over ranks"},
-    {.name = "optimizer",
-     .type = TRI_CONFIG_SECTION,
-     .table = &optimizer_table,
-     .help = "the optimizer, its batch and its learning rate"},
+    TRI_CONFIG_ROW(
+        FREE, .name = "model", .type = TRI_CONFIG_SECTION, .offset = offsetof(tri_run_config, model),
+        .table = &tri_model_table, .expand = tri_model_source_expand, .example = "gpt2-124m",
+        .help =
+            "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
+            "or keys"),
+    TRI_CONFIG_ROW(FREE, .name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"),
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, .name = "objective", .type = TRI_CONFIG_SECTION,
+                   .table = &tri_objective_table, .offset = offsetof(tri_run_config, objective),
+                   .expand = tri_objective_expand, .help = "the loss to train with: the next token, or preferences"),
+    TRI_CONFIG_ROW(FREE, .name = "layout", .type = TRI_CONFIG_SECTION, .table = &tri_layout_table,
+                   .offset = offsetof(tri_run_config, layout), .help = "how the model is distributed over ranks"),
+    TRI_CONFIG_ROW(LEARNING, .name = "optimizer", .type = TRI_CONFIG_SECTION, .table = &optimizer_table,
+                   .help = "the optimizer, its batch and its learning rate"),
     TRI_AVERAGE_ROW(tri_run_config, optimizer.settings),
-    {CHOICE("precision", precision, precisions), .fallback = "fp32",
-     .help = "type of activations; fp64 needs device: reference"},
-    {TEXT("device", device), .fallback = "auto", .help = "auto, cpu, reference, gpu (gpu:2: that one)"},
-    {AUTO("device_memory", device_memory, 0, (int64_t)1 << 60), .fallback = "auto",
-     .help = "bytes of device memory that a rank may use; auto: all"},
-    {KEY("allow_tf32", allow_tf32, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "fp32 products may use TF32 (10 bits) on a GPU"},
-    {KEY("time_products", time_products, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "GEMM autotuning on a GPU: time up to eight algorithms for each product and take the fastest; else the "
-             "library's first"},
-    {AUTO("threads", threads, 0, 1 << 16), .fallback = "auto", .help = "threads of one rank; auto: all cores"},
-    {KEY("seed", seed, TRI_CONFIG_SEED), .fallback = "1234",
-     .help = "seed of initial weights, dropout and the order of samples"},
-    {.name = "evaluation", .type = TRI_CONFIG_SECTION, .table = &evaluation_table, .help = "the validation loss"},
-    {.name = "checkpoint", .type = TRI_CONFIG_SECTION, .table = &checkpoint_table, .help = "saving the run"},
-    {.name = "samples",
-     .type = TRI_CONFIG_SECTION,
-     .table = &samples_table,
-     .help = "texts that the run generates with each checkpoint"},
-    {NUMBER("hang_timeout", hang_timeout), NOT_NEGATIVE, .fallback = "600.0",
-     .help = "seconds without progress on a rank, after which the job is reported as hanging and ended; 0: never"},
-    {KEY("elastic", elastic, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "with another number of ranks than the layout needs, use the nearest layout that fits"},
-    {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
-     .help = "times that -n restarts a job from its newest checkpoint after a rank is lost"},
-    {PATH("init", init), .fallback = "",
-     .help =
-         "folder of a checkpoint, a run or a Hugging Face model with the initial weights of a new run; empty: none"},
+    TRI_CONFIG_ROW(LEARNING, CHOICE("precision", precision, precisions), .fallback = "fp32",
+                   .help = "type of activations; fp64 needs device: reference"),
+    TRI_CONFIG_ROW(FREE, TEXT("device", device), .fallback = "auto",
+                   .help = "auto, cpu, reference, gpu (gpu:2: that one)"),
+    TRI_CONFIG_ROW(FREE, AUTO("device_memory", device_memory, 0, (int64_t)1 << 60), .fallback = "auto",
+                   .help = "bytes of device memory that a rank may use; auto: all"),
+    TRI_CONFIG_ROW(FREE, KEY("allow_tf32", allow_tf32, TRI_CONFIG_BOOL), .fallback = "false",
+                   .help = "fp32 products may use TF32 (10 bits) on a GPU"),
+    TRI_CONFIG_ROW(
+        FREE, KEY("time_products", time_products, TRI_CONFIG_BOOL), .fallback = "false",
+        .help = "GEMM autotuning on a GPU: time up to eight algorithms for each product and take the fastest; else the "
+                "library's first"),
+    TRI_CONFIG_ROW(FREE, AUTO("threads", threads, 0, 1 << 16), .fallback = "auto",
+                   .help = "threads of one rank; auto: all cores"),
+    TRI_CONFIG_ROW(SAMPLES, KEY("seed", seed, TRI_CONFIG_SEED), .fallback = "1234",
+                   .help = "seed of initial weights, dropout and the order of samples"),
+    TRI_CONFIG_ROW(LEARNING, .name = "evaluation", .type = TRI_CONFIG_SECTION, .table = &evaluation_table,
+                   .help = "the validation loss"),
+    TRI_CONFIG_ROW(FREE, .name = "checkpoint", .type = TRI_CONFIG_SECTION, .table = &checkpoint_table,
+                   .help = "saving the run"),
+    TRI_CONFIG_ROW(FREE, .name = "samples", .type = TRI_CONFIG_SECTION, .table = &samples_table,
+                   .help = "texts that the run generates with each checkpoint"),
+    TRI_CONFIG_ROW(
+        FREE, NUMBER("hang_timeout", hang_timeout), NOT_NEGATIVE, .fallback = "600.0",
+        .help = "seconds without progress on a rank, after which the job is reported as hanging and ended; 0: never"),
+    TRI_CONFIG_ROW(FREE, KEY("elastic", elastic, TRI_CONFIG_BOOL), .fallback = "false",
+                   .help = "with another number of ranks than the layout needs, use the nearest layout that fits"),
+    TRI_CONFIG_ROW(FREE, COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
+                   .help = "times that -n restarts a job from its newest checkpoint after a rank is lost"),
+    TRI_CONFIG_ROW(
+        FREE, PATH("init", init), .fallback = "",
+        .help =
+            "folder of a checkpoint, a run or a Hugging Face model with the initial weights of a new run; empty: none"),
     TRI_FREEZE_ROW(tri_run_config, model.tuning.freeze),
-    {.name = "adapter",
-     .type = TRI_CONFIG_SECTION,
-     .table = &adapter_table,
-     .help = "LoRA: trained low-rank factors of frozen matrices"},
-    {TEXT("allow_change", allow_change), .fallback = "",
-     .help = "keys in which the checkpoint or model that is loaded may differ from this run, separated by commas: "
-             "model.rope_theta, data.train"},
-    {PATH("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
+    TRI_CONFIG_ROW(FUNCTION, .name = "adapter", .type = TRI_CONFIG_SECTION, .table = &adapter_table,
+                   .help = "LoRA: trained low-rank factors of frozen matrices"),
+    TRI_CONFIG_ROW(
+        FREE, TEXT("allow_change", allow_change), .fallback = "",
+        .help = "keys in which the checkpoint or model that is loaded may differ from this run, separated by commas: "
+                "model.rope_theta, data.train"),
+    TRI_CONFIG_ROW(FREE, PATH("output", output), .example = "runs/first",
+                   .help = "the run's folder, relative to the current directory"),
 };
 TABLE(run_table, run_keys);
 
@@ -454,7 +463,7 @@ static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(check_rates(c));
   TRI_TRY(check_evaluation(c));
   TRI_TRY(tri_optimizer_settings_check(&c->optimizer.settings));
-  TRI_TRY(tri_identity_check_allowed(c->allow_change));
+  TRI_TRY(tri_allowed_changes_check(&run_table, c->allow_change));
   TRI_TRY(check_numbers(c));
   TRI_TRY(check_sizes(c));
   return tri_optimizer_settings_check_model(&c->optimizer.settings, &c->model);

@@ -21,7 +21,7 @@ typedef struct maker {
 } maker;
 
 static void place_states(tri_update_call *call, size_t *end) {
-  for (int64_t s = 0; call->optimizer != NULL && s < tri_update_num_states(call); s++) {
+  for (int64_t s = 0; s < tri_update_num_states(call); s++) {
     call->states[s] = *end;
     *end = tri_bytes_plus(*end, tri_bytes_in_lines(tri_update_state_bytes(call, s)));
   }

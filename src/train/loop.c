@@ -11,7 +11,7 @@ static const tri_train_task *const tasks[] = {&tri_task_text, &tri_task_preferen
 const tri_train_task *tri_train_task_of(const tri_run_config *config) {
   const tri_objective_kind kind = tri_objective_kind_of(&config->objective);
   size_t i = 0;
-  while (tasks[i]->kind != kind) i++; /* each kind has a row */
+  while (i + 1 < sizeof tasks / sizeof *tasks && tasks[i]->kind != kind) i++; /* each kind has a row */
   return tasks[i];
 }
 

@@ -95,11 +95,11 @@ static bool is_of_another(const tri_run_config *config, const char *key) {
   return false;
 }
 
-/* Warns of a key of an unused optimizer; `here` is its value, `there` its default. */
-static void warn_of_unused_key(void *context, const char *key, const char *there, const char *here) {
-  (void)there;
-  if (is_of_another(context, key))
-    tri_warn("%s %s changes nothing: no group of parameters has that optimizer (optimizer.name)", key, here);
+/* Warns of a key of an unused optimizer that is not its default. */
+static void warn_of_unused_key(void *context, const tri_config_difference *difference) {
+  if (!is_of_another(context, difference->key)) return;
+  tri_warn("%s %s changes nothing: no group of parameters has that optimizer (optimizer.name)", difference->key,
+           difference->right);
 }
 
 static void warn_of_unused_optimizers(const tri_run_config *config) {

@@ -109,10 +109,9 @@ typedef struct lost {
   bool yes;
 } lost;
 
-static void note_difference(void *context, const char *key, const char *wanted, const char *came) {
+static void note_difference(void *context, const tri_config_difference *difference) {
   lost *l = context;
-  (void)wanted, (void)came;
-  l->yes = l->yes || strncmp(key, l->key, strlen(l->key)) == 0;
+  l->yes = l->yes || strncmp(difference->key, l->key, strlen(l->key)) == 0;
 }
 
 /* Whether a model that the family takes comes back from its config.json with the key as it was. */

@@ -1,7 +1,6 @@
 /* Weights in 4 bits (device/nf4.h). */
 #include "device/nf4.h"
 #include "base/dynamic_map.h"
-#include "device/nf4.h"
 #include "device/reference/reference.h"
 
 #include <math.h>

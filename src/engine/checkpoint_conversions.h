@@ -1,0 +1,37 @@
+/* Slices of a checkpoint whose values are converted or reordered while they are read or written.
+ *
+ * States that are not stored wide, and the point that an averaging optimizer saves, are *staged*: converted one at a
+ * time in the memory of this rank's gradients, which is unused between steps (tri_engine.staged). Values written there
+ * are converted back into the state before another one is staged, and at the end. */
+#ifndef TRI_ENGINE_CHECKPOINT_CONVERSIONS_H
+#define TRI_ENGINE_CHECKPOINT_CONVERSIONS_H
+
+#include "checkpoint/checkpoint.h"
+#include "engine/engine_internal.h"
+
+typedef struct tri_staged_slice {
+  tri_checkpoint_memory memory; /* its context is this struct */
+  tri_engine *engine;
+  const tri_update_call *call;
+  int64_t state; /* -1: the point that is saved */
+} tri_staged_slice;
+
+/* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS), presented in the
+ * file's order, so that they are written together. */
+typedef struct tri_alternating_slice {
+  tri_checkpoint_memory memory; /* its context is this struct */
+  tri_engine *engine;
+  tri_parameter part;
+  char *first;             /* first element of the first member */
+  int64_t count, distance; /* elements of each member; distance between members, in elements */
+  size_t element;
+} tri_alternating_slice;
+
+/* Set `memory` and the first members; the slice must stay where it is. */
+void tri_staged_slice_set_up(tri_engine *engine, const tri_update_call *call, int64_t state, tri_staged_slice *out);
+void tri_alternating_slice_set_up(tri_engine *engine, tri_alternating_slice *out);
+
+/* Returns whether a slice is converted or reordered when it is saved. */
+bool tri_checkpoint_converts(const tri_checkpoint_slice *slice);
+
+#endif
