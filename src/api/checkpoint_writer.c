@@ -51,12 +51,9 @@ void trireme_checkpoint_writer_destroy(trireme_checkpoint_writer *writer) {
 }
 
 static tri_status make_room(trireme_checkpoint_writer *writer) {
-  if (writer->count < writer->room) return TRI_OK;
-  int64_t room = writer->room == 0 ? 16 : 2 * writer->room;
-  TRI_TRY(tri_realloc("tensors", (size_t)room, sizeof *writer->tensors, &writer->tensors));
-  TRI_TRY(tri_realloc("tensors", (size_t)room, sizeof *writer->data, &writer->data));
-  writer->room = room;
-  return TRI_OK;
+  int64_t room = writer->room;
+  TRI_TRY(tri_grow("tensors", sizeof *writer->tensors, writer->count, &room, &writer->tensors));
+  return tri_grow("tensors", sizeof *writer->data, writer->count, &writer->room, &writer->data);
 }
 
 static tri_status check_shape(const char *name, int num_dims, const int64_t *lengths) {

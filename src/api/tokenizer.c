@@ -70,11 +70,7 @@ typedef struct text {
 } text;
 
 static tri_status text_add(text *to, const char *piece, size_t bytes) {
-  if (bytes >= to->room - to->length) {
-    size_t room = 2 * (to->room + bytes);
-    TRI_TRY(tri_realloc("a text", room, 1, &to->bytes));
-    to->room = room;
-  }
+  TRI_TRY(tri_reserve("a text", 1, to->length + bytes + 1, &to->room, &to->bytes));
   if (bytes > 0) memcpy(to->bytes + to->length, piece, bytes);
   to->length += bytes;
   to->bytes[to->length] = '\0';

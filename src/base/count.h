@@ -1,11 +1,29 @@
-/* Products of numbers from files and options, with a check for overflow. A signed product that overflows is undefined,
- * and an unsigned one wraps, so that a giant size passes as a small one; neither happens here. */
+/* Arithmetic of counts and sizes. Products of numbers from files and options are checked for overflow: a signed product
+ * that overflows is undefined, and an unsigned one wraps, so that a giant size passes as a small one. */
 #ifndef TRI_BASE_COUNT_H
 #define TRI_BASE_COUNT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+static inline int64_t tri_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tri_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline double tri_larger_double(double a, double b) { return a > b ? a : b; }
+
+/* Returns a / b rounded up, for a >= 0 and b > 0. */
+static inline int64_t tri_divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Returns a count >= 0 rounded up to a multiple. */
+static inline int64_t tri_round_up(int64_t count, int64_t multiple) {
+  return tri_divide_up(count, multiple) * multiple;
+}
+
+/* Compares two doubles, for qsort. */
+static inline int tri_compare_doubles(const void *left, const void *right) {
+  const double a = *(const double *)left, b = *(const double *)right;
+  return (a > b) - (a < b);
+}
 
 /* Sets *out to a * b. Returns false, with *out unchanged, if that overflows an int64_t. */
 static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {

@@ -24,26 +24,25 @@ char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes) {
   return buffer;
 }
 
+/* Divides a number by 1000 until it is printed with at most three digits before the point, and returns how often. */
+static size_t scale(double *number) {
+  size_t unit = 0;
+  for (; fabs(*number) >= 999.95 && unit < 6; unit++) *number /= 1000.0;
+  return unit;
+}
+
 char *tri_format_flops(double flops, char *buffer, size_t buffer_bytes) {
   static const char *const units[] = {"", "K", "M", "G", "T", "P", "E"};
-  size_t unit = 0;
   if (is_unknown(flops, buffer, buffer_bytes)) return buffer;
-  while (fabs(flops) >= 999.95 && unit + 1 < sizeof units / sizeof units[0]) {
-    flops /= 1000.0;
-    unit++;
-  }
+  const size_t unit = scale(&flops);
   snprintf(buffer, buffer_bytes, "%.1f %sFLOP/s", flops, units[unit]);
   return buffer;
 }
 
 char *tri_format_count(double count, char *buffer, size_t buffer_bytes) {
   static const char *const units[] = {"", "K", "M", "B", "T", "P", "E"};
-  size_t unit = 0;
   if (is_unknown(count, buffer, buffer_bytes)) return buffer;
-  while (fabs(count) >= 999.95 && unit + 1 < sizeof units / sizeof units[0]) {
-    count /= 1000.0;
-    unit++;
-  }
+  const size_t unit = scale(&count);
   snprintf(buffer, buffer_bytes, unit == 0 ? "%.0f%s" : "%.1f%s", count, units[unit]);
   return buffer;
 }

@@ -68,6 +68,15 @@ tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room,
   return TRI_OK;
 }
 
+tri_status tri_reserve(const char *what, size_t size, size_t count, size_t *room, void *pointer_to_pointer) {
+  enum { FIRST = 64 };
+  if (count <= *room) return TRI_OK;
+  const size_t wanted = 2 * count + FIRST;
+  TRI_TRY(tri_realloc(what, wanted, size, pointer_to_pointer));
+  *room = wanted;
+  return TRI_OK;
+}
+
 void tri_free(void *pointer) {
   if (pointer == NULL) return;
   char *block = (char *)pointer - HEADER_BYTES;

@@ -20,6 +20,9 @@ tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointe
  * count reaches *room, *room at least doubles. *room is 0 for an array that is NULL. Both are unchanged on failure. */
 tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room, void *pointer_to_pointer);
 
+/* Makes room for `count` elements: if *room is smaller, it becomes twice count or more. */
+tri_status tri_reserve(const char *what, size_t size, size_t count, size_t *room, void *pointer_to_pointer);
+
 /* Releases memory of tri_alloc or tri_realloc; NULL is ignored. */
 void tri_free(void *pointer);
 

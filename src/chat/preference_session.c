@@ -19,12 +19,9 @@ tri_status tri_preference_session_create(const tri_chat_format *format, tri_pref
   TRI_TRY(tri_alloc("a session of preferences", 1, sizeof *session, &session));
   session->format = format;
   const tri_status status = tri_chat_session_create(format, &session->chat);
-  if (status != TRI_OK) {
-    tri_preference_session_destroy(session);
-    return status;
-  }
-  *out = session;
-  return TRI_OK;
+  if (status == TRI_OK) *out = session;
+  if (status != TRI_OK) tri_preference_session_destroy(session);
+  return status;
 }
 
 void tri_preference_session_destroy(tri_preference_session *session) {

@@ -38,12 +38,8 @@ const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t s
 }
 
 static tri_status push(tri_chat_renderer *renderer, int32_t symbol, tri_chat_value value) {
-  if (renderer->num_bindings == renderer->binding_room) {
-    int32_t room = 2 * renderer->binding_room + 64;
-    TRI_TRY(
-        tri_realloc("the variables of a chat template", (size_t)room, sizeof *renderer->bindings, &renderer->bindings));
-    renderer->binding_room = room;
-  }
+  TRI_TRY(tri_grow("the variables of a chat template", sizeof *renderer->bindings, renderer->num_bindings,
+                   &renderer->binding_room, &renderer->bindings));
   renderer->bindings[renderer->num_bindings++] = (tri_chat_binding){symbol, value};
   if (renderer->scopes == 0) renderer->num_top = renderer->num_bindings;
   return TRI_OK;
@@ -84,18 +80,12 @@ static tri_status reserve(tri_chat_renderer *renderer, size_t more) {
   if (more > renderer->limits.output_bytes - out->bytes) {
     return tri_fail(TRI_BAD_FILE, "the chat template prints more than %zu MiB", renderer->limits.output_bytes >> 20);
   }
-  size_t room = 2 * (out->bytes + more) + 4096;
-  TRI_TRY(tri_realloc("a rendered conversation", room, 1, &out->text));
-  out->room = room;
-  return TRI_OK;
+  return tri_reserve("a rendered conversation", 1, out->bytes + more, &out->room, &out->text);
 }
 
 static tri_status end_piece(tri_chat_rendered *out) {
-  if (out->num_pieces == out->piece_room) {
-    int64_t room = 2 * out->piece_room + 256;
-    TRI_TRY(tri_realloc("the pieces of a conversation", (size_t)room, sizeof *out->pieces, &out->pieces));
-    out->piece_room = room;
-  }
+  TRI_TRY(
+      tri_grow("the pieces of a conversation", sizeof *out->pieces, out->num_pieces, &out->piece_room, &out->pieces));
   out->pieces[out->num_pieces++] = out->bytes;
   return TRI_OK;
 }
@@ -234,11 +224,8 @@ static tri_status execute_set(tri_chat_renderer *renderer, const tri_chat_node *
 
 static tri_status execute_generation(tri_chat_renderer *renderer, const tri_chat_node *node) {
   tri_chat_rendered *out = renderer->out;
-  if (out->num_generated == out->generated_room) {
-    int64_t room = 2 * out->generated_room + 16;
-    TRI_TRY(tri_realloc("the answers of a conversation", (size_t)room, sizeof *out->generated, &out->generated));
-    out->generated_room = room;
-  }
+  TRI_TRY(tri_grow("the answers of a conversation", sizeof *out->generated, out->num_generated, &out->generated_room,
+                   &out->generated));
   size_t begin = out->bytes;
   scope kept = open_scope(renderer);
   TRI_TRY(tri_chat_execute(renderer, node->b));

@@ -26,7 +26,8 @@ struct tri_chat_renderer {
   time_t now;
   tri_chat_arena arena;
   tri_chat_binding *bindings;
-  int32_t num_bindings, binding_room;
+  int32_t num_bindings;
+  int64_t binding_room;
   int32_t scope, frame, num_top; /* begins of the current scope and macro */
   int32_t scopes;                /* number of scopes; 0: at the top level */
   int32_t depth;

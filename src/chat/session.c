@@ -97,11 +97,8 @@ tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_con
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static tri_status add_answer(tri_chat_session *session, size_t begin, size_t end) {
-  if (session->num_answers == session->answer_room) {
-    int64_t room = 2 * session->answer_room + 64;
-    TRI_TRY(tri_realloc("the answers of a conversation", (size_t)room, sizeof *session->answers, &session->answers));
-    session->answer_room = room;
-  }
+  TRI_TRY(tri_grow("the answers of a conversation", sizeof *session->answers, session->num_answers,
+                   &session->answer_room, &session->answers));
   session->answers[session->num_answers++] = (tri_chat_span){begin, end};
   return TRI_OK;
 }
@@ -267,11 +264,7 @@ static tri_status find_answers(tri_chat_session *session, const tri_chat_convers
 /* ---- without a template ------------------------------------------------------------------------------------------ */
 
 tri_status tri_chat_rendered_append(tri_chat_rendered *to, tri_chat_value text) {
-  if (text.bytes > to->room - to->bytes) {
-    size_t room = 2 * (to->bytes + text.bytes) + 4096;
-    TRI_TRY(tri_realloc("a conversation", room, 1, &to->text));
-    to->room = room;
-  }
+  TRI_TRY(tri_reserve("a conversation", 1, to->bytes + text.bytes, &to->room, &to->text));
   if (text.bytes > 0) memcpy(to->text + to->bytes, text.text, text.bytes);
   to->bytes += text.bytes;
   return TRI_OK;

@@ -54,12 +54,9 @@ tri_status tri_base_matrix_read(const tri_checkpoint *base, const tri_parameter 
       quantiser != NULL && tri_trainable_can_quantise(tensor)
           ? read_quantised(base, tensor, quantiser, count, values)
           : tri_checkpoint_read(base, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, NULL, values);
-  if (status != TRI_OK) {
-    tri_free(values);
-    return status;
-  }
-  *out = values;
-  return TRI_OK;
+  if (status == TRI_OK) *out = values;
+  if (status != TRI_OK) tri_free(values);
+  return status;
 }
 
 static void norms_of_rows(int64_t rows, int64_t columns, const double *matrix, double *norms) {

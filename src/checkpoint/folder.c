@@ -86,10 +86,7 @@ tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count
   for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     tri_folder folder;
     if (!parse_name(entry->d_name, &folder)) continue;
-    if (held == room) {
-      room = 2 * room + 16;
-      TRI_TRY_GOTO(tri_realloc("a list of checkpoints", (size_t)room, sizeof *list, &list), close_directory);
-    }
+    TRI_TRY_GOTO(tri_grow("a list of checkpoints", sizeof *list, held, &room, &list), close_directory);
     list[held++] = folder;
   }
   if (held > 0) qsort(list, (size_t)held, sizeof *list, compare_folders);

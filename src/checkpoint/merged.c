@@ -314,12 +314,9 @@ tri_status tri_merged_open(const char *given, const char *base, const tri_checkp
   if (status == TRI_OK && !use->settings_only) {
     status = tri_checkpoint_check_model(merged.base == NULL ? merged.named : merged.base, model);
   }
-  if (status != TRI_OK) {
-    tri_merged_close(&merged);
-    return status;
-  }
-  *out = merged;
-  return TRI_OK;
+  if (status == TRI_OK) *out = merged;
+  if (status != TRI_OK) tri_merged_close(&merged);
+  return status;
 }
 
 void tri_merged_close(tri_merged *merged) {

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
@@ -90,11 +91,6 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *text, const char *ending) {
-  size_t length = strlen(text), tail = strlen(ending);
-  return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 static void say_that_the_preset_goes_before(const char *name) {
   tri_model model;
   char folder[TRI_PATH_BYTES];
@@ -156,11 +152,11 @@ tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *referenc
     return tri_model_expand(tree, reference, out_mapping);
   }
   if (is_folder) return expand_folder(tree, reference, out_mapping);
-  if (tri_path_exists(name) && ends_with(name, TRI_FILE_CONFIG)) {
+  if (tri_path_exists(name) && tri_ends_with(name, TRI_FILE_CONFIG)) {
     return tri_yaml_fail(reference, "the model", " is a %s; name the folder that it is in: %.*s", TRI_FILE_CONFIG,
                          is_path ? (int)(strlen(name) - strlen(TRI_FILE_CONFIG)) : 1, is_path ? name : ".");
   }
-  if (is_path && !tri_path_exists(name) && !ends_with(name, ".yaml") && !ends_with(name, ".yml")) {
+  if (is_path && !tri_path_exists(name) && !tri_ends_with(name, ".yaml") && !tri_ends_with(name, ".yml")) {
     const char *preset = nearest_preset(name);
     return tri_yaml_fail(
         reference, "the model",

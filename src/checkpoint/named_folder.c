@@ -77,12 +77,9 @@ tri_status tri_named_folder_begin(const char *name, tri_named_folder *out) {
   clear_left(name);
   TRI_TRY(tri_directory_create(made.temporary));
   const tri_status status = tri_folder_lock_take(made.temporary, &made.lock);
-  if (status != TRI_OK) {
-    (void)rmdir(made.temporary);
-    return status;
-  }
-  *out = made;
-  return TRI_OK;
+  if (status == TRI_OK) *out = made;
+  if (status != TRI_OK) (void)rmdir(made.temporary);
+  return status;
 }
 
 static void unlock(tri_named_folder *folder) {

@@ -170,12 +170,9 @@ static tri_status read_part(const tri_checkpoint *from, const char *name, const 
   const tri_checkpoint_slice slice = {.part = factor, .count = count, .data = values};
   tri_status status = tri_checkpoint_read_slice(from, name, TRI_FP64, 2, whole, &slice);
   if (status == TRI_OK) status = tri_peft_check_numbers(from, name, false, count, values);
-  if (status != TRI_OK) {
-    tri_free(values);
-    return status;
-  }
-  *out = values;
-  return TRI_OK;
+  if (status == TRI_OK) *out = values;
+  if (status != TRI_OK) tri_free(values);
+  return status;
 }
 
 static tri_parameter factor_of(const tri_parameter *tensor, const tri_peft_expert_pair *pair, bool is_b) {
@@ -201,10 +198,7 @@ tri_status tri_peft_read_expert_pair(const tri_checkpoint *from, const tri_param
   shapes_of(tensor, pair, shape_a, shape_b);
   TRI_TRY(read_part(from, pair->a, shape_a, &of_a, &first));
   const tri_status status = read_part(from, pair->b, shape_b, &of_b, b);
-  if (status != TRI_OK) {
-    tri_free(first);
-    return status;
-  }
-  *a = first;
-  return TRI_OK;
+  if (status == TRI_OK) *a = first;
+  if (status != TRI_OK) tri_free(first);
+  return status;
 }

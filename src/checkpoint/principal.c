@@ -92,12 +92,9 @@ tri_status tri_principal_create(const tri_checkpoint *base, const tri_parameter 
   }
   tri_free(other);
   tri_free(read);
-  if (status != TRI_OK) {
-    tri_principal_release(&made);
-    return status;
-  }
-  *out = made;
-  return TRI_OK;
+  if (status == TRI_OK) *out = made;
+  if (status != TRI_OK) tri_principal_release(&made);
+  return status;
 }
 
 void tri_principal_release(tri_principal *principal) {

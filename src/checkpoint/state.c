@@ -1,5 +1,6 @@
 #include "checkpoint/state.h"
 
+#include "base/text.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
 #include "checkpoint/peft.h"
@@ -309,20 +310,11 @@ static tri_status verify_file(const char *folder, const char *name, const json_t
   return is_mine(of, (uint64_t)wanted) ? verify_plain(path, (uint64_t)wanted, facts) : TRI_OK;
 }
 
-static bool begins_with(const char *text, const char *beginning) {
-  return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-static bool ends_with(const char *text, const char *ending) {
-  size_t length = strlen(text), tail = strlen(ending);
-  return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 /* Returns whether a name is a file of a stem: a single file, a shard or the index. */
 static bool is_tensors(const char *name, const char *stem) {
   size_t length = strlen(stem);
-  return begins_with(name, stem) && (name[length] == '.' || name[length] == '-') &&
-         (ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json"));
+  return tri_begins_with(name, stem) && (name[length] == '.' || name[length] == '-') &&
+         (tri_ends_with(name, ".safetensors") || tri_ends_with(name, ".safetensors.index.json"));
 }
 
 static bool is_in_scope(const tri_state_scope *scope, const char *name) {

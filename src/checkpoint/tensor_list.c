@@ -1,6 +1,7 @@
 #include "checkpoint/tensor_list.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "checkpoint/peft.h"
 #include "model/module_names.h"
 #include "optimizers/optimizer.h"
@@ -9,18 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool ends_with(const char *text, const char *ending) {
-  size_t length = strlen(text), tail = strlen(ending);
-  return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 /* Returns whether a tensor may be ignored: a mask or frequencies, which follow from the configuration. */
 static bool may_be_left(const char *name) {
   static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",      ".rotary_emb.inv_freq",
                                         ".attention.bias",      ".attention.masked_bias", TRI_CHECKPOINT_MOMENT1,
                                         TRI_CHECKPOINT_MOMENT2, TRI_CHECKPOINT_MASTER};
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-    if (ends_with(name, endings[i])) return true;
+    if (tri_ends_with(name, endings[i])) return true;
   }
   return false;
 }
@@ -95,7 +91,7 @@ bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
 static bool is_of(const tri_tensor_list *list, const char *name, const char *suffix) {
   char own[TRI_PARAMETER_NAME_BYTES + 64];
   const size_t length = strlen(name);
-  if (suffix == NULL || !ends_with(name, suffix) || length >= sizeof own) return false;
+  if (suffix == NULL || !tri_ends_with(name, suffix) || length >= sizeof own) return false;
   snprintf(own, sizeof own, "%.*s", (int)(length - strlen(suffix)), name);
   if (tri_tensor_list_knows(list, own)) return true;
   char *dot = strrchr(own, '.');

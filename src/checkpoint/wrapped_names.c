@@ -1,6 +1,7 @@
 #include "checkpoint/wrapped_names.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -14,14 +15,10 @@ enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
 /* Prefix of DistributedDataParallel and DeepSpeed, if all names have it; else it is part of the model. */
 static const char module[] = "module.";
 
-static bool begins_with(const char *text, const char *beginning) {
-  return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
 static bool all_begin_with(const tri_safetensors_file *files, int64_t count, const char *beginning) {
   for (int64_t f = 0; f < count; f++) {
     for (int64_t t = 0; t < files[f].header.num_tensors; t++) {
-      if (!begins_with(files[f].header.tensors[t].name, beginning)) return false;
+      if (!tri_begins_with(files[f].header.tensors[t].name, beginning)) return false;
     }
   }
   return true;
@@ -39,7 +36,7 @@ static const char *unwrap(const char *name, bool in_module, char *out) {
   while (*name != '\0') {
     const char *found = NULL;
     for (int w = 0; begins_part && found == NULL && w < WRAPPERS; w++) {
-      if (begins_with(name, wrappers[w])) found = wrappers[w];
+      if (tri_begins_with(name, wrappers[w])) found = wrappers[w];
     }
     if (found != NULL) {
       name += strlen(found);

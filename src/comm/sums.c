@@ -62,30 +62,28 @@ COMBINE(larger_fp32, float, float, float, SAME, SAME, LARGER)
 COMBINE(larger_fp64, double, double, double, SAME, SAME, LARGER)
 COMBINE(larger_bf16, uint16_t, float, uint16_t, from_bf16, to_bf16, LARGER)
 
+static const tri_sum *choose(tri_dtype type, const tri_sum *fp32, const tri_sum *fp64, const tri_sum *bf16) {
+  switch (type) {
+    case TRI_FP32: return fp32;
+    case TRI_FP64: return fp64;
+    case TRI_BF16: return bf16;
+    case TRI_INT32: break; /* token ids are never added */
+  }
+  return NULL;
+}
+
 const tri_sum *tri_sum_of(tri_dtype type) {
   static const tri_sum fp32 = {4, 4, add_fp32, add_fp32, add_fp32};
   static const tri_sum fp64 = {8, 8, add_fp64, add_fp64, add_fp64};
   static const tri_sum bf16 = {2, 4, add_bf16, add_bf16_to_fp32, add_fp32_to_bf16};
-  switch (type) {
-    case TRI_FP32: return &fp32;
-    case TRI_FP64: return &fp64;
-    case TRI_BF16: return &bf16;
-    case TRI_INT32: break; /* token ids are never added */
-  }
-  return NULL;
+  return choose(type, &fp32, &fp64, &bf16);
 }
 
 const tri_sum *tri_maximum_of(tri_dtype type) {
   static const tri_sum fp32 = {4, 4, larger_fp32, larger_fp32, larger_fp32};
   static const tri_sum fp64 = {8, 8, larger_fp64, larger_fp64, larger_fp64};
   static const tri_sum bf16 = {2, 2, larger_bf16, larger_bf16, larger_bf16};
-  switch (type) {
-    case TRI_FP32: return &fp32;
-    case TRI_FP64: return &fp64;
-    case TRI_BF16: return &bf16;
-    case TRI_INT32: break; /* token ids are never added */
-  }
-  return NULL;
+  return choose(type, &fp32, &fp64, &bf16);
 }
 
 const tri_sum *tri_sum_int64(void) {

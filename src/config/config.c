@@ -13,7 +13,7 @@ enum { MAX_PATH = 128, MAX_KEYS = 256, SUBJECT_BYTES = 256 };
 
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
-static const tri_config_key *find_key(const tri_config_table *table, const char *name) {
+const tri_config_key *tri_config_find_key(const tri_config_table *table, const char *name) {
   for (size_t i = 0; i < table->num_keys; i++) {
     if (strcmp(table->keys[i].name, name) == 0) return &table->keys[i];
   }
@@ -221,7 +221,7 @@ static tri_status check_names(const tri_config_table *root, const tri_config_tab
     root = table;
   }
   for (const tri_yaml *child = section->first; child != NULL; child = child->next) {
-    const tri_config_key *key = find_key(table, child->key);
+    const tri_config_key *key = tri_config_find_key(table, child->key);
     if (key == NULL) return unknown_key(root, table, path, child);
     join(inner, path, key->name);
     if (key->type == TRI_CONFIG_SECTION && child->kind == TRI_YAML_MAPPING) {
@@ -517,7 +517,7 @@ static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, t
   for (char *name = path;;) {
     char *dot = strchr(name, '.');
     if (dot != NULL) *dot = '\0';
-    const tri_config_key *key = find_key(level, name);
+    const tri_config_key *key = tri_config_find_key(level, name);
     if (key == NULL) return unknown_option(table, level, walked, name, label);
     if (dot == NULL) {
       tri_yaml *value = NULL;

@@ -136,6 +136,11 @@ struct tri_config_table {
   const tri_config_key *keys;
   size_t num_keys;
 };
+#define TRI_CONFIG_TABLE(NOUN, KEYS)                                                                                   \
+  { .noun = NOUN, .keys = KEYS, .num_keys = sizeof KEYS / sizeof *KEYS }
+
+/* Returns the row of a key; NULL if the table has none. */
+const tri_config_key *tri_config_find_key(const tri_config_table *table, const char *name);
 
 /* The largest whole number that a range may allow: ranges are doubles, which are exact up to here. */
 #define TRI_CONFIG_MOST 9007199254740992.0

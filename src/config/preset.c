@@ -1,5 +1,6 @@
 #include "config/preset.h"
 
+#include "base/text.h"
 #include "config/nearest_word.h"
 
 #include <dirent.h>
@@ -104,13 +105,8 @@ size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESE
   return count;
 }
 
-static bool ends_in(const char *text, const char *end) {
-  size_t length = strlen(text), end_length = strlen(end);
-  return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 bool tri_preset_is_path(const char *text) {
-  return strchr(text, '/') != NULL || ends_in(text, ".yaml") || ends_in(text, ".yml");
+  return strchr(text, '/') != NULL || tri_ends_with(text, ".yaml") || tri_ends_with(text, ".yml");
 }
 
 void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],

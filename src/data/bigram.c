@@ -75,12 +75,9 @@ tri_status tri_bigram_create(const tri_corpus *corpus, int64_t vocab_size, tri_b
   TRI_TRY(tri_alloc("a bigram model", 1, sizeof *bigram, &bigram));
   bigram->vocab_size = vocab_size;
   tri_status status = count(bigram, corpus);
-  if (status != TRI_OK) {
-    tri_bigram_destroy(bigram);
-    return status;
-  }
-  *out = bigram;
-  return TRI_OK;
+  if (status == TRI_OK) *out = bigram;
+  if (status != TRI_OK) tri_bigram_destroy(bigram);
+  return status;
 }
 
 void tri_bigram_destroy(tri_bigram *bigram) {

@@ -155,12 +155,9 @@ tri_status tri_packing_create(int64_t sequence, const int64_t *counts, tri_packi
   if (status == TRI_OK) packing->sequence = sequence;
   if (status == TRI_OK) status = pack(packing, &r, counts);
   rooms_release(&r);
-  if (status != TRI_OK) {
-    tri_packing_destroy(packing);
-    return status;
-  }
-  *out = packing;
-  return TRI_OK;
+  if (status == TRI_OK) *out = packing;
+  if (status != TRI_OK) tri_packing_destroy(packing);
+  return status;
 }
 
 void tri_packing_destroy(tri_packing *packing) {

@@ -87,12 +87,9 @@ tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece
   TRI_TRY(tri_json_parse_line(block->path, piece->line, text, piece->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &root));
   json_t *value = NULL;
   tri_status status = find_text(block->path, piece->line, root, key, &value);
-  if (status != TRI_OK) {
-    json_decref(root);
-    return status;
-  }
-  *out = (tri_piece_text){json_string_value(value), json_string_length(value), root};
-  return TRI_OK;
+  if (status == TRI_OK) *out = (tri_piece_text){json_string_value(value), json_string_length(value), root};
+  if (status != TRI_OK) json_decref(root);
+  return status;
 }
 
 tri_status tri_piece_text_get_clean(tri_text_block *block, const tri_text_piece *piece, const char *key,

@@ -137,12 +137,9 @@ tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri
   pieces.left_out = c.left_out;
   pieces.unlearnt = c.unlearnt;
   tri_free(c.counts);
-  if (status != TRI_OK) {
-    tri_pieces_release(&pieces);
-    return status;
-  }
-  *out = pieces;
-  return TRI_OK;
+  if (status == TRI_OK) *out = pieces;
+  if (status != TRI_OK) tri_pieces_release(&pieces);
+  return status;
 }
 
 void tri_pieces_release(tri_pieces *pieces) {

@@ -278,12 +278,9 @@ tri_status tri_preference_source_create(const tri_corpus *corpus, const tri_pref
                                         tri_preference_source *out) {
   tri_preference_source source = {.corpus = corpus, .options = *options};
   tri_status status = set_up(&source);
-  if (status != TRI_OK) {
-    tri_preference_source_destroy(&source);
-    return status;
-  }
-  *out = source;
-  return TRI_OK;
+  if (status == TRI_OK) *out = source;
+  if (status != TRI_OK) tri_preference_source_destroy(&source);
+  return status;
 }
 
 void tri_preference_source_destroy(tri_preference_source *source) {

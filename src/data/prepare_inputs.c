@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 bool tri_prepare_learns_characters(const tri_prepare_options *options) {
@@ -25,14 +24,9 @@ bool tri_prepare_learns(const tri_prepare_options *options) {
   return tri_prepare_learns_characters(options) || strncmp(options->tokenizer, "train:", 6) == 0;
 }
 
-static bool is_table(const char *path) {
-  const size_t length = strlen(path);
-  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
-}
-
 /* Warns of a table, which is read as plain text, usually by mistake. */
 static void say_table(const char *path) {
-  if (!is_table(path)) return;
+  if (!tri_table_is_named(path)) return;
   tri_log(
       "%s is taken as plain text, with its separators and quotes; for one column of it write JSON lines: "
       "{\"text\": ...}",
@@ -248,7 +242,7 @@ tri_status tri_prepare_say_messages(const tri_prepare_options *options, const tr
 static tri_status check_records(const tri_prepare_options *options, const char *path) {
   char advice[TRI_ADVICE_BYTES];
   const char *what = options->preferences ? "preferences" : "conversations";
-  if (is_table(path)) {
+  if (tri_table_is_named(path)) {
     return tri_fail(TRI_BAD_FILE, "%s is a table, and %s are JSON: %s", path, what, tri_table_advice(path, advice));
   }
   const tri_file_kind *kind = tri_file_kind_find(path);

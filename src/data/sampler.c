@@ -31,12 +31,9 @@ tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixtur
   tri_sampler sampler = {.sequence = options->sequence, .masked = options->documents == TRI_DOCUMENTS_MASKED};
   TRI_TRY(tri_mixture_create(shares, &sampler.mixture));
   tri_status status = create_sources(corpora, options, &sampler);
-  if (status != TRI_OK) {
-    tri_sampler_destroy(&sampler);
-    return status;
-  }
-  *out = sampler;
-  return TRI_OK;
+  if (status == TRI_OK) *out = sampler;
+  if (status != TRI_OK) tri_sampler_destroy(&sampler);
+  return status;
 }
 
 void tri_sampler_destroy(tri_sampler *sampler) {

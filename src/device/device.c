@@ -163,12 +163,9 @@ static tri_status create(const tri_device_request *request, tri_device **out) {
   }
   status = tri_device_share(device, 1);
   if (status == TRI_OK) status = tri_queue_create(device, &device->queue);
-  if (status != TRI_OK) {
-    tri_device_destroy(device);
-    return status;
-  }
-  *out = device;
-  return TRI_OK;
+  if (status == TRI_OK) *out = device;
+  if (status != TRI_OK) tri_device_destroy(device);
+  return status;
 }
 
 /* Creates the best device. If a GPU is visible but cannot be used, a line says so, because the user might not

@@ -21,12 +21,9 @@ tri_status tri_queue_create(tri_device *device, tri_queue **out) {
   queue->device = device;
   queue->number = device->num_queues++;
   tri_status status = device->driver->queue_create == NULL ? TRI_OK : device->driver->queue_create(queue);
-  if (status != TRI_OK) {
-    tri_free(queue);
-    return status;
-  }
-  *out = queue;
-  return TRI_OK;
+  if (status == TRI_OK) *out = queue;
+  if (status != TRI_OK) tri_free(queue);
+  return status;
 }
 
 void tri_queue_destroy(tri_queue *queue) {

@@ -1,5 +1,6 @@
 #include "engine/batch.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "engine/batch_cuts.h"
 
@@ -197,19 +198,16 @@ static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicin
                                               : tri_slice_full(p->row, queries, first_key, end - first));
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* The same with a window: adds a slice for each range of the part's tokens, with the queries that attend to any of
  * them. */
 static tri_status add_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
-  const int64_t seen = larger(p->document, p->first - window + 1); /* the first token that any query attends to */
+  const int64_t seen = tri_larger(p->document, p->first - window + 1); /* the first token that any query attends to */
   for (int64_t i = tri_sequence_cut_find(cut, keys.number, seen); i < cut->begins[keys.number + 1]; i++) {
     const tri_token_range *range = &cut->ranges[i];
-    int64_t key = larger(range->first, seen), end_key = smaller(range->end, p->end);
+    int64_t key = tri_larger(range->first, seen), end_key = tri_smaller(range->end, p->end);
     if (key >= end_key) break;
-    int64_t query = larger(p->first, key), end_query = smaller(p->end, end_key - 1 + window);
+    int64_t query = tri_larger(p->first, key), end_query = tri_smaller(p->end, end_key - 1 + window);
     tri_attention_slice slice = tri_slice_full(p->row + query - p->first, end_query - query,
                                                first_row + cut->before[i] + key - range->first, end_key - key);
     slice.from = (int32_t)(query - key - window + 1);

@@ -300,12 +300,9 @@ tri_status tri_file_writer_open(const char *path, tri_file_writer **out) {
   tri_file_writer *writer = NULL;
   TRI_TRY(tri_alloc(path, 1, sizeof *writer, &writer));
   tri_status status = begin_replacement(path, &writer->to);
-  if (status != TRI_OK) {
-    tri_free(writer);
-    return status;
-  }
-  *out = writer;
-  return TRI_OK;
+  if (status == TRI_OK) *out = writer;
+  if (status != TRI_OK) tri_free(writer);
+  return status;
 }
 
 static void flush_writer(tri_file_writer *writer) {

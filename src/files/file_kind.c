@@ -160,6 +160,11 @@ const char *tri_file_kind_advice(const tri_file_kind *kind, const char *path, ch
   return name_file(kind->advice, path, out);
 }
 
+bool tri_table_is_named(const char *path) {
+  const size_t length = strlen(path);
+  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
+}
+
 const char *tri_table_advice(const char *path, char out[TRI_ADVICE_BYTES]) {
   const size_t length = strlen(path);
   const char *advice = WITH_PANDAS("read_csv", "");

@@ -26,6 +26,8 @@ const tri_file_kind *tri_file_kind_find(const char *path);
 /* LOCAL. Writes the kind's advice, with the path instead of the word FILE. Returns out. */
 enum { TRI_ADVICE_BYTES = 8192 };
 const char *tri_file_kind_advice(const tri_file_kind *kind, const char *path, char out[TRI_ADVICE_BYTES]);
+/* Returns whether a file's name is that of a table: .csv or .tsv. */
+bool tri_table_is_named(const char *path);
 /* LOCAL. Writes the command that converts a table to JSON lines, by its name: .csv, .tsv or .parquet. */
 const char *tri_table_advice(const char *path, char out[TRI_ADVICE_BYTES]);
 

@@ -331,12 +331,9 @@ tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction *
   TRI_TRY(tri_alloc("a corpus's folder", 1, sizeof *generation, &generation));
   generation->lock = -1;
   tri_status status = generation_begin(generation, folder);
-  if (status != TRI_OK) {
-    tri_file_transaction_destroy(generation);
-    return status;
-  }
-  *out = generation;
-  return TRI_OK;
+  if (status == TRI_OK) *out = generation;
+  if (status != TRI_OK) tri_file_transaction_destroy(generation);
+  return status;
 }
 
 const char *tri_file_transaction_folder(const tri_file_transaction *generation) { return generation->temporary; }

@@ -475,12 +475,9 @@ tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out) {
     return status;
   }
   status = start_keeping(lock);
-  if (status != TRI_OK) {
-    tri_folder_lock_release(lock);
-    return status;
-  }
-  *out = lock;
-  return TRI_OK;
+  if (status == TRI_OK) *out = lock;
+  if (status != TRI_OK) tri_folder_lock_release(lock);
+  return status;
 }
 
 void tri_folder_lock_release(tri_folder_lock *lock) {

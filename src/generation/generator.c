@@ -23,10 +23,9 @@
  * the third when they get their first row. The prompt's sequence is then released. Its 2 full pages remain in use until
  * both samples are released, and remain cached after that, so that a later prompt that begins with the same 128 tokens
  * finds them. */
+#include "base/count.h"
 #include "base/memory.h"
 #include "generation/generator_internal.h"
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
@@ -46,14 +45,11 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri
   g->logits_type = tri_dtype_wide(precision);
   g->vocab_size = model->vocab_size;
   g->window = tri_runner_window(model);
-  g->threads = (int)smaller(tri_runner_threads(runner), g->sizes.sequences);
+  g->threads = (int)tri_smaller(tri_runner_threads(runner), g->sizes.sequences);
   const tri_status status = set_up(g);
-  if (status != TRI_OK) {
-    tri_generator_destroy(g);
-    return status;
-  }
-  *out = g;
-  return TRI_OK;
+  if (status == TRI_OK) *out = g;
+  if (status != TRI_OK) tri_generator_destroy(g);
+  return status;
 }
 
 void tri_generator_destroy(tri_generator *g) {
@@ -97,7 +93,7 @@ static tri_status enlist(tri_generator *g, tri_sequence *s) {
 }
 
 static tri_status check(const tri_generator *g, const tri_sequence *s, const tri_sequence_options *options) {
-  const int64_t longest = smaller(s->count + options->wanted, g->sizes.positions);
+  const int64_t longest = tri_smaller(s->count + options->wanted, g->sizes.positions);
   for (int64_t i = 0; i < s->count; i++) {
     if (s->ids[i] >= 0 && s->ids[i] < g->vocab_size) continue;
     return tri_fail(TRI_BAD_USAGE, "token %ld is %d, and the model's vocabulary has 0 to %ld", (long)i, (int)s->ids[i],

@@ -1,7 +1,6 @@
 /* Guesses of the next tokens, made before a step is scheduled. */
+#include "base/count.h"
 #include "generation/generator_internal.h"
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void tri_generator_set_proposer(tri_generator *g, const tri_proposer *proposer, int64_t most) {
   g->proposer = *proposer;
@@ -18,7 +17,7 @@ static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
   const bool samples = s->finish == TRI_FINISH_NONE && s->has_place && s->options.wanted > 0;
   if (!samples || s->target - s->offset - s->held != 1 || tri_sequence_wants_logits(s) != 1) return 0;
   const int64_t of_positions = g->sizes.positions - (s->target - s->offset);
-  return smaller(g->most_guesses, smaller(s->options.wanted - s->sampled - 1, of_positions));
+  return tri_smaller(g->most_guesses, tri_smaller(s->options.wanted - s->sampled - 1, of_positions));
 }
 
 /* Returns how many leading guesses are tokens of the model. */

@@ -1,5 +1,6 @@
 #include "generation/runner.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "device/kernels.h"
 #include "model/family.h"
@@ -36,17 +37,15 @@ struct tri_runner {
   int64_t rows, sequences;
 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t pages_of(int64_t positions) { return (positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS; }
 
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions) {
   const int64_t all = positions > INT32_MAX / sequences ? INT32_MAX : sequences * positions;
-  const int64_t rows = smaller(larger(USUAL_ROWS, sequences), all);
+  const int64_t rows = tri_smaller(tri_larger(USUAL_ROWS, sequences), all);
   return (tri_runner_sizes){.sequences = sequences,
                             .positions = positions,
                             .rows = rows,
-                            .logit_rows = smaller(larger(USUAL_LOGIT_ROWS, sequences), rows),
+                            .logit_rows = tri_smaller(tri_larger(USUAL_LOGIT_ROWS, sequences), rows),
                             .pages = positions > INT32_MAX / sequences ? INT32_MAX : sequences * pages_of(positions),
                             .prompt = 1};
 }
@@ -66,7 +65,7 @@ int64_t tri_runner_window(const tri_model *model) {
   for (int64_t layer = 0; layer < model->num_layers; layer++) {
     const int64_t window = tri_model_window(model, layer);
     if (window == 0) return 0;
-    most = larger(most, window);
+    most = tri_larger(most, window);
   }
   return most;
 }
@@ -185,12 +184,9 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
   TRI_TRY(make(model, precision, sizes, &runner));
   runner->device = device;
   const tri_status status = set_up(runner);
-  if (status != TRI_OK) {
-    tri_runner_destroy(runner);
-    return status;
-  }
-  *out = runner;
-  return TRI_OK;
+  if (status == TRI_OK) *out = runner;
+  if (status != TRI_OK) tri_runner_destroy(runner);
+  return status;
 }
 
 void tri_runner_destroy(tri_runner *runner) {
@@ -261,8 +257,8 @@ tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows) {
   }
   runner->sequences++;
   runner->rows += rows->count;
-  runner->cache.most_rows = larger(runner->cache.most_rows, rows->count);
-  runner->cache.positions = larger(runner->cache.positions, keys);
+  runner->cache.most_rows = tri_larger(runner->cache.most_rows, rows->count);
+  runner->cache.positions = tri_larger(runner->cache.positions, keys);
   return TRI_OK;
 }
 

@@ -1,9 +1,8 @@
 #include "generation/scheduler.h"
 
-#include <stddef.h>
+#include "base/count.h"
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+#include <stddef.h>
 
 /* A step that is being scheduled. */
 typedef struct scheduling {
@@ -19,22 +18,22 @@ static int64_t pages_for(const scheduling *s, int64_t positions) {
 
 /* Returns how many of the entry's first `rows` unread tokens need logits. */
 static int64_t logits_of(const tri_schedule_entry *e, int64_t rows) {
-  return larger(0, rows - larger(0, e->unread - e->wants_logits));
+  return tri_larger(0, rows - tri_larger(0, e->unread - e->wants_logits));
 }
 
 static int64_t pages_of(const scheduling *s, const tri_schedule_entry *e) {
-  return e->rows == 0 ? e->num_pages : larger(e->num_pages, pages_for(s, e->held + e->rows));
+  return e->rows == 0 ? e->num_pages : tri_larger(e->num_pages, pages_for(s, e->held + e->rows));
 }
 
 /* Returns how many more rows the entry could get, if it has at most `most` in all. */
 static int64_t room_for(const scheduling *s, const tri_schedule_entry *e, int64_t most) {
   const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
-  const int64_t rows = smaller(smaller(most, e->unread) - e->rows, smaller(s->rows, of_pages));
-  return larger(0, rows - larger(0, logits_of(e, e->rows + rows) - logits_of(e, e->rows) - s->logit_rows));
+  const int64_t rows = tri_smaller(tri_smaller(most, e->unread) - e->rows, tri_smaller(s->rows, of_pages));
+  return tri_larger(0, rows - tri_larger(0, logits_of(e, e->rows + rows) - logits_of(e, e->rows) - s->logit_rows));
 }
 
 static void give(scheduling *s, tri_schedule_entry *e, int64_t rows) {
-  if (rows > 0) s->free_pages -= larger(0, pages_for(s, e->held + e->rows + rows) - pages_of(s, e));
+  if (rows > 0) s->free_pages -= tri_larger(0, pages_for(s, e->held + e->rows + rows) - pages_of(s, e));
   s->rows -= rows;
   s->logit_rows -= logits_of(e, e->rows + rows) - logits_of(e, e->rows);
   e->rows += rows;
@@ -83,7 +82,7 @@ static void read_on(scheduling *s, int64_t number) {
  * one more (at most `most_pages`), so that it need not be preempted soon after. `alone`: no entry has a place; such an
  * entry may always begin, since it can get all pages. */
 static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alone) {
-  const int64_t pages = smaller(pages_for(s, e->held + e->unread + 1) - e->num_pages, s->limits->most_pages);
+  const int64_t pages = tri_smaller(pages_for(s, e->held + e->unread + 1) - e->num_pages, s->limits->most_pages);
   return s->places > 0 && (alone || pages <= s->free_pages);
 }
 
@@ -91,8 +90,9 @@ static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alo
 static void give_guesses(scheduling *s, tri_schedule_entry *e) {
   if (e->rows != 1 || e->unread != 1) return;
   const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
-  const int64_t rows = larger(0, smaller(smaller(e->guesses, of_pages), smaller(s->rows, s->logit_rows)));
-  s->free_pages -= larger(0, pages_for(s, e->held + e->rows + rows) - pages_of(s, e));
+  const int64_t rows =
+      tri_larger(0, tri_smaller(tri_smaller(e->guesses, of_pages), tri_smaller(s->rows, s->logit_rows)));
+  s->free_pages -= tri_larger(0, pages_for(s, e->held + e->rows + rows) - pages_of(s, e));
   s->rows -= rows;
   s->logit_rows -= rows;
   e->guess_rows = rows;
@@ -134,5 +134,5 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
 int64_t tri_schedule_pages(int64_t positions, int64_t page_rows, int64_t window, int64_t rows) {
   const int64_t all = (positions + page_rows - 1) / page_rows;
   /* Pages of the rows of a step and of the tokens that they attend to; the range may begin and end within a page. */
-  return window == 0 ? all : smaller(all, (window + rows + page_rows - 2) / page_rows + 1);
+  return window == 0 ? all : tri_smaller(all, (window + rows + page_rows - 2) / page_rows + 1);
 }

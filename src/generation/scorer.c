@@ -1,5 +1,6 @@
 #include "generation/scorer.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "generation/generator.h"
 
@@ -15,12 +16,9 @@ tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_
   TRI_TRY(tri_alloc("a scorer", 1, sizeof *scorer, &scorer));
   tri_status status = tri_runner_create(model, precision, &sizes, device, &scorer->runner);
   if (status == TRI_OK) status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
-  if (status != TRI_OK) {
-    tri_scorer_destroy(scorer);
-    return status;
-  }
-  *out = scorer;
-  return TRI_OK;
+  if (status == TRI_OK) *out = scorer;
+  if (status != TRI_OK) tri_scorer_destroy(scorer);
+  return status;
 }
 
 void tri_scorer_destroy(tri_scorer *scorer) {
@@ -55,10 +53,8 @@ struct scoring {
   void (*progress)(int64_t done, int64_t all);
 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t shared_tokens(const tri_scored_text *a, const tri_scored_text *b) {
-  const int64_t most = smaller(a->first, b->first) - 1;
+  const int64_t most = tri_smaller(a->first, b->first) - 1;
   int64_t count = 0;
   while (count < most && a->ids[count] == b->ids[count]) count++;
   return count;
@@ -72,8 +68,8 @@ static void make_groups(scoring *s) {
     *g = (group){s, i, 1, s->texts[i].first - 1};
     for (i++; i < s->count; i++, g->count++) {
       const int64_t shared = shared_tokens(&s->texts[g->first], &s->texts[i]);
-      if (shared == 0 || shared < smaller(s->texts[g->first].first, s->texts[i].first) - 1) break;
-      g->shared = smaller(g->shared, shared);
+      if (shared == 0 || shared < tri_smaller(s->texts[g->first].first, s->texts[i].first) - 1) break;
+      g->shared = tri_smaller(g->shared, shared);
     }
   }
 }

@@ -48,11 +48,7 @@ tri_status tri_sequence_lay_guesses(tri_sequence *s, int64_t count) {
 }
 
 tri_status tri_sequence_add_page(tri_sequence *s, int32_t page) {
-  if (s->num_pages == s->pages_room) {
-    const int64_t room = 2 * s->pages_room + 8;
-    TRI_TRY(tri_realloc("pages", (size_t)room, sizeof *s->pages, &s->pages));
-    s->pages_room = room;
-  }
+  TRI_TRY(tri_grow("pages", sizeof *s->pages, s->num_pages, &s->pages_room, &s->pages));
   s->pages[s->num_pages++] = page;
   return TRI_OK;
 }

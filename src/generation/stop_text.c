@@ -30,11 +30,7 @@ static size_t bytes_in_doubt(const tri_stop_text *text) {
 }
 
 tri_status tri_stop_text_add(tri_stop_text *text, const char *piece, size_t bytes) {
-  if (bytes > text->room - text->bytes) {
-    const size_t room = 2 * (text->bytes + bytes) + 256;
-    TRI_TRY(tri_realloc("a text", room, 1, &text->text));
-    text->room = room;
-  }
+  TRI_TRY(tri_reserve("a text", 1, text->bytes + bytes, &text->room, &text->text));
   for (size_t i = 0; i < bytes && text->stop == NULL; i++) {
     text->text[text->bytes++] = piece[i];
     text->stop = find_stop(text);

@@ -10,16 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static tri_status add_token(tri_token_list *list, int32_t id) {
-  if (list->count == list->capacity) {
-    const int64_t room = 2 * list->capacity + 64;
-    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *list->ids, &list->ids));
-    list->capacity = room;
-  }
-  list->ids[list->count++] = id;
-  return TRI_OK;
-}
-
 tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out) {
   if (prompt->rendered) return tri_encoder_encode(encoder, prompt->text, prompt->bytes, 1, out);
   return tri_encoder_encode_text(encoder, prompt->text, prompt->bytes, 1, out);
@@ -39,7 +29,7 @@ tri_status tri_written_begin(tri_generation *g, const tri_prompt *prompt, int64_
     return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
   }
   /* An empty prompt begins with the end-of-text token, as if another text had ended before. */
-  if (out->tokens.count == 0) TRI_TRY(add_token(&out->tokens, end));
+  if (out->tokens.count == 0) TRI_TRY(tri_token_list_append(&out->tokens, end));
   out->prompt_tokens = out->tokens.count;
   out->sampling.prompt = tri_sampling_prompt(out->tokens.ids, out->tokens.count);
   return tri_decoder_create(g->tokenizer, prompt->bytes == 0, &out->decoder);
@@ -78,11 +68,7 @@ static tri_status append_piece(tri_written *w, const char *piece, size_t bytes) 
 static tri_status note_sample(tri_written *w, const tri_sampled *sampled) {
   const int64_t count = w->tokens.count - w->prompt_tokens;
   if (!w->requested.log_prob && w->requested.likeliest == 0) return TRI_OK;
-  if (count == w->sampled_room) {
-    const int64_t room = 2 * w->sampled_room + 64;
-    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *w->sampled, &w->sampled));
-    w->sampled_room = room;
-  }
+  TRI_TRY(tri_grow("tokens", sizeof *w->sampled, count, &w->sampled_room, &w->sampled));
   w->sampled[count] = *sampled;
   return TRI_OK;
 }
@@ -101,7 +87,7 @@ static tri_status append_token(void *context, tri_sequence *sequence, const tri_
   size_t bytes = 0;
   (void)sequence;
   TRI_TRY(note_sample(w, sampled));
-  TRI_TRY(add_token(&w->tokens, sampled->id));
+  TRI_TRY(tri_token_list_append(&w->tokens, sampled->id));
   if (ends_text(w, sampled->id)) return TRI_OK;
   w->made++;
   w->nameless += sampled->id >= tri_tokenizer_vocab_size(w->generation->tokenizer);

@@ -48,11 +48,7 @@ static tri_status set_answers(tri_asked *a, const char *key, const json_t *value
 static tri_status add_asked(void *context, int64_t line, const json_t *object) {
   tri_asked_list *all = context;
   const char *key = NULL;
-  if (all->count == all->capacity) {
-    const int64_t room = 2 * all->capacity + 64;
-    TRI_TRY(tri_realloc("questions", (size_t)room, sizeof *all->list, &all->list));
-    all->capacity = room;
-  }
+  TRI_TRY(tri_grow("questions", sizeof *all->list, all->count, &all->capacity, &all->list));
   tri_asked *a = &all->list[all->count++];
   *a = (tri_asked){.line = line};
   const json_t *prompt = NULL, *answer = NULL;
@@ -68,14 +64,6 @@ static tri_status add_asked(void *context, int64_t line, const json_t *object) {
 tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_judge_lines(path, add_asked, out); }
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
-
-static void strip(char *text) {
-  static const char spaces[] = " \t\n\v\f\r";
-  const size_t before = strspn(text, spaces);
-  size_t bytes = strlen(text) - before;
-  memmove(text, text + before, bytes + 1);
-  while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
-}
 
 /* Removes the characters for which `what` is true. Only ASCII is removed, as in lm-evaluation-harness. */
 static void drop(char *text, int (*what)(int)) {
@@ -107,7 +95,7 @@ static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *t
   *to = '\0';
   if (rule->ignore_punctuation) drop(*out, ispunct);
   if (rule->ignore_numbers) drop(*out, isdigit);
-  if (rule->strip) strip(*out);
+  if (rule->strip) tri_judge_strip(*out);
   return TRI_OK;
 }
 

@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -23,6 +22,14 @@ void tri_judge_text_release(tri_judge_text *text) {
 tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out) {
   out->bytes = json_string_length(string);
   return tri_strdup(json_string_value(string), &out->text);
+}
+
+void tri_judge_strip(char *text) {
+  static const char spaces[] = " \t\n\v\f\r";
+  const size_t before = strspn(text, spaces);
+  size_t bytes = strlen(text) - before;
+  memmove(text, text + before, bytes + 1);
+  while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
 }
 
 /* Reads a whole file. Questions are small compared with a training corpus. */
@@ -89,11 +96,6 @@ static tri_status parse_array(const char *path, const char *text, size_t bytes, 
   return TRI_OK;
 }
 
-static bool is_table(const char *path) {
-  const size_t length = strlen(path);
-  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
-}
-
 static tri_status refuse_table(const char *path) {
   char advice[TRI_ADVICE_BYTES];
   return tri_fail(TRI_BAD_FILE, "%s is a table, and questions are JSON: %s", path, tri_table_advice(path, advice));
@@ -103,7 +105,7 @@ tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context)
   char *text = NULL;
   size_t bytes = 0;
   int64_t line = 0, taken = 0;
-  if (is_table(path)) return refuse_table(path);
+  if (tri_table_is_named(path)) return refuse_table(path);
   TRI_TRY(read_all(path, &text, &bytes));
   const tri_file_kind *kind = tri_file_kind_of(text, bytes);
   tri_status status = kind == NULL ? TRI_OK : tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");

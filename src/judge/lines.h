@@ -18,6 +18,9 @@ void tri_judge_text_release(tri_judge_text *text);
 /* Copies a JSON string; release *out with tri_judge_text_release. */
 tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
 
+/* Removes white space of ASCII at both ends. */
+void tri_judge_strip(char *text);
+
 /* LOCAL. Passes the object of each line to `take`, or each element of a file that is one JSON array. Blank lines are
  * skipped. TRI_BAD_FILE, with the file and the line, for text that is not JSON, not UTF-8 or not an object, for an
  * object that `take` refuses, and for a file without any line. */

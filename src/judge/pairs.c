@@ -20,12 +20,9 @@ tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_enco
   encoder->tokenizer = tokenizer;
   encoder->beginning = tri_tokenizer_beginning(tokenizer, &encoder->num_beginning);
   const tri_status status = tri_encoder_create(tokenizer, &encoder->encoder);
-  if (status != TRI_OK) {
-    tri_pair_encoder_destroy(encoder);
-    return status;
-  }
-  *out = encoder;
-  return TRI_OK;
+  if (status == TRI_OK) *out = encoder;
+  if (status != TRI_OK) tri_pair_encoder_destroy(encoder);
+  return status;
 }
 
 void tri_pair_encoder_destroy(tri_pair_encoder *encoder) {
@@ -74,16 +71,6 @@ int64_t tri_judge_characters(const tri_judge_text *text) {
   return count;
 }
 
-static tri_status add_id(tri_token_list *out, int32_t id) {
-  if (out->count == out->capacity) {
-    const int64_t room = 2 * out->capacity + 16;
-    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *out->ids, &out->ids));
-    out->capacity = room;
-  }
-  out->ids[out->count++] = id;
-  return TRI_OK;
-}
-
 /* Finds the token that replaces an empty context. */
 static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
   *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
@@ -100,7 +87,7 @@ static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *
   int32_t start = -1;
   const int64_t first = out->count, before = encoder->num_beginning > 0 ? encoder->num_beginning : 1;
   TRI_TRY(find_start(encoder, &start));
-  if (encoder->num_beginning == 0) TRI_TRY(add_id(out, start));
+  if (encoder->num_beginning == 0) TRI_TRY(tri_token_list_append(out, start));
   TRI_TRY(encode(encoder, text->text, text->bytes, out));
   if (encoder->num_beginning == 0 && out->count > first + 1 && out->ids[first + 1] == start) {
     out->count--;

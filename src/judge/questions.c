@@ -192,16 +192,8 @@ static void drop_brackets(char *text) {
   *to = '\0';
 }
 
-static void strip(char *text) {
-  static const char spaces[] = " \t\n\v\f\r";
-  const size_t before = strspn(text, spaces);
-  size_t bytes = strlen(text) - before;
-  memmove(text, text + before, bytes + 1);
-  while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
-}
-
 static void clean(tri_judge_text *text) {
-  strip(text->text);
+  tri_judge_strip(text->text);
   replace(text->text, " [title]", ". ");
   drop_brackets(text->text);
   replace(text->text, "  ", " ");
@@ -285,7 +277,7 @@ static tri_status read_mmlu(const json_t *object, tri_question *q) {
       SET_TEXT(&q->description, "The following are multiple choice questions (with answers) about ", subject, ".\n\n"));
   for (char *at = q->description.text; *at != '\0'; at++) *at = *at == '_' ? ' ' : *at;
   TRI_TRY(SET_TEXT(&q->context, question));
-  strip(q->context.text);
+  tri_judge_strip(q->context.text);
   for (int64_t i = 0; i < q->num_choices; i++) {
     const char letter[] = {(char)('A' + i), '\0'};
     TRI_TRY(add_text(&q->context, "\n"));
@@ -388,11 +380,7 @@ static bool has_form(const json_t *object, const form *f) {
 static tri_status add_question(void *context, int64_t line, const json_t *object) {
   tri_questions *all = context;
   const form *f = forms;
-  if (all->count == all->capacity) {
-    const int64_t room = 2 * all->capacity + 64;
-    TRI_TRY(tri_realloc("questions", (size_t)room, sizeof *all->list, &all->list));
-    all->capacity = room;
-  }
+  TRI_TRY(tri_grow("questions", sizeof *all->list, all->count, &all->capacity, &all->list));
   tri_question *q = &all->list[all->count++];
   *q = (tri_question){.line = line};
   while (!has_form(object, f)) f++;

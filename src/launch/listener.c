@@ -134,12 +134,9 @@ static tri_speaker *new_speaker(tri_listener *listener) {
   for (size_t i = 0; listener->speakers != NULL && i < listener->count; i++) {
     if (listener->speakers[i].socket < 0 && !listener->speakers[i].known) return &listener->speakers[i];
   }
-  if (listener->count == listener->room) {
-    size_t room = listener->room == 0 ? 64 : 2 * listener->room;
-    if (tri_realloc("the ranks on the line", room, sizeof *listener->speakers, &listener->speakers) != TRI_OK) {
-      return NULL;
-    }
-    listener->room = room;
+  if (tri_reserve("the ranks on the line", sizeof *listener->speakers, listener->count + 1, &listener->room,
+                  &listener->speakers) != TRI_OK) {
+    return NULL;
   }
   return &listener->speakers[listener->count++];
 }

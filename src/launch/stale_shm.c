@@ -56,11 +56,7 @@ static void find_segments(const char *host, segments *out) {
     if (lstat(found.path, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid()) continue;
     found.device = facts.st_dev;
     found.inode = facts.st_ino;
-    if (out->count == out->room) {
-      size_t room = out->room == 0 ? 64 : 2 * out->room;
-      if (tri_realloc("segments", room, sizeof *out->all, &out->all) != TRI_OK) break;
-      out->room = room;
-    }
+    if (tri_reserve("segments", sizeof *out->all, out->count + 1, &out->room, &out->all) != TRI_OK) break;
     out->all[out->count++] = found;
   }
   closedir(folder);

@@ -73,12 +73,9 @@ tri_status tri_document_cut_create(int64_t tokens, int64_t parts, const int64_t 
   TRI_TRY(tri_alloc("a cut of documents", 1, sizeof *cut, &cut));
   *cut = (tri_document_cut){.tokens = tokens, .parts = parts, .row_pairs = row_pairs};
   tri_status status = allocate_document_cut(cut, rows);
-  if (status != TRI_OK) {
-    tri_document_cut_destroy(cut);
-    return status;
-  }
-  *out = cut;
-  return TRI_OK;
+  if (status == TRI_OK) *out = cut;
+  if (status != TRI_OK) tri_document_cut_destroy(cut);
+  return status;
 }
 
 void tri_document_cut_destroy(tri_document_cut *cut) {

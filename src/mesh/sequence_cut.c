@@ -20,12 +20,9 @@ tri_status tri_sequence_cut_create(int64_t parts, int64_t room, tri_sequence_cut
   tri_status status = tri_alloc("parts of a sequence", (size_t)room, sizeof *cut.ranges, &cut.ranges);
   if (status == TRI_OK) status = tri_alloc("parts of a sequence", (size_t)room, sizeof *cut.before, &cut.before);
   if (status == TRI_OK) status = tri_alloc("parts of a sequence", (size_t)parts + 1, sizeof *cut.begins, &cut.begins);
-  if (status != TRI_OK) {
-    tri_sequence_cut_destroy(&cut);
-    return status;
-  }
-  *out = cut;
-  return TRI_OK;
+  if (status == TRI_OK) *out = cut;
+  if (status != TRI_OK) tri_sequence_cut_destroy(&cut);
+  return status;
 }
 
 void tri_sequence_cut_destroy(tri_sequence_cut *cut) {

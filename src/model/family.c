@@ -210,12 +210,9 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = set_model_parameters(model, request, list);
   if (status == TRI_OK) status = append_all(model, request, list);
-  if (status != TRI_OK) {
-    tri_op_list_destroy(list);
-    return status;
-  }
-  *out = list;
-  return TRI_OK;
+  if (status == TRI_OK) *out = list;
+  if (status != TRI_OK) tri_op_list_destroy(list);
+  return status;
 }
 
 /* Numbers of layers of each kind, with the matrix elements per token. */

@@ -9,6 +9,11 @@
   .norm1 = "input_layernorm", .post1 = "post_attention_layernorm", .norm2 = "pre_feedforward_layernorm",               \
   .post2 = "post_feedforward_layernorm"
 
+/* Values of absent keys of config.json. */
+#define TRI_GEMMA_ABSENT                                                                                               \
+  .hidden_size = 2304, .ffn_size = 9216, .num_layers = 26, .num_heads = 8, .num_kv_heads = 4, .head_dim = 256,         \
+  .norm_eps = 1e-6, .init_std = 0.02, .window = 4096, .tied = true
+
 extern const tri_hf_key tri_gemma_keys[];
 tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out);
 /* Checks that attention_scale is 1 / sqrt(n) for a whole number n, as their config.json requires. */

@@ -25,13 +25,11 @@ TRI_CONFIG_WORDS(scorings, tri_router_scoring, SCORINGS)
   X("bias", TRI_BALANCE_EXPERTS_BIAS)
 TRI_CONFIG_WORDS(balances, tri_balance_experts, BALANCES)
 
-#define COUNT(NAME, MOST)                                                                                              \
-  .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .range = {.low = 1, .high = MOST}
-#define COUNT_OR_NONE(NAME, MOST)                                                                                      \
-  .name = #NAME, .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, NAME), .fallback = "0",                         \
-  .range = {.low = 0, .high = MOST}
-#define BOOLEAN(NAME) .name = #NAME, .type = TRI_CONFIG_BOOL, .offset = offsetof(tri_model, NAME)
-#define NUMBER(NAME) .name = #NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_model, NAME)
+#define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_model, NAME)
+#define COUNT(NAME, MOST) KEY(NAME, TRI_CONFIG_INT), .range = {.low = 1, .high = MOST}
+#define COUNT_OR_NONE(NAME, MOST) KEY(NAME, TRI_CONFIG_INT), .fallback = "0", .range = {.low = 0, .high = MOST}
+#define BOOLEAN(NAME) KEY(NAME, TRI_CONFIG_BOOL)
+#define NUMBER(NAME) KEY(NAME, TRI_CONFIG_DOUBLE)
 #define SCALING(NAME) .change = TRI_CHANGE_FUNCTION, .name = #NAME, .offset = offsetof(tri_rope_scaling, NAME)
 #define POSITIVE .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true}
 #define FACTORS(NAME)                                                                                                  \
@@ -68,18 +66,15 @@ static const tri_config_key rope_scaling_keys[] = {
     {SCALING(truncate), .type = TRI_CONFIG_BOOL, .fallback = "true",
      .help = "yarn: the bounds of the range between them are rounded to whole pairs"},
 };
-static const tri_config_table rope_scaling_table = {.noun = "rope_scaling",
-                                                    .keys = rope_scaling_keys,
-                                                    .num_keys = sizeof rope_scaling_keys / sizeof *rope_scaling_keys};
+static const tri_config_table rope_scaling_table = TRI_CONFIG_TABLE("rope_scaling", rope_scaling_keys);
 
 static const tri_config_key model_keys[] = {
-    TRI_CONFIG_ROW(FREE, .name = "name", .type = TRI_CONFIG_STRING, .offset = offsetof(tri_model, name), .bytes = 64,
-                   .fallback = "inline", .help = "what reports call the model; a preset's or file's own name"),
-    TRI_CONFIG_ROW(SHAPE, .name = "family", .type = TRI_CONFIG_CHOICE, .offset = offsetof(tri_model, family),
-                   .words = families, .example = "gpt2", .help = "the architecture"),
+    TRI_CONFIG_ROW(FREE, KEY(name, TRI_CONFIG_STRING), .bytes = 64, .fallback = "inline",
+                   .help = "what reports call the model; a preset's or file's own name"),
+    TRI_CONFIG_ROW(SHAPE, KEY(family, TRI_CONFIG_CHOICE), .words = families, .example = "gpt2",
+                   .help = "the architecture"),
     TRI_CONFIG_ROW(
-        FREE, .name = "model_type", .type = TRI_CONFIG_STRING, .offset = offsetof(tri_model, model_type), .bytes = 32,
-        .fallback = "",
+        FREE, KEY(model_type, TRI_CONFIG_STRING), .bytes = 32, .fallback = "",
         .help = "what config.json calls it where several words would do (mistral, llama); empty: by its numbers"),
     TRI_CONFIG_ROW(SHAPE, COUNT(num_layers, 1 << 14), .example = "12", .help = "transformer blocks"),
     TRI_CONFIG_ROW(SHAPE, COUNT(hidden_size, 1 << 20), .example = "768", .help = "width of the residual stream"),
@@ -94,8 +89,7 @@ static const tri_config_key model_keys[] = {
                    .help = "token ids are 0 .. vocab_size - 1"),
     /* max_sequence is free: it shows in the shape of learned positions. */
     TRI_CONFIG_ROW(FREE, COUNT(max_sequence, 1 << 30), .example = "1024", .help = "longest sequence, in tokens"),
-    TRI_CONFIG_ROW(SHAPE, .name = "tied", .type = TRI_CONFIG_BOOL, .offset = offsetof(tri_model, tied),
-                   .derived = "the family's: gpt2, gemma, opt, ... true",
+    TRI_CONFIG_ROW(SHAPE, KEY(tied, TRI_CONFIG_BOOL), .derived = "the family's: gpt2, gemma, opt, ... true",
                    .help = "whether the output projection is the token embedding"),
     TRI_CONFIG_ROW(LEARNING, NUMBER(dropout), .fallback = "0.0", .range = {.low = 0, .high = 1, .open_high = true},
                    .help = "dropout probability, on both residual branches, and on the embedding (gpt2, gpt_neox)"),
@@ -109,20 +103,16 @@ static const tri_config_key model_keys[] = {
         .range = {.low = 0, .high = 1, .open_low = true},
         .help =
             "fraction of each head's components that get rotary positions, from the first on (partial_rotary_factor)"),
-    TRI_CONFIG_ROW(FUNCTION, .name = "rope_layers", .type = TRI_CONFIG_STRING,
-                   .offset = offsetof(tri_model, rope_layers), .bytes = TRI_LAYER_SET_BYTES, .fallback = "all",
+    TRI_CONFIG_ROW(FUNCTION, KEY(rope_layers, TRI_CONFIG_STRING), .bytes = TRI_LAYER_SET_BYTES, .fallback = "all",
                    .help = "layers with rotary positions: all; 3 of 4 (smollm3: not every fourth); or 0, 4-7, 28-"),
-    TRI_CONFIG_ROW(FREE, .name = "rope_scaling", .type = TRI_CONFIG_SECTION,
-                   .offset = offsetof(tri_model, rope_scaling), .table = &rope_scaling_table,
+    TRI_CONFIG_ROW(FREE, KEY(rope_scaling, TRI_CONFIG_SECTION), .table = &rope_scaling_table,
                    .help = "RoPE scaling, for longer texts than the model was first trained on"),
-    TRI_CONFIG_ROW(FUNCTION, .name = "window", .type = TRI_CONFIG_INT, .offset = offsetof(tri_model, window),
-                   .fallback = "0", .range = {.low = 0, .high = 1 << 30},
+    TRI_CONFIG_ROW(FUNCTION, KEY(window, TRI_CONFIG_INT), .fallback = "0", .range = {.low = 0, .high = 1 << 30},
                    .help = "sliding window: the most tokens that a query attends to, its own included; 0: no window"),
-    TRI_CONFIG_ROW(FUNCTION, .name = "window_layers", .type = TRI_CONFIG_STRING,
-                   .offset = offsetof(tri_model, window_layers), .bytes = TRI_LAYER_SET_BYTES, .fallback = "all",
+    TRI_CONFIG_ROW(FUNCTION, KEY(window_layers, TRI_CONFIG_STRING), .bytes = TRI_LAYER_SET_BYTES, .fallback = "all",
                    .help = "layers with the sliding window: all; 5 of 6 (the first five of each six); or 0, 4-7, 28-"),
     TRI_CONFIG_ROW(
-        SHAPE, .name = "attention_bias", .type = TRI_CONFIG_BOOL, .offset = offsetof(tri_model, attention_bias),
+        SHAPE, KEY(attention_bias, TRI_CONFIG_BOOL),
         .derived = "true in gpt2, gpt_neox, opt, phi and starcoder2, else false",
         .help =
             "biases on queries, keys and values, and but for llama and stablelm on attention's output projection; in "
@@ -132,12 +122,12 @@ static const tri_config_key model_keys[] = {
         .help = "llama: a bias on attention's output projection, too (attention_bias of a LlamaForCausalLM)"),
     TRI_CONFIG_ROW(SHAPE, BOOLEAN(mlp_bias), .fallback = "false",
                    .help = "llama, granite, smollm3: biases on the three products of feed-forward parts"),
-    TRI_CONFIG_ROW(FUNCTION, .name = "activation", .type = TRI_CONFIG_CHOICE, .offset = offsetof(tri_model, activation),
-                   .words = activations, .derived = "the family's: llama silu, gpt2 gelu_tanh, opt relu, ...",
+    TRI_CONFIG_ROW(FUNCTION, KEY(activation, TRI_CONFIG_CHOICE), .words = activations,
+                   .derived = "the family's: llama silu, gpt2 gelu_tanh, opt relu, ...",
                    .help = "activation of the feed-forward block, or of its gates (SwiGLU is silu)"),
     TRI_CONFIG_ROW(
-        FUNCTION, .name = "residual", .type = TRI_CONFIG_CHOICE, .offset = offsetof(tri_model, residual),
-        .words = residuals, .derived = "gpt_neox parallel, phi and falcon parallel_one_norm, others sequential",
+        FUNCTION, KEY(residual, TRI_CONFIG_CHOICE), .words = residuals,
+        .derived = "gpt_neox parallel, phi and falcon parallel_one_norm, others sequential",
         .help =
             "whether the feed-forward block follows attention, or both take the layer's input, by a norm each or one"),
     TRI_CONFIG_ROW(
@@ -166,8 +156,7 @@ static const tri_config_key model_keys[] = {
     TRI_CONFIG_ROW(
         SHAPE, COUNT_OR_NONE(dense_layers, 1 << 14),
         .help = "first layers that have a dense feed-forward block of ffn_size instead of experts (qwen3_moe, dots1)"),
-    TRI_CONFIG_ROW(FUNCTION, .name = "router_scoring", .type = TRI_CONFIG_CHOICE,
-                   .offset = offsetof(tri_model, router_scoring), .words = scorings,
+    TRI_CONFIG_ROW(FUNCTION, KEY(router_scoring, TRI_CONFIG_CHOICE), .words = scorings,
                    .derived = "dots1 sigmoid, others softmax",
                    .help = "scores of experts: softmax over all of them, or sigmoid of each"),
     TRI_CONFIG_ROW(FUNCTION, COUNT(router_groups, TRI_ROUTER_EXPERTS), .fallback = "1",
@@ -184,8 +173,7 @@ static const tri_config_key model_keys[] = {
     TRI_CONFIG_ROW(SHAPE, BOOLEAN(router_bias), .derived = "dots1 true, others false",
                    .help = "a bias on scores for choosing alone, not for weights; it has no gradient (balance: bias)"),
     TRI_CONFIG_ROW(
-        LEARNING, .name = "balance", .type = TRI_CONFIG_CHOICE, .offset = offsetof(tri_model, balance),
-        .words = balances, .fallback = "none",
+        LEARNING, KEY(balance, TRI_CONFIG_CHOICE), .words = balances, .fallback = "none",
         .help = "load balancing: none, sequence (an auxiliary loss for each sequence) or bias (updated once a step)"),
     TRI_CONFIG_ROW(LEARNING, NUMBER(balance_rate), .derived = "sequence 1e-4, bias 1e-3",
                    .range = {.low = 0, .high = 1e6}, .help = "coefficient of that loss, or step of the bias"),
@@ -196,5 +184,4 @@ static const tri_config_key model_keys[] = {
     TRI_CONFIG_ROW(FREE, NUMBER(init_std), .fallback = "0.02", POSITIVE,
                    .help = "standard deviation of initial weights"),
 };
-const tri_config_table tri_model_table = {
-    .noun = "model file", .keys = model_keys, .num_keys = sizeof model_keys / sizeof *model_keys};
+const tri_config_table tri_model_table = TRI_CONFIG_TABLE("model file", model_keys);

@@ -45,8 +45,7 @@ static const tri_config_key keys[] = {
      .help = "allow dropout above 0 with a loss of preferences, although it makes log-probabilities noisy"},
 };
 
-const tri_config_table tri_objective_table = {
-    .noun = "objective", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+const tri_config_table tri_objective_table = TRI_CONFIG_TABLE("objective", keys);
 
 tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping) {
   tri_yaml *value = NULL;

@@ -1,5 +1,6 @@
 #include "model/parameters.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "device/nf4.h"
 #include "mesh/parts.h"
@@ -140,10 +141,8 @@ void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first,
   tri_part_of(units, ranks, rank, first, count);
 }
 
-static int64_t at_least_1(int64_t count) { return count < 1 ? 1 : count; }
-
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter) {
-  return at_least_1(parameter->stack) * at_least_1(parameter->kinds);
+  return tri_larger(1, parameter->stack) * tri_larger(1, parameter->kinds);
 }
 
 int64_t tri_parameter_global_count(const tri_parameter *parameter) {
@@ -178,7 +177,7 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t rank
     entry.counted = entry.num_units > 0 && before != entry.first_unit;
   }
   entry.first_member = 0;
-  entry.num_members = at_least_1(entry.stack);
+  entry.num_members = tri_larger(1, entry.stack);
   entry.count = entry.local[0] * entry.local[1] * tri_parameter_num_tensors(&entry);
   return entry;
 }
@@ -200,14 +199,14 @@ tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, in
   char number[24];
   *first = 0;
   if (parameter->names[0] == NULL) return tensor;
-  const int64_t kinds = at_least_1(parameter->kinds), member = i / kinds - parameter->first_member;
+  const int64_t kinds = tri_larger(1, parameter->kinds), member = i / kinds - parameter->first_member;
   const int64_t count = parameter->local[0] * parameter->local[1];
   const bool holds = parameter->count > 0 && member >= 0 && member < parameter->num_members;
   set_name(&tensor, parameter->names[i % kinds], parameter->layer);
   snprintf(number, sizeof number, "%ld", (long)(i / kinds));
   insert_number(tensor.name, number);
   tensor.stack = tensor.kinds = tensor.num_members = 1;
-  tensor.stacked.members = at_least_1(parameter->stack);
+  tensor.stacked.members = tri_larger(1, parameter->stack);
   tensor.stacked.kinds = kinds;
   tensor.stacked.number = i;
   tensor.stacked.name = parameter->name;
@@ -267,10 +266,6 @@ static void set_slice(tri_parameter *entry, const tri_model_share *share) {
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
 
-static int64_t aligned(int64_t elements) {
-  return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
-}
-
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter) {
   return parameter->count == 0 ? 0 : parameter->count / (parameter->local[0] * parameter->local[1]);
 }
@@ -282,7 +277,7 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
 
 /* The same in the array of parameters in 4 bits. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
-  *end = aligned(*end);
+  *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = *end;
   *end +=
       (int64_t)tri_bytes_times((size_t)tri_parameter_num_matrices(entry), (size_t)tri_parameter_matrix_bytes(entry));
@@ -290,7 +285,7 @@ static void place_bytes(tri_parameter *entry, int64_t *end) {
 
 /* Places an entry at *end of an array, and moves *end. */
 static void place(tri_parameter *entry, int64_t *end) {
-  if (!entry->joined) *end = aligned(*end);
+  if (!entry->joined) *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = entry->gradient_offset = *end;
   *end += entry->count;
 }
@@ -301,7 +296,7 @@ static void place_gradients_of_aliases(tri_parameter_table *table) {
     tri_parameter *entry = &table->entries[i];
     if (!entry->alias || entry->frozen) continue;
     entry->gradient_offset = table->num_gradient_elements;
-    table->num_gradient_elements += aligned(entry->count);
+    table->num_gradient_elements += tri_round_up(entry->count, TRI_BLOCK_ELEMENTS);
   }
 }
 
@@ -324,8 +319,9 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
       place(entry, entry->frozen ? &table->num_frozen[entry->stored] : &end);
     }
   }
-  table->num_elements = table->num_gradient_elements = aligned(end);
-  for (int s = 0; s < TRI_NUM_STORED; s++) table->num_frozen[s] = aligned(table->num_frozen[s]);
+  table->num_elements = table->num_gradient_elements = tri_round_up(end, TRI_BLOCK_ELEMENTS);
+  for (int s = 0; s < TRI_NUM_STORED; s++)
+    table->num_frozen[s] = tri_round_up(table->num_frozen[s], TRI_BLOCK_ELEMENTS);
   place_gradients_of_aliases(table);
 }
 
@@ -383,7 +379,7 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   switch (tensor->stacked.as) {
     case TRI_STACKING_NONE:
     case TRI_STACKING_ROWS: break;
-    case TRI_STACKING_COLUMNS: return at_least_1(tensor->stacked.together);
+    case TRI_STACKING_COLUMNS: return tri_larger(1, tensor->stacked.together);
   }
   if (is_interleaved(tensor)) return unit_rows(tensor) * tensor->shape[1];
   if (tensor->local[0] == tensor->shape[0] && tensor->local[1] == tensor->shape[1]) return tensor->count;

@@ -10,8 +10,7 @@ static const tri_config_key word_keys[] = {
      .example = "q_proj",
      .help = "a name, or a pattern with *, ? and sets such as [0-3]"},
 };
-const tri_config_table tri_trainable_word_table = {
-    .noun = "run file", .keys = word_keys, .num_keys = sizeof word_keys / sizeof *word_keys};
+const tri_config_table tri_trainable_word_table = TRI_CONFIG_TABLE("run file", word_keys);
 
 #define PATTERN_ROW                                                                                                    \
   {                                                                                                                    \
@@ -19,28 +18,19 @@ const tri_config_table tri_trainable_word_table = {
     .bytes = sizeof(((tri_adapter_pattern *)0)->pattern), .example = "q_proj",                                         \
     .help = "a regular expression of the end of a module's name"                                                       \
   }
+#define PATTERN(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_adapter_pattern, NAME)
 static const tri_config_key rank_keys[] = {
     PATTERN_ROW,
-    {.name = "rank",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_adapter_pattern, rank),
-     .range = {.low = 1, .high = 1 << 16},
-     .example = "8",
+    {PATTERN(rank, TRI_CONFIG_INT), .range = {.low = 1, .high = 1 << 16}, .example = "8",
      .help = "rank of the factors"},
 };
 static const tri_config_key alpha_keys[] = {
     PATTERN_ROW,
-    {.name = "alpha",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_adapter_pattern, alpha),
-     .range = {.low = 0, .high = 1e6, .open_low = true},
-     .example = "16",
+    {PATTERN(alpha, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6, .open_low = true}, .example = "16",
      .help = "alpha of the factors"},
 };
-const tri_config_table tri_rank_pattern_table = {
-    .noun = "run file", .keys = rank_keys, .num_keys = sizeof rank_keys / sizeof *rank_keys};
-const tri_config_table tri_alpha_pattern_table = {
-    .noun = "run file", .keys = alpha_keys, .num_keys = sizeof alpha_keys / sizeof *alpha_keys};
+const tri_config_table tri_rank_pattern_table = TRI_CONFIG_TABLE("run file", rank_keys);
+const tri_config_table tri_alpha_pattern_table = TRI_CONFIG_TABLE("run file", alpha_keys);
 
 #define WORD_ROW(WORD, VALUE) {WORD, VALUE},
 const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(WORD_ROW){NULL, 0}};

@@ -31,24 +31,13 @@ extern const tri_config_word tri_adapter_init_words[];
   .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.entries), .table = &(TABLE), .keyed = "pattern",            \
   .plain = VALUE, .bytes = sizeof(tri_adapter_pattern), .count = offsetof(BASE, MEMBER.count),                         \
   .range = {.low = 0, .high = TRI_ADAPTER_PATTERNS}, .derived = "none"
+#define TRI_ADAPTER_KEY(NAME, TYPE, BASE, MEMBER) .name = #NAME, .type = TYPE, .offset = offsetof(BASE, MEMBER.NAME)
 #define TRI_ADAPTER_ROWS(BASE, MEMBER)                                                                                 \
-  {.name = "rank",                                                                                                     \
-   .type = TRI_CONFIG_INT,                                                                                             \
-   .offset = offsetof(BASE, MEMBER.rank),                                                                              \
-   .range = {.low = 0, .high = 1 << 16},                                                                               \
-   .fallback = "0",                                                                                                    \
+  {TRI_ADAPTER_KEY(rank, TRI_CONFIG_INT, BASE, MEMBER), .range = {.low = 0, .high = 1 << 16}, .fallback = "0",         \
    .help = "rank of the factors A [rank, in] and B [out, rank] of each target; 0: no adapter"},                        \
-      {.name = "alpha",                                                                                                \
-       .type = TRI_CONFIG_DOUBLE,                                                                                      \
-       .offset = offsetof(BASE, MEMBER.alpha),                                                                         \
-       .range = {.low = 0, .high = 1e6, .open_low = true},                                                             \
-       .derived = "twice the rank",                                                                                    \
-       .help = "the factors' product is multiplied by alpha / rank"},                                                  \
-      {.name = "scaling",                                                                                              \
-       .type = TRI_CONFIG_CHOICE,                                                                                      \
-       .offset = offsetof(BASE, MEMBER.scaling),                                                                       \
-       .words = tri_scaling_words,                                                                                     \
-       .fallback = "lora",                                                                                             \
+      {TRI_ADAPTER_KEY(alpha, TRI_CONFIG_DOUBLE, BASE, MEMBER), .range = {.low = 0, .high = 1e6, .open_low = true},    \
+       .derived = "twice the rank", .help = "the factors' product is multiplied by alpha / rank"},                     \
+      {TRI_ADAPTER_KEY(scaling, TRI_CONFIG_CHOICE, BASE, MEMBER), .words = tri_scaling_words, .fallback = "lora",      \
        .help = "rslora: the factors' product is multiplied by alpha / sqrt(rank) instead"},                            \
       {.name = "rank_pattern",                                                                                         \
        TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER.rank_pattern, tri_rank_pattern_table, "rank"),                            \
@@ -65,18 +54,11 @@ extern const tri_config_word tri_adapter_init_words[];
        .range = {.low = 0, .high = 1, .open_high = true},                                                              \
        .fallback = "0.0",                                                                                              \
        .help = "dropout probability of the factors' input"},                                                           \
-      {.name = "init",                                                                                                 \
-       .type = TRI_CONFIG_CHOICE,                                                                                      \
-       .offset = offsetof(BASE, MEMBER.init),                                                                          \
-       .words = tri_adapter_init_words,                                                                                \
-       .fallback = "kaiming",                                                                                          \
+      {TRI_ADAPTER_KEY(init, TRI_CONFIG_CHOICE, BASE, MEMBER), .words = tri_adapter_init_words, .fallback = "kaiming", \
        .help =                                                                                                         \
            "initial values of A: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "   \
            "and B are the first singular vectors of their matrix"},                                                    \
-      {.name = "magnitude",                                                                                            \
-       .type = TRI_CONFIG_BOOL,                                                                                        \
-       .offset = offsetof(BASE, MEMBER.magnitude),                                                                     \
-       .fallback = "false",                                                                                            \
+      {TRI_ADAPTER_KEY(magnitude, TRI_CONFIG_BOOL, BASE, MEMBER), .fallback = "false",                                 \
        .help = "DoRA: train the norm of each output of the targets, too"},                                             \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
@@ -84,18 +66,11 @@ extern const tri_config_word tri_adapter_init_words[];
        .help =                                                                                                         \
            "modules that get factors, by the ends of their names or patterns: [q_proj, \"*.v_proj\"]; "                \
            "all-linear: all of the layers but experts, which are mlp.experts.gate_up_proj and mlp.experts.down_proj"}, \
-      {.name = "ensure_weight_tying",                                                                                  \
-       .type = TRI_CONFIG_BOOL,                                                                                        \
-       .offset = offsetof(BASE, MEMBER.ensure_weight_tying),                                                           \
-       .fallback = "false",                                                                                            \
+      {TRI_ADAPTER_KEY(ensure_weight_tying, TRI_CONFIG_BOOL, BASE, MEMBER), .fallback = "false",                       \
        .help =                                                                                                         \
            "tied models: factors of the embedding or the output projection apply to both, and the model "              \
            "stays tied"},                                                                                              \
-      {.name = "quantise",                                                                                             \
-       .type = TRI_CONFIG_CHOICE,                                                                                      \
-       .offset = offsetof(BASE, MEMBER.quantise),                                                                      \
-       .words = tri_quantise_words,                                                                                    \
-       .fallback = "none",                                                                                             \
+      {TRI_ADAPTER_KEY(quantise, TRI_CONFIG_CHOICE, BASE, MEMBER), .words = tri_quantise_words, .fallback = "none",    \
        .help = "QLoRA: store frozen matrices of the layers in 4 bits: nf4, with double quantisation"},                 \
   {                                                                                                                    \
     .name = "train", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.train, 0), .derived = "none",                                \

@@ -10,13 +10,6 @@ typedef struct activation {
   int64_t width;
 } activation;
 
-static tri_status op_activation_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                      tri_shape outputs[TRI_OP_OUTPUTS]) {
-  (void)call;
-  outputs[0] = inputs[0];
-  return TRI_OK;
-}
-
 static tri_status op_activation_forward(tri_run *run, const tri_op_call *call) {
   const activation *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, activation_forward, call->type, at->kind, tri_all_rows(tri_run_rows(run, call)),
@@ -40,12 +33,8 @@ double tri_activation_flops(tri_activation kind, tri_pass pass) {
 
 static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const activation *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements * tri_activation_flops(at->kind, pass);
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 2.0, 3.0, 0);
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, tri_activation_flops(at->kind, pass),
+                          tri_pass_choose(pass, 2.0, 3.0, 0), out);
 }
 
 /* All activations are bound by memory bandwidth; their cost is the measured cost of GELU. */
@@ -55,7 +44,7 @@ static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost 
    .cheap = true,                                                                                                      \
    .keeps_inputs = 1u << 0,                                                                                            \
    .backward_in_place = true,                                                                                          \
-   .shape = op_activation_shape,                                                                                       \
+   .shape = tri_op_same_shape,                                                                                         \
    .forward = op_activation_forward,                                                                                   \
    .backward_input = op_activation_backward_input,                                                                     \
    .cost = op_activation_cost},
@@ -66,8 +55,5 @@ tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, 
   TRI_TRY(tri_op_list_keep(list, &(activation){kind, list->slots[x].shape.width}, sizeof(activation), &at));
   tri_op_call call = tri_op_call_of(&activations[kind], at);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -44,12 +44,8 @@ static tri_status op_add_backward_input(tri_run *run, const tri_op_call *call) {
 
 static void op_add_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const add *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
   if (pass != TRI_PASS_FORWARD) return;
-  out->elements = elements;
-  out->vector_flops = elements;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 3.0;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, 1.0, 3.0, out);
 }
 
 static const tri_op op_add = {
@@ -70,8 +66,5 @@ tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out
   tri_op_call call = tri_op_call_of(&op_add, at);
   call.inputs[0] = x;
   call.inputs[1] = branch;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -108,10 +108,7 @@ static tri_status append_whole(tri_op_list *list, tri_heads heads, tri_scores sc
   TRI_TRY(tri_op_list_keep(list, &(attention){heads, scores, positions}, sizeof(attention), &at));
   tri_op_call call = tri_op_call_of(&op_attention, at);
   call.inputs[0] = qkv;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, list->training ? 2 : 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, list->training ? 2 : 1, out);
 }
 
 tri_status tri_op_attention(tri_op_list *list, tri_heads all, tri_scores scores, int64_t positions, int32_t qkv,

@@ -272,8 +272,5 @@ tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, tri_score
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(&op_attention_gather, kept);
   call.inputs[0] = qkv;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, list->training ? 2 : 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, list->training ? 2 : 1, out);
 }

@@ -368,7 +368,6 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 }
 
 static void op_combine_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  *out = (tri_cost){0};
   if (tri_pass_choose(pass, 1, 1, 0) > 0) first_cost(call, pass, out);
   later_cost(call, pass, out);
 }
@@ -402,8 +401,5 @@ tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *rows, const 
   call.inputs[TABLES] = tables;
   call.inputs[X] = again ? x : -1;
   call.inputs[WEIGHTS] = again ? weights : -1;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -422,8 +422,6 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
                                                                                                : 3.0;
   const double ranks = (double)at->factors.b.in, thin = call->training ? 3.0 : 1.0; /* GEMMs with B */
   products += products_again(call);
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   if (pass == TRI_PASS_BACKWARD_INPUT) {
     out->bytes = 2.0 * rows * (width + ranks) * element;
     return;

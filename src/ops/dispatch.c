@@ -233,7 +233,6 @@ static void backward_cost(const tri_op_call *call, const tri_expert_rows *at, tr
 }
 
 static void op_dispatch_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  *out = (tri_cost){0};
   switch (pass) {
     case TRI_PASS_FORWARD: forward_cost(call, call->attributes, out); break;
     case TRI_PASS_BACKWARD_INPUT: backward_cost(call, call->attributes, out); break;
@@ -352,8 +351,5 @@ tri_status tri_op_arrive(tri_op_list *list, const tri_expert_rows *rows, tri_dis
   tri_op_call call = tri_op_call_of(&op_arrive, kept);
   call.inputs[SIGN] = dispatched->rows;
   call.inputs[ARRIVE_TABLES] = dispatched->tables;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  dispatched->rows = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, &dispatched->rows);
 }

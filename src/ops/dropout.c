@@ -11,13 +11,6 @@ typedef struct dropout {
   int64_t row_elements, first; /* elements of a whole row, and the first one on this rank */
 } dropout;
 
-static tri_status op_dropout_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                   tri_shape outputs[TRI_OP_OUTPUTS]) {
-  (void)call;
-  outputs[0] = inputs[0];
-  return TRI_OK;
-}
-
 static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, void *y) {
   const dropout *at = call->attributes;
   int64_t count = tri_run_rows(run, call) * at->width;
@@ -54,12 +47,8 @@ static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *cal
 
 static void op_dropout_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const dropout *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements * 12.0;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, 12.0, 2.0, out);
 }
 
 static const tri_op op_dropout = {
@@ -67,7 +56,7 @@ static const tri_op op_dropout = {
     .in_place = true,
     .backward_in_place = true,
     .adds_gradients = 1u << 0,
-    .shape = op_dropout_shape,
+    .shape = tri_op_same_shape,
     .forward = op_dropout_forward,
     .backward_input = op_dropout_backward_input,
     .cost = op_dropout_cost,
@@ -86,8 +75,5 @@ tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_dropout, at);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

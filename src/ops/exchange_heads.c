@@ -214,8 +214,7 @@ static tri_status op_exchange_heads_backward_input(tri_run *run, const tri_op_ca
 
 static void op_exchange_heads_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const exchange_heads *at = call->attributes;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  (void)pass;
   double own = (double)at->own_begins[at->ranks], joined = (double)at->joined_begins[at->ranks];
   double element = (double)tri_dtype_bytes(call->type);
   out->copied = 2.0 * (own + joined) * element;
@@ -278,11 +277,9 @@ static tri_status append(tri_op_list *list, bool splits, tri_heads all, int32_t 
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(&op_exchange_heads, kept);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  TRI_TRY(tri_op_list_append_first(list, &call, 1, out));
   list->sequence =
       splits ? tri_op_context_joined_rows(&context, context.outer_rank) : tri_op_context_rows(&context, context.rank);
-  *out = outputs[0];
   return TRI_OK;
 }
 

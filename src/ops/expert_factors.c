@@ -294,9 +294,7 @@ tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *rows,
   call.inputs[TABLES] = tables;
   call.parameters[A] = matrix->factors[A];
   call.parameters[B] = matrix->factors[B];
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *y = outputs[SUM];
+  TRI_TRY(tri_op_list_append_first(list, &call, 2, y)); /* SUM */
   *number = list->slots[*y].producer;
   return TRI_OK;
 }

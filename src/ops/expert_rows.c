@@ -9,10 +9,6 @@
 
 #include <math.h>
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 /* Sets the tokens of a micro-batch on this rank, and on the rank with the most tokens. */
@@ -20,11 +16,11 @@ static void find_rows(const tri_op_list *list, int64_t *own, int64_t *most) {
   const tri_op_context context = tri_op_list_context(list);
   int64_t first = 0, tokens = 0;
   *own = list->batch * list->sequence;
-  for (int64_t r = 0; r < context.ranks; r++) tokens = larger(tokens, tri_op_context_rows(&context, r));
+  for (int64_t r = 0; r < context.ranks; r++) tokens = tri_larger(tokens, tri_op_context_rows(&context, r));
   *most = list->batch * tokens;
   if (!list->sliced) return;
   tri_op_list_slice(list, TRI_DOMAIN_TENSOR, &first, own);
-  *most = divided_up(*most, tri_op_list_ranks(list, TRI_DOMAIN_TENSOR));
+  *most = tri_divide_up(*most, tri_op_list_ranks(list, TRI_DOMAIN_TENSOR));
 }
 
 static tri_status keep_holders(tri_op_list *list, int64_t holders, tri_expert_rows *at) {
@@ -41,7 +37,7 @@ static tri_status keep_holders(tri_op_list *list, int64_t holders, tri_expert_ro
 double tri_expert_rows_asked(const tri_op_list *list, const tri_expert_rows *at) {
   const int64_t holders = at->ranks / at->tensor_ranks;
   const double imbalance = list->shard.expert_imbalance > 0 ? list->shard.expert_imbalance : 1;
-  const double share = (double)divided_up(at->experts, holders) / (double)at->experts;
+  const double share = (double)tri_divide_up(at->experts, holders) / (double)at->experts;
   return (double)(at->ranks * at->most_pairs) * share * imbalance;
 }
 
@@ -54,20 +50,20 @@ static double expected_rows(const tri_op_list *list, const tri_expert_rows *at) 
 /* Sets the capacity. The result is the same on all ranks. */
 static void find_capacity(const tri_op_list *list, int64_t most_rows, int64_t holders, tri_expert_rows *at) {
   const double room = list->shard.expert_capacity > 0 ? list->shard.expert_capacity : 1.5;
-  const int64_t most_experts = divided_up(at->experts, holders), all = at->ranks * at->most_pairs;
-  at->most = at->ranks * most_rows * smaller(at->chosen, most_experts);
+  const int64_t most_experts = tri_divide_up(at->experts, holders), all = at->ranks * at->most_pairs;
+  at->most = at->ranks * most_rows * tri_smaller(at->chosen, most_experts);
   at->capacity = at->most;
   if (list->shard.capacity_drop) {
-    at->most_of_expert = larger(1, (int64_t)ceil(room * (double)all / (double)at->experts));
-    at->capacity = smaller(at->most, most_experts * at->most_of_expert);
+    at->most_of_expert = tri_larger(1, (int64_t)ceil(room * (double)all / (double)at->experts));
+    at->capacity = tri_smaller(at->most, most_experts * at->most_of_expert);
   } else if (at->ranks > 1) {
-    at->capacity = smaller(at->most, larger(1, (int64_t)ceil(room * (double)all / (double)holders)));
+    at->capacity = tri_smaller(at->most, tri_larger(1, (int64_t)ceil(room * (double)all / (double)holders)));
   }
 }
 
 static int64_t allocate_row_state_range(int64_t *end, int64_t length) {
   const int64_t first = *end;
-  *end += divided_up(length, 16) * 16;
+  *end += tri_divide_up(length, 16) * 16;
   return first;
 }
 
@@ -155,9 +151,9 @@ int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_stat
       const int32_t *begins = n->begins + r * (at->experts + 1);
       pool += begins[at->holder_begins[h + 1]] - begins[at->holder_begins[h]];
     }
-    most = larger(most, pool);
+    most = tri_larger(most, pool);
   }
-  return larger(1, divided_up(most, at->capacity));
+  return tri_larger(1, tri_divide_up(most, at->capacity));
 }
 
 /* The intersection of a window with consecutive rows of a pool, of one expert and source. */
@@ -167,8 +163,8 @@ typedef struct row_range {
 } row_range;
 
 static row_range within(int64_t first, int64_t rows, int64_t window_first, int64_t window_end) {
-  const int64_t from = larger(first, window_first), to = smaller(first + rows, window_end);
-  return (row_range){from - first, larger(0, to - from), from - window_first};
+  const int64_t from = tri_larger(first, window_first), to = tri_smaller(first + rows, window_end);
+  return (row_range){from - first, tri_larger(0, to - from), from - window_first};
 }
 
 /* Sets the rows that this rank sends to a holder in a window and, if the holder is this rank's, the rows that each rank
@@ -217,7 +213,7 @@ void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state 
   int64_t row = 0;
   for (int64_t r = 0; r < at->ranks; r++) next[r] = n->received[r];
   for (int64_t i = 0; i < at->num_experts; i++) {
-    here[i] = (int32_t)(larger(first, smaller(row, end)) - first);
+    here[i] = (int32_t)(tri_larger(first, tri_smaller(row, end)) - first);
     for (int64_t r = 0; r < at->ranks; r++) {
       const int64_t rows = rows_of(at, n, r, at->first_expert + i);
       const row_range s = within(row, rows, first, end);
@@ -225,7 +221,7 @@ void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state 
       row += rows;
     }
   }
-  here[at->num_experts] = (int32_t)(larger(first, smaller(row, end)) - first);
+  here[at->num_experts] = (int32_t)(tri_larger(first, tri_smaller(row, end)) - first);
 }
 
 /* ---- travel ------------------------------------------------------------------------------------------------------ */

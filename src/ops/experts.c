@@ -159,10 +159,7 @@ tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.parameters[0] = parameter;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }
 
 /* ---- the activation ---------------------------------------------------------------------------------------------- */
@@ -203,12 +200,9 @@ static tri_status op_weighted_gated_backward_input(tri_run *run, const tri_op_ca
 
 static void op_weighted_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const weighted_gated *at = call->attributes;
-  double elements = at->expected * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements * (tri_activation_flops(at->kind, pass) + tri_pass_choose(pass, 2.0, 5.0, 0));
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 3.0, 5.0, 0);
+  tri_op_cost_of_elements(call, at->expected * (double)at->width,
+                          tri_activation_flops(at->kind, pass) + tri_pass_choose(pass, 2.0, 5.0, 0),
+                          tri_pass_choose(pass, 3.0, 5.0, 0), out);
 }
 
 #define OPERATION(VALUE, name_, hf_names, operation, gated, ...)                                                       \
@@ -233,8 +227,5 @@ tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *rows,
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.inputs[ROW_WEIGHTS] = weights;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

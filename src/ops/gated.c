@@ -33,12 +33,9 @@ static tri_status op_gated_backward_input(tri_run *run, const tri_op_call *call)
 
 static void op_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const gated *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements * (tri_activation_flops(at->kind, pass) + tri_pass_choose(pass, 1.0, 2.0, 0));
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 3.0, 5.0, 0);
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width,
+                          tri_activation_flops(at->kind, pass) + tri_pass_choose(pass, 1.0, 2.0, 0),
+                          tri_pass_choose(pass, 3.0, 5.0, 0), out);
 }
 
 /* All are bound by memory bandwidth; their cost is the measured cost of SwiGLU. */
@@ -58,8 +55,5 @@ tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32
   TRI_TRY(tri_op_list_keep(list, &(gated){kind, list->slots[x].shape.width / 2}, sizeof(gated), &at));
   tri_op_call call = tri_op_call_of(&gates[kind], at);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

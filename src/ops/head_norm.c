@@ -151,8 +151,5 @@ tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, boo
   call.inputs[0] = qkv;
   call.parameters[0] = q_weight;
   call.parameters[1] = k_weight;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 3, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 3, out);
 }

@@ -44,11 +44,8 @@ static tri_status op_join_columns_backward_input(tri_run *run, const tri_op_call
 
 static void op_join_columns_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const join_columns *at = call->attributes;
-  const double elements = (double)call->rows * (double)at->out;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->bytes = 2 * elements * (double)tri_dtype_bytes(call->type);
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->out, 0.0, 2.0, out);
 }
 
 static const tri_op op_join_columns = {
@@ -62,7 +59,6 @@ static const tri_op op_join_columns = {
 
 tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t parts[], int32_t *out) {
   join_columns at = {.count = count};
-  int32_t outputs[TRI_OP_OUTPUTS];
   const void *kept = NULL;
   *out = parts[0];
   if (count == 1) return TRI_OK;
@@ -74,7 +70,5 @@ tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t p
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(&op_join_columns, kept);
   for (int64_t i = 0; i < count; i++) call.inputs[i] = parts[i];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -147,10 +147,7 @@ static tri_status append_product(tri_op_list *list, const linear *attributes, in
   call.inputs[0] = x;
   call.parameters[0] = weight;
   call.parameters[1] = bias;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }
 
 /* Appends the GEMM of a matrix with magnitudes. With dropout, let x' be x with dropped elements: x - x' is multiplied

@@ -115,6 +115,13 @@ tri_op_call tri_op_call_of(const tri_op *op, const void *attributes) {
   return call;
 }
 
+tri_status tri_op_same_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                             tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)call;
+  outputs[0] = inputs[0];
+  return TRI_OK;
+}
+
 size_t tri_shape_bytes(const tri_shape *shape) {
   return tri_bytes_times(tri_bytes_times((size_t)shape->rows, (size_t)shape->width), tri_dtype_bytes(shape->type));
 }
@@ -195,6 +202,13 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
     outputs[i] = id;
   }
   list->calls[list->num_calls++] = call;
+  return TRI_OK;
+}
+
+tri_status tri_op_list_append_first(tri_op_list *list, const tri_op_call *call, int num_outputs, int32_t *out) {
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, call, num_outputs, outputs));
+  *out = outputs[0];
   return TRI_OK;
 }
 

@@ -162,6 +162,8 @@ tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *const
  * num_outputs slots, whose numbers are written to outputs. */
 tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *call, int num_outputs,
                               int32_t outputs[TRI_OP_OUTPUTS]);
+/* The same for callers that need only the first output. */
+tri_status tri_op_list_append_first(tri_op_list *list, const tri_op_call *call, int num_outputs, int32_t *out);
 
 /* Completes the list; no more calls may be appended. */
 tri_status tri_op_list_finish(tri_op_list *list);
@@ -171,6 +173,10 @@ tri_status tri_op_list_finish(tri_op_list *list);
 void tri_op_list_place(tri_op_list *list);
 
 size_t tri_shape_bytes(const tri_shape *shape);
+
+/* Shape of an operation whose output is like its input. */
+tri_status tri_op_same_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                             tri_shape outputs[TRI_OP_OUTPUTS]);
 
 /* Returns an empty call: every slot, parameter and constant absent. */
 tri_op_call tri_op_call_of(const tri_op *op, const void *attributes);

@@ -85,17 +85,10 @@ static size_t other_bytes(const tri_op_call *call, int64_t rows) {
   return tri_bytes_in_lines((size_t)(rows * most) * tri_dtype_bytes(call->type));
 }
 
-static tri_status want(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
-  size_t bytes = 0;
-  TRI_TRY(device->matmul_workspace(device, product, &bytes));
-  if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
-  return TRI_OK;
-}
-
 static tri_status want_gradient(const tri_device_description *device, tri_matmul product, tri_op_memory *out) {
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     product.accumulate = accumulate == 1;
-    TRI_TRY(want(device, &product, out));
+    TRI_TRY(tri_product_memory(device, &product, out));
   }
   return TRI_OK;
 }
@@ -111,7 +104,7 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
   for (int direction = 0; direction < (call->training ? 2 : 1); direction++) { /* gradients of A use du, too */
     for (int64_t t = 0; t < at->count; t++) {
       const tri_matmul up = up_product(call, t, (tri_direction)direction, call->rows);
-      TRI_TRY(want(device, &up, out));
+      TRI_TRY(tri_product_memory(device, &up, out));
     }
   }
   if (!call->training) return TRI_OK;
@@ -316,7 +309,7 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
 
 /* Appends the factors' call on x, which already has dropout. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
-  int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
+  int32_t a = -1, b = -1;
   const void *kept = NULL;
   const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);
   if (at.count == 0) return TRI_OK;
@@ -326,9 +319,7 @@ static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t wei
   call.inputs[X] = x;
   call.parameters[A] = a;
   call.parameters[B] = b;
-  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *y = outputs[SUM];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 2, y); /* SUM */
 }
 
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {

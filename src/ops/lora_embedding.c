@@ -176,7 +176,6 @@ static const tri_op op_lora_embedding = {
 
 tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t token, int32_t x,
                                  int32_t *out) {
-  int32_t outputs[TRI_OP_OUTPUTS];
   const void *kept = NULL;
   *out = x;
   if (list->parameters == NULL || list->parameters[token].factors[0] < 0) return TRI_OK;
@@ -189,7 +188,5 @@ tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab
   call.inputs[0] = x;
   call.parameters[A] = pair[0];
   call.parameters[TRI_UP_B] = pair[1];
-  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *out = outputs[SUM];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 2, out); /* SUM */
 }

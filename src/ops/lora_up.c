@@ -50,24 +50,17 @@ static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri
   return product;
 }
 
-static tri_status want(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
-  size_t bytes = 0;
-  TRI_TRY(device->matmul_workspace(device, product, &bytes));
-  if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
-  return TRI_OK;
-}
-
 tri_status tri_lora_up_memory(const tri_op_call *call, const tri_device_description *device, const tri_lora_up *at,
                               tri_up_rows of, tri_op_memory *out) {
   if (at->b.in == 0) return TRI_OK;
   const tri_matmul add = add_product(call, at, of), back = du_product(call, at, of);
   tri_matmul gradient = b_gradient(call, at, of);
-  TRI_TRY(want(device, &add, out));
+  TRI_TRY(tri_product_memory(device, &add, out));
   if (!call->training) return TRI_OK;
-  TRI_TRY(want(device, &back, out));
-  TRI_TRY(want(device, &gradient, out));
+  TRI_TRY(tri_product_memory(device, &back, out));
+  TRI_TRY(tri_product_memory(device, &gradient, out));
   gradient.accumulate = true;
-  return want(device, &gradient, out);
+  return tri_product_memory(device, &gradient, out);
 }
 
 tri_status tri_lora_up_add(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of, const void *u,

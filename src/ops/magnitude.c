@@ -315,7 +315,7 @@ static int32_t first_magnitude(const tri_op_list *list, int32_t weight) {
 
 tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t parameter, int32_t bias,
                             bool adds_bias, bool alone, int32_t y, int32_t *out) {
-  int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
+  int32_t a = -1, b = -1;
   const void *kept = NULL;
   magnitudes at = {.factors = tri_factors_of(list, false, weight->in, parameter, &a, &b),
                    .weight = *weight,
@@ -333,9 +333,7 @@ tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t
   call.parameters[A] = a;
   call.parameters[B] = b;
   call.parameters[M] = first_magnitude(list, parameter);
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }
 
 /* ---- x without the dropped elements ------------------------------------------------------------------------------ */
@@ -386,11 +384,8 @@ static tri_status op_left_backward_input(tri_run *run, const tri_op_call *call) 
 }
 
 static void op_left_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  const double elements = (double)call->rows * (double)*(const int64_t *)call->attributes;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  *out = (tri_cost){
-      .elements = elements, .vector_flops = 2 * elements, .bytes = 5 * elements * (double)tri_dtype_bytes(call->type)};
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)*(const int64_t *)call->attributes, 2.0, 5.0, out);
 }
 
 static const tri_op op_left = {
@@ -405,13 +400,10 @@ static const tri_op op_left = {
 };
 
 tri_status tri_op_left_by_dropout(tri_op_list *list, int32_t x, int32_t dropped, int32_t *out) {
-  int32_t outputs[TRI_OP_OUTPUTS];
   const void *kept = NULL;
   TRI_TRY(tri_op_list_keep(list, &list->slots[x].shape.width, sizeof(int64_t), &kept));
   tri_op_call call = tri_op_call_of(&op_left, kept);
   call.inputs[X] = x;
   call.inputs[DROPPED] = dropped;
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -126,7 +126,6 @@ static tri_status op_mesh_collective_backward_input(tri_run *run, const tri_op_c
 
 static void op_mesh_collective_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const mesh_collective *at = call->attributes;
-  *out = (tri_cost){0};
   tri_collective collective = TRI_COLLECTIVE_NONE;
   switch (pass) {
     case TRI_PASS_FORWARD: collective = at->row->forward; break;
@@ -204,9 +203,7 @@ tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&row->op, at);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
+  TRI_TRY(tri_op_list_append_first(list, &call, 1, out));
   list->sliced = after;
-  *out = outputs[0];
   return TRI_OK;
 }

@@ -193,6 +193,7 @@ struct tri_op {
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
   tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be NULL */
   tri_status (*backward_weight)(tri_run *run, const tri_op_call *call); /* gradient of the parameters; may be NULL */
+  /* Computes the cost of a pass that the operation has; *out is 0 before. Called by tri_op_cost. */
   void (*cost)(const tri_op_call *call, tri_pass pass, tri_cost *out);
   /* Adds the cost of `prepare`, once a step, without packing `buffers`. NULL: nothing. */
   void (*prepare_cost)(const tri_op_call *call, tri_cost *out);
@@ -261,6 +262,14 @@ static inline bool tri_op_keeps_input(const tri_op_call *call, int input) {
   if (!call->backward) return false;
   const unsigned kept = call->op->keeps_inputs & ~(tri_op_has_weights(call) ? 0u : call->op->only_for_weights);
   return (kept >> input & 1u) != 0;
+}
+
+/* Sets the cost of element-wise work: operations per element, and values read and written per element. */
+static inline void tri_op_cost_of_elements(const tri_op_call *call, double elements, double flops, double values,
+                                           tri_cost *out) {
+  *out = (tri_cost){.elements = elements,
+                    .vector_flops = elements * flops,
+                    .bytes = elements * (double)tri_dtype_bytes(call->type) * values};
 }
 
 /* Computes the cost of a pass; 0 if its result is not needed. */

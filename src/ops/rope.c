@@ -11,6 +11,7 @@
  * other list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does
  * not. */
 #include "device/kernels.h"
+#include "ops/attention.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -76,20 +77,11 @@ static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, 
   return tri_op_list_add_constant(list, &constant, out);
 }
 
-static tri_status op_rope_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                tri_shape outputs[TRI_OP_OUTPUTS]) {
-  (void)call;
-  outputs[0] = inputs[0];
-  return TRI_OK;
-}
-
-static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
-
 /* Rotates in place if the memory plan has placed the output over the input; else copies the rows first. */
 static tri_status rotate(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
   const rope *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);
-  int64_t width = row_width(at->heads);
+  int64_t width = tri_attention_width(at->heads);
   int64_t positions = run->cache == NULL ? run->sequence : run->cache->positions;
   if (positions > at->table.positions) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the %ld that this program was made for", (long)positions,
@@ -115,20 +107,17 @@ static tri_status op_rope_backward_input(tri_run *run, const tri_op_call *call) 
 
 static void op_rope_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const rope *at = call->attributes;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  (void)pass;
   double elements =
       (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)rotated_elements(&at->table);
-  out->elements = elements;
-  out->vector_flops = elements * 3.0;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+  tri_op_cost_of_elements(call, elements, 3.0, 2.0, out);
 }
 
 static const tri_op op_rope = {
     .name = "rope",
     .in_place = true,
     .backward_in_place = true,
-    .shape = op_rope_shape,
+    .shape = tri_op_same_shape,
     .forward = op_rope_forward,
     .backward_input = op_rope_backward_input,
     .cost = op_rope_cost,
@@ -142,8 +131,5 @@ tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table 
   tri_op_call call = tri_op_call_of(&op_rope, at);
   call.inputs[0] = qkv;
   call.constant = constant;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -63,8 +63,7 @@ static tri_status op_row_logits_forward(tri_run *run, const tri_op_call *call) {
 
 static void op_row_logits_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const row_logits *at = call->attributes;
-  *out = (tri_cost){0};
-  if (pass != TRI_PASS_FORWARD) return;
+  (void)pass;
   out->flops = 2.0 * (double)at->most_rows * (double)at->weight.in * (double)at->weight.out;
   out->bytes = (double)at->weight.in * (double)at->weight.out * (double)tri_dtype_bytes(call->type);
 }
@@ -87,8 +86,5 @@ tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_siz
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 2, out);
 }

@@ -8,13 +8,6 @@ typedef struct scale {
   int64_t width;
 } scale;
 
-static tri_status op_scale_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                 tri_shape outputs[TRI_OP_OUTPUTS]) {
-  (void)call;
-  outputs[0] = inputs[0];
-  return TRI_OK;
-}
-
 static tri_status multiply(tri_run *run, const tri_op_call *call, const void *x, void *y) {
   const scale *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, scale, call->type, tri_run_rows(run, call) * at->width, at->factor, x, y);
@@ -49,12 +42,8 @@ static tri_status op_scale_backward_input(tri_run *run, const tri_op_call *call)
 
 static void op_scale_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const scale *at = call->attributes;
-  double elements = (double)call->rows * (double)at->width;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  out->elements = elements;
-  out->vector_flops = elements;
-  out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;
+  (void)pass;
+  tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, 1.0, 2.0, out);
 }
 
 static const tri_op op_scale = {
@@ -63,7 +52,7 @@ static const tri_op op_scale = {
     .in_place = true,
     .backward_in_place = true,
     .adds_gradients = 1u << 0,
-    .shape = op_scale_shape,
+    .shape = tri_op_same_shape,
     .memory = op_scale_memory,
     .forward = op_scale_forward,
     .backward_input = op_scale_backward_input,
@@ -77,8 +66,5 @@ tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *ou
   TRI_TRY(tri_op_list_keep(list, &(scale){factor, list->slots[x].shape.width}, sizeof(scale), &at));
   tri_op_call call = tri_op_call_of(&op_scale, at);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }

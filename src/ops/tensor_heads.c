@@ -8,6 +8,7 @@
  * them provides it, and receives its whole gradient; the others receive zero, so that the sum of their gradients is
  * right. Ranks put their own heads between zeros and these are summed, which is exact. */
 #include "device/kernels.h"
+#include "ops/attention.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -18,12 +19,10 @@ typedef struct tensor_heads {
   bool gives_kv;                     /* no rank before this one has the same heads of keys */
 } tensor_heads;
 
-static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
-
 static tri_status op_tensor_heads_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                         tri_shape outputs[TRI_OP_OUTPUTS]) {
   const tensor_heads *at = call->attributes;
-  outputs[0] = (tri_shape){inputs[0].rows, row_width(at->joins ? at->all : at->own), call->type};
+  outputs[0] = (tri_shape){inputs[0].rows, tri_attention_width(at->joins ? at->all : at->own), call->type};
   return TRI_OK;
 }
 
@@ -32,7 +31,7 @@ static tri_status op_tensor_heads_shape(const tri_op_call *call, const tri_shape
 static tri_status move_heads(tri_run *run, const tri_op_call *call, bool to_all, int64_t heads, int64_t own_head,
                              int64_t head, const void *from, void *to) {
   const tensor_heads *at = call->attributes;
-  const int64_t d = at->all.head_dim, own_row = row_width(at->own), all_row = row_width(at->all);
+  const int64_t d = at->all.head_dim, own_row = tri_attention_width(at->own), all_row = tri_attention_width(at->all);
   const size_t element = tri_dtype_bytes(call->type);
   const size_t own_bytes = (size_t)(own_head * d) * element, all_bytes = (size_t)(head * d) * element;
   const tri_row_copy copy = {.rows = tri_all_rows(tri_run_rows(run, call)),
@@ -58,7 +57,7 @@ static tri_status move_own(tri_run *run, const tri_op_call *call, bool to_all, b
 }
 
 static tri_status fill_zero(tri_run *run, const tri_op_call *call, tri_heads heads, void *matrix) {
-  const size_t elements = (size_t)tri_run_rows(run, call) * (size_t)row_width(heads);
+  const size_t elements = (size_t)tri_run_rows(run, call) * (size_t)tri_attention_width(heads);
   TRI_KERNEL_CALL(run->queue, fill_zero, elements * tri_dtype_bytes(call->type), matrix);
   return TRI_OK;
 }
@@ -67,7 +66,8 @@ static tri_status join(tri_run *run, const tri_op_call *call, bool with_kv, cons
   const tensor_heads *at = call->attributes;
   TRI_TRY(fill_zero(run, call, at->all, all));
   TRI_TRY(move_own(run, call, true, with_kv, own, all));
-  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, call->type, tri_run_rows(run, call) * row_width(at->all), all);
+  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, call->type, tri_run_rows(run, call) * tri_attention_width(at->all),
+                            all);
 }
 
 static tri_status part(tri_run *run, const tri_op_call *call, bool with_kv, const void *all, void *own) {
@@ -94,9 +94,8 @@ static tri_status op_tensor_heads_backward_input(tri_run *run, const tri_op_call
 static void op_tensor_heads_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const tensor_heads *at = call->attributes;
   const double element = (double)tri_dtype_bytes(call->type), rows = (double)call->rows;
-  const double own = rows * (double)row_width(at->own) * element, all = rows * (double)row_width(at->all) * element;
-  *out = (tri_cost){0};
-  if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
+  const double own = rows * (double)tri_attention_width(at->own) * element,
+               all = rows * (double)tri_attention_width(at->all) * element;
   const bool joins = tri_pass_choose(pass, at->joins, !at->joins, 0) != 0;
   out->copied = 2.0 * own + (joins ? all : 0);
   if (joins) {
@@ -130,10 +129,7 @@ static tri_status append(tri_op_list *list, const tri_op *op, bool joins, tri_he
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(op, kept);
   call.inputs[0] = x;
-  int32_t outputs[TRI_OP_OUTPUTS];
-  TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  *out = outputs[0];
-  return TRI_OK;
+  return tri_op_list_append_first(list, &call, 1, out);
 }
 
 tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out) {

@@ -187,6 +187,13 @@ static tri_direction holder(const tri_device_description *device, tri_direction 
   return device->packs_plain ? TRI_DIRECTION_FORWARD : direction;
 }
 
+tri_status tri_product_memory(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
+  size_t bytes = 0;
+  TRI_TRY(device->matmul_workspace(device, product, &bytes));
+  if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+  return TRI_OK;
+}
+
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                              tri_direction direction, tri_op_memory *out) {
   tri_matmul chosen;

@@ -39,6 +39,9 @@ double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements
  * parameters joined to it make up. None of them may be packed in place. */
 tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first, int64_t count, void *to);
 
+/* Raises out->workspace_bytes to the bytes that a GEMM needs. */
+tri_status tri_product_memory(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out);
+
 /* Adds to *out the memory that the GEMM (with its maximum number of rows) needs in this direction. */
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                              tri_direction direction, tri_op_memory *out);

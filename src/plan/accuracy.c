@@ -1,5 +1,6 @@
 #include "plan/accuracy.h"
 
+#include "base/count.h"
 #include "base/format.h"
 
 #include <math.h>
@@ -41,16 +42,11 @@ tri_accuracy tri_accuracy_published(void) {
   return (tri_accuracy){.mean = -0.0041, .low = -0.1600, .high = 0.1059, .rows = 831};
 }
 
-static int accuracy_compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
 /* The interval leaves out one error in twenty at each end. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count) {
   if (count == 0) return (tri_accuracy){.mean = NAN, .low = NAN, .high = NAN};
   double sum = 0;
-  qsort(errors, (size_t)count, sizeof *errors, accuracy_compare);
+  qsort(errors, (size_t)count, sizeof *errors, tri_compare_doubles);
   for (int64_t i = 0; i < count; i++) sum += errors[i];
   int64_t out = count / 20;
   return (tri_accuracy){

@@ -1,5 +1,6 @@
 #include "plan/attention_fractions.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "mesh/document_cut.h"
@@ -136,14 +137,9 @@ static void join_all(const tri_attention_fraction_table *table, tri_attention_fr
 
 /* ---- the fractions ----------------------------------------------------------------------------------------------- */
 
-static int drawn_compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
 static void describe(tri_attention_fractions *of) {
   double n = (double)of->count, squares = 0, cubes = 0;
-  qsort(of->areas, (size_t)of->count, sizeof *of->areas, drawn_compare);
+  qsort(of->areas, (size_t)of->count, sizeof *of->areas, tri_compare_doubles);
   for (int64_t i = 0; i < of->count; i++) of->busiest += of->areas[i] / n;
   for (int64_t i = 0; i < of->count; i++) {
     double off = of->areas[i] - of->busiest;

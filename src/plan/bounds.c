@@ -25,6 +25,7 @@
  * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
 #include "plan/bounds.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "model/experts.h"
 #include "model/family.h"
@@ -119,9 +120,6 @@ static double frozen_bytes(const tri_search_request *request) {
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
   return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
          a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
@@ -172,9 +170,9 @@ static void set_priced(tri_bounds *bounds) {
   bounds->priced = *bounds->request.model;
   bounds->untrained = bounds->frozen;
   if (!is_frozen(&bounds->request)) return;
-  const int64_t all = bounds->priced.num_layers, above = larger(bounds->lowest + 1, 0);
+  const int64_t all = bounds->priced.num_layers, above = tri_larger(bounds->lowest + 1, 0);
   const int64_t dense = bounds->priced.num_experts > 0 ? bounds->priced.dense_layers : 0;
-  bounds->priced.num_layers = bounds->untrained.num_layers = smaller(all, larger(above, dense) + 2);
+  bounds->priced.num_layers = bounds->untrained.num_layers = tri_smaller(all, tri_larger(above, dense) + 2);
 }
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
@@ -230,14 +228,14 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t first[LAYER_KINDS] = {0, dense}, end[LAYER_KINDS] = {dense, all};
-  const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
+  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
                                    {model, {all - 1, all + 1}, passes, all, &of->head}};
   for (int i = 0; i < 2; i++) TRI_TRY(tri_price_unit(request, &of->of, &ends[i]));
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
-    const int64_t lowest = larger(above, first[kind]), below = smaller(above, end[kind]);
+    const int64_t lowest = tri_larger(above, first[kind]), below = tri_smaller(above, end[kind]);
     TRI_TRY(price_layer(bounds, of, frozen, first[kind], below, false, &of->untrained[kind]));
     TRI_TRY(price_layer(bounds, of, model, lowest, end[kind], passes, &of->layer[kind]));
   }
@@ -344,8 +342,6 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
 }
 
 /* ---- a layout ---------------------------------------------------------------------------------------------------- */
-
-static double most(double a, double b) { return a > b ? a : b; }
 
 /* Returns the number of multiples of `every` in first .. end - 1. */
 static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
@@ -485,7 +481,7 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   double first = layers_s(layout, of, layers_of(division, 0)) + p->embedding.forward + p->embedding.backward;
   double last = layers_s(layout, of, division->last) + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
-  return most(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
+  return tri_larger_double(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
 }
 
 static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
@@ -606,7 +602,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
    * counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
-    if (trained_of(&layers, kind) > 0) at_work = most(at_work, work_bytes(request, &least->layer[kind]));
+    if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
   }
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
@@ -645,7 +641,7 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
   /* The first stage may have the embedding alone. */
-  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
+  if (layout->pipeline > 2) bytes = tri_larger_double(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
   *out =
       (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};
   return TRI_OK;

@@ -2,6 +2,7 @@
  * reach half of it; and a link's bandwidth and latency. Memory, elements and attention are measured directly. */
 #include "plan/calibration.h"
 
+#include "base/count.h"
 #include "plan/network.h"
 #include "plan/system.h"
 
@@ -79,16 +80,11 @@ static void search(const fitting *f, double (*off)(const fitting *), double *num
   }
 }
 
-static int calibration_compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
 enum { MOST_SAMPLES = TRI_MEASURED_PRODUCTS };
 
 static double median(double *values, int64_t count) {
   if (count == 0) return 0;
-  qsort(values, (size_t)count, sizeof *values, calibration_compare);
+  qsort(values, (size_t)count, sizeof *values, tri_compare_doubles);
   return values[count / 2];
 }
 

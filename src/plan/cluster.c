@@ -30,8 +30,7 @@ static const tri_config_key link_keys[] = {
     {KEY(tri_link, latency, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .example = "2.0e-6",
      .help = "seconds of a small message"},
 };
-static const tri_config_table link_table = {
-    .noun = "link", .keys = link_keys, .num_keys = sizeof link_keys / sizeof *link_keys};
+static const tri_config_table link_table = TRI_CONFIG_TABLE("link", link_keys);
 
 static const tri_config_key protocol_keys[] = {
     {KEY(tri_protocol, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_protocol *)0)->name), .example = "LL",
@@ -41,8 +40,7 @@ static const tri_config_key protocol_keys[] = {
     {KEY(tri_protocol, latency, TRI_CONFIG_DOUBLE), SHARE, .example = "0.2",
      .help = "latency of a hop as a fraction of the links' latency"},
 };
-static const tri_config_table protocol_table = {
-    .noun = "protocol", .keys = protocol_keys, .num_keys = sizeof protocol_keys / sizeof *protocol_keys};
+static const tri_config_table protocol_table = TRI_CONFIG_TABLE("protocol", protocol_keys);
 
 #define TILE_SIDE .range = {.low = 1, .high = 4096}
 static const tri_config_key tile_keys[] = {
@@ -53,8 +51,7 @@ static const tri_config_key tile_keys[] = {
     {KEY(tri_tile, share, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
      .help = "fraction of a processor's steady rate that the tile reaches"},
 };
-static const tri_config_table tile_table = {
-    .noun = "tile", .keys = tile_keys, .num_keys = sizeof tile_keys / sizeof *tile_keys};
+static const tri_config_table tile_table = TRI_CONFIG_TABLE("tile", tile_keys);
 
 #define COST(NAME) KEY(tri_tariff, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key cost_keys[] = {
@@ -67,8 +64,7 @@ static const tri_config_key cost_keys[] = {
     {KEY(tri_tariff, pue, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = 10}, .fallback = "1.0",
      .help = "watts that the building takes for each watt of the machine"},
 };
-static const tri_config_table cost_table = {
-    .noun = "cost", .keys = cost_keys, .num_keys = sizeof cost_keys / sizeof *cost_keys};
+static const tri_config_table cost_table = TRI_CONFIG_TABLE("cost", cost_keys);
 
 #define FAILURE(NAME) KEY(tri_failures, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key failure_keys[] = {
@@ -87,8 +83,7 @@ static const tri_config_key failure_keys[] = {
     {FAILURE(copy_bandwidth), .help = "bytes a second from a device to its host, if the host writes checkpoints while "
                                       "training continues; 0: training waits until a checkpoint is written"},
 };
-static const tri_config_table failure_table = {
-    .noun = "failures", .keys = failure_keys, .num_keys = sizeof failure_keys / sizeof *failure_keys};
+static const tri_config_table failure_table = TRI_CONFIG_TABLE("failures", failure_keys);
 
 #define DEVICE_KINDS(X) X("accelerator", TRI_CLUSTER_ACCELERATOR) X("cpu", TRI_CLUSTER_CPU)
 TRI_CONFIG_WORDS(device_kinds, tri_cluster_device, DEVICE_KINDS)
@@ -97,23 +92,16 @@ static const tri_config_key alias_keys[] = {
     {KEY(tri_cluster_alias, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster_alias *)0)->name),
      .example = "mi250x", .help = "another name of the cluster or of its device"},
 };
-static const tri_config_table alias_table = {
-    .noun = "list of names", .keys = alias_keys, .num_keys = sizeof alias_keys / sizeof *alias_keys};
+static const tri_config_table alias_table = TRI_CONFIG_TABLE("list of names", alias_keys);
 
 #define CLUSTER(NAME, TYPE) KEY(tri_cluster, NAME, TYPE)
+#define ENTRIES(NAME, STRUCT)                                                                                          \
+  CLUSTER(NAME, TRI_CONFIG_LIST), .bytes = sizeof(STRUCT), .count = offsetof(tri_cluster, num_##NAME)
 static const tri_config_key cluster_keys[] = {
     {CLUSTER(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->name), .fallback = "inline",
      .help = "name in reports"},
-    {.name = "also",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_cluster, also),
-     .table = &alias_table,
-     .plain = "name",
-     .in_line = true,
-     .bytes = sizeof(tri_cluster_alias),
-     .count = offsetof(tri_cluster, num_also),
-     .range = {.low = 0, .high = TRI_CLUSTER_ALIASES},
-     .fallback = "",
+    {ENTRIES(also, tri_cluster_alias), .table = &alias_table, .plain = "name", .in_line = true,
+     .range = {.low = 0, .high = TRI_CLUSTER_ALIASES}, .fallback = "",
      .help = "other names of this preset: [mi250x, mi250]"},
     {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
      .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
@@ -149,14 +137,7 @@ static const tri_config_key cluster_keys[] = {
      .help = "processors of a device, which take a tile of a matrix product each at a time; 0: has no tiles"},
     {CLUSTER(tile_fill, TRI_CONFIG_INT), .range = {.low = 0, .high = 4096}, .fallback = "64",
      .help = "elements of a product's inner dimension that pass while a tile fills its pipeline"},
-    {.name = "tiles",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_cluster, tiles),
-     .table = &tile_table,
-     .bytes = sizeof(tri_tile),
-     .count = offsetof(tri_cluster, num_tiles),
-     .range = {.low = 0, .high = TRI_CLUSTER_TILES},
-     .fallback = "",
+    {ENTRIES(tiles, tri_tile), .table = &tile_table, .range = {.low = 0, .high = TRI_CLUSTER_TILES}, .fallback = "",
      .help = "shapes that matrix products are cut into; none: a product's rate falls with `matmul_half`"},
     {CLUSTER(carries, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "devices move messages themselves, and do not compute meanwhile"},
@@ -168,49 +149,22 @@ static const tri_config_key cluster_keys[] = {
      .help = "cores of a node when it was measured; auto: not known"},
     {CLUSTER(nodes, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
      .help = "nodes that it was measured on; auto: not known"},
-    {.name = "links",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_cluster, links),
-     .table = &link_table,
-     .bytes = sizeof(tri_link),
-     .count = offsetof(tri_cluster, num_links),
-     .range = {.low = 0, .high = TRI_CLUSTER_LINKS},
-     .fallback = "",
+    {ENTRIES(links, tri_link), .table = &link_table, .range = {.low = 0, .high = TRI_CLUSTER_LINKS}, .fallback = "",
      .help = "from the innermost out"},
-    {.name = "protocols",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_cluster, protocols),
-     .table = &protocol_table,
-     .bytes = sizeof(tri_protocol),
-     .count = offsetof(tri_cluster, num_protocols),
-     .range = {.low = 0, .high = TRI_CLUSTER_PROTOCOLS},
+    {ENTRIES(protocols, tri_protocol), .table = &protocol_table, .range = {.low = 0, .high = TRI_CLUSTER_PROTOCOLS},
      .fallback = "",
      .help = "protocols of the collective library for small messages; none: `links` describes all messages"},
     {CLUSTER(beside, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
      .help = "fraction of its speed that computation keeps while a collective overlaps it"},
-    {.name = "efficiency",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_cluster, efficiency),
-     .table = &tri_efficiency_table,
+    {CLUSTER(efficiency, TRI_CONFIG_SECTION), .table = &tri_efficiency_table,
      .help = "fractions of these peaks that programs reach; fitted by `validate`"},
-    {.name = "cost",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_cluster, cost),
-     .table = &cost_table,
-     .help = "money and energy"},
-    {.name = "failures",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_cluster, failures),
-     .table = &failure_table,
+    {CLUSTER(cost, TRI_CONFIG_SECTION), .table = &cost_table, .help = "money and energy"},
+    {CLUSTER(failures, TRI_CONFIG_SECTION), .table = &failure_table,
      .help = "how often a node fails, and what starting again and checkpoints take"},
-    {.name = "measured",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_cluster, measured),
-     .table = &tri_measured_table,
+    {CLUSTER(measured, TRI_CONFIG_SECTION), .table = &tri_measured_table,
      .help = "measured times; they take precedence over the keys above"},
 };
-const tri_config_table tri_cluster_table = {
-    .noun = "cluster file", .keys = cluster_keys, .num_keys = sizeof cluster_keys / sizeof *cluster_keys};
+const tri_config_table tri_cluster_table = TRI_CONFIG_TABLE("cluster file", cluster_keys);
 
 static tri_status check_fitted(const tri_cluster *cluster) {
   for (const char *at = cluster->fitted; *at != '\0';) {

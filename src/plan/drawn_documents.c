@@ -99,12 +99,9 @@ tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t 
   TRI_TRY(tri_alloc("drawn documents", 1, sizeof *draws, &draws));
   draws->sequence = sequence;
   tri_status status = draws_fill(lengths, packed, draws);
-  if (status != TRI_OK) {
-    tri_drawn_documents_destroy(draws);
-    return status;
-  }
-  *out = draws;
-  return TRI_OK;
+  if (status == TRI_OK) *out = draws;
+  if (status != TRI_OK) tri_drawn_documents_destroy(draws);
+  return status;
 }
 
 void tri_drawn_documents_destroy(tri_drawn_documents *draws) {

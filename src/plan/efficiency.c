@@ -18,8 +18,7 @@ static const tri_config_key efficiency_keys[] = {
      .help = "seconds that the host takes to launch a kernel, in addition to the device's work"},
     {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0", .help = "mean seconds that a rank is late at a collective"},
 };
-const tri_config_table tri_efficiency_table = {
-    .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
+const tri_config_table tri_efficiency_table = TRI_CONFIG_TABLE("efficiency", efficiency_keys);
 
 double *tri_cluster_constants(tri_cluster *cluster) { return &cluster->efficiency.matmul; }
 

@@ -102,8 +102,7 @@ static const tri_config_key measured_keys[] = {
     ROWS(messages, num_messages, message_table, tri_measured_message, TRI_MEASURED_MESSAGES,
          "from each rank to its neighbour"),
 };
-const tri_config_table tri_measured_table = {
-    .noun = "tables of measurements", .keys = measured_keys, .num_keys = sizeof measured_keys / sizeof *measured_keys};
+const tri_config_table tri_measured_table = TRI_CONFIG_TABLE("tables of measurements", measured_keys);
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
 

@@ -1,16 +1,16 @@
 #include "plan/price.h"
 
+#include "base/count.h"
 #include "plan/gemm_time.h"
 #include "plan/network.h"
 
 #include <math.h>
 
-static double larger(double a, double b) { return a > b ? a : b; }
-
 /* Returns the seconds of GEMMs: the longer of arithmetic and memory traffic. */
 static double product_s(const tri_cluster *cluster, tri_dtype type, tri_gemm p) {
   double bytes = p.batch * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
-  return larger(tri_gemm_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
+  return tri_larger_double(tri_gemm_s(cluster, type, &p),
+                           tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
 /* Returns whether the softmax is not fused with the mask and the scale. */
@@ -113,7 +113,7 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   } else {
     traffic *= system->element_traffic;
   }
-  return converted + larger(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
+  return converted + tri_larger_double(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
 /* Returns the seconds of exchanging rows of experts if they are sent once to each holder: rows move between ranks with

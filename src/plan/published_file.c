@@ -87,13 +87,6 @@ typedef struct row_keys {
   tri_config_table table;
 } row_keys;
 
-static const tri_config_key *key_of(const tri_config_table *table, const char *name) {
-  for (size_t i = 0; i < table->num_keys; i++) {
-    if (strcmp(table->keys[i].name, name) == 0) return &table->keys[i];
-  }
-  return NULL;
-}
-
 static void set_fallback(row_keys *rows, const char *name, const char *fallback) {
   for (size_t i = 0; i < rows->table.num_keys; i++) {
     if (strcmp(rows->keys[i].name, name) == 0) rows->keys[i].fallback = fallback;
@@ -111,7 +104,7 @@ static void row_keys_make(bool has_model, row_keys *out) {
   }
   for (size_t i = 0; i < MODEL_KEYS; i++) {
     tri_config_key *key = &out->keys[count++];
-    const tri_config_key *full = key_of(&tri_model_table, model_keys[i].full);
+    const tri_config_key *full = tri_config_find_key(&tri_model_table, model_keys[i].full);
     *key = *full;
     key->name = model_keys[i].name;
     key->offset += offsetof(tri_published_row, model);
@@ -139,17 +132,10 @@ static const tri_config_key set_keys[] = {
      .help = "keys of the columns of `rows_from`, separated by commas, instead of those in its first line; a column "
              "named `-` is ignored"},
 };
-static const tri_config_table set_table = {
-    .noun = "set", .keys = set_keys, .num_keys = sizeof set_keys / sizeof *set_keys};
+static const tri_config_table set_table = TRI_CONFIG_TABLE("set", set_keys);
 static const tri_config_key published_keys[] = {
-    {.name = "sets",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_published, sets),
-     .table = &set_table,
-     .bytes = sizeof(tri_published_set),
-     .count = offsetof(tri_published, num_sets),
-     .range = {.low = 1, .high = TRI_PUBLISHED_SETS},
-     .example = "[...]",
+    {KEY(tri_published, sets, TRI_CONFIG_LIST), .table = &set_table, .bytes = sizeof(tri_published_set),
+     .count = offsetof(tri_published, num_sets), .range = {.low = 1, .high = TRI_PUBLISHED_SETS}, .example = "[...]",
      .help = "sets of runs"},
 };
 static const tri_config_table published_table = {

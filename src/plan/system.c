@@ -81,8 +81,7 @@ static const tri_config_key system_keys[] = {
      .help = "memory that the allocator holds beyond its tensors, as a fraction of the tensors' peak"},
     {BYTES(bucket_bytes), .help = "bytes of reductions and gathers in progress in a step"},
 };
-const tri_config_table tri_system_table = {
-    .noun = "system file", .keys = system_keys, .num_keys = sizeof system_keys / sizeof *system_keys};
+const tri_config_table tri_system_table = TRI_CONFIG_TABLE("system file", system_keys);
 
 tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout) {
   tri_layout listed = *layout;

@@ -6,13 +6,11 @@
 #include <stddef.h>
 
 static const tri_config_key adapter_keys[] = {TRI_ADAPTER_ROWS(tri_training_options, tuning.adapter)};
-const tri_config_table tri_training_options_adapter_table = {
-    .noun = "adapter", .keys = adapter_keys, .num_keys = sizeof adapter_keys / sizeof *adapter_keys};
+const tri_config_table tri_training_options_adapter_table = TRI_CONFIG_TABLE("adapter", adapter_keys);
 
 static const tri_config_key optimizer_keys[] = {TRI_OPTIMIZER_NAME_ROW(tri_training_options, optimizer),
                                                 TRI_OPTIMIZER_STATE_ROWS(tri_training_options, optimizer)};
-const tri_config_table tri_training_options_optimizer_table = {
-    .noun = "optimizer", .keys = optimizer_keys, .num_keys = sizeof optimizer_keys / sizeof *optimizer_keys};
+const tri_config_table tri_training_options_optimizer_table = TRI_CONFIG_TABLE("optimizer", optimizer_keys);
 
 static const tri_config_key trained_keys[] = {
     TRI_FREEZE_ROW(tri_training_options, tuning.freeze),
@@ -32,8 +30,7 @@ static const tri_config_key trained_keys[] = {
      .expand = tri_objective_expand,
      .help = "the loss to train with"},
 };
-const tri_config_table tri_training_options_table = {
-    .noun = "list of training options", .keys = trained_keys, .num_keys = sizeof trained_keys / sizeof *trained_keys};
+const tri_config_table tri_training_options_table = TRI_CONFIG_TABLE("list of training options", trained_keys);
 
 tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out) {
   tri_yaml_tree *tree = NULL;

@@ -59,11 +59,7 @@ static bool parse_line(const tri_line *line, tri_step_metrics *out, accuracies *
 
 static tri_status metrics_history_append(tri_metrics_history *history, int64_t *capacity,
                                          const tri_step_metrics *step) {
-  if (history->count == *capacity) {
-    int64_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
-    TRI_TRY(tri_realloc("the metrics of a run", (size_t)wanted, sizeof *step, &history->steps));
-    *capacity = wanted;
-  }
+  TRI_TRY(tri_grow("the metrics of a run", sizeof *step, history->count, capacity, &history->steps));
   history->steps[history->count++] = *step;
   return TRI_OK;
 }
@@ -175,12 +171,9 @@ tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metri
     status = tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", path, (long long)history.bytes,
                       tri_write_fault(errno));
   }
-  if (status != TRI_OK) {
-    tri_metrics_history_release(&history);
-    return status;
-  }
-  *out = history;
-  return TRI_OK;
+  if (status == TRI_OK) *out = history;
+  if (status != TRI_OK) tri_metrics_history_release(&history);
+  return status;
 }
 
 void tri_metrics_history_release(tri_metrics_history *history) {

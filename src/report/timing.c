@@ -166,12 +166,9 @@ static tri_status collect(const tri_mesh *mesh, const tri_event_list *own, tri_t
   if (mesh->world.rank > 0) return hand_in(&mesh->world, own);
   TRI_TRY(tri_timeline_create(mesh->world.size, &timeline));
   tri_status status = gather_timeline(mesh, own, timeline);
-  if (status != TRI_OK) {
-    tri_timeline_destroy(timeline);
-    return status;
-  }
-  *out = timeline;
-  return TRI_OK;
+  if (status == TRI_OK) *out = timeline;
+  if (status != TRI_OK) tri_timeline_destroy(timeline);
+  return status;
 }
 
 /* Merges the records of all ranks on the first rank's clock: *out on the first rank, NULL on the others. */

@@ -11,6 +11,7 @@
  * compared, which has the most elements; another rank may have fewer elements of a piece. */
 #include "schedule/bucket_cuts.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 
 /* Cost of updating an element, in FLOPs of GEMMs that take as long: a round figure. AdamW's update moves 28 bytes; at
@@ -48,12 +49,10 @@ static bool stays_whole(const tri_optimizer *optimizer) {
   return false;
 }
 
-static int64_t at_least_1(int64_t count) { return count < 1 ? 1 : count; }
-
 /* Returns the elements of an entry on the first of the ranks that split it, for the same stacked members as here. */
 static int64_t most_elements(const tri_mesh_shape *shape, const tri_parameter *entry) {
   const tri_parameter first = tri_parameter_of_rank(entry, tri_domain_size(shape, entry->placement.parts), 0);
-  return first.count / at_least_1(entry->stack) * at_least_1(entry->num_members);
+  return first.count / tri_larger(1, entry->stack) * tri_larger(1, entry->num_members);
 }
 
 /* Returns whether an entry ends at the end of a block on all ranks that split it, so that the entry joined to it begins
@@ -61,8 +60,8 @@ static int64_t most_elements(const tri_mesh_shape *shape, const tri_parameter *e
 static bool ends_a_block(const tri_mesh_shape *shape, const tri_parameter *entry) {
   const int64_t ranks = tri_domain_size(shape, entry->placement.parts);
   for (int64_t r = 0; r < ranks; r++) {
-    const int64_t count = tri_parameter_of_rank(entry, ranks, r).count / at_least_1(entry->stack);
-    if (count * at_least_1(entry->num_members) % TRI_BLOCK_ELEMENTS != 0) return false;
+    const int64_t count = tri_parameter_of_rank(entry, ranks, r).count / tri_larger(1, entry->stack);
+    if (count * tri_larger(1, entry->num_members) % TRI_BLOCK_ELEMENTS != 0) return false;
   }
   return true;
 }
@@ -96,7 +95,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
                               const tri_parameter_table *table, const tri_bucket *bucket, int64_t *i, pieces *to) {
   const tri_parameter *entry = &table->entries[*i];
   const int64_t begin = entry->offset;
-  const int64_t members = stays_whole(tri_optimizer_of(settings, entry)) ? at_least_1(entry->num_members) : 1;
+  const int64_t members = stays_whole(tri_optimizer_of(settings, entry)) ? tri_larger(1, entry->num_members) : 1;
   neighbours sum = {0};
   for (bool more = true; more;) {
     const tri_parameter *at = &table->entries[*i];
@@ -114,7 +113,8 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each = sum.work / (uint64_t)at_least_1(entry->stack); /* sum.work is the work of the whole stack */
+  const uint64_t of_each =
+      sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is the work of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);

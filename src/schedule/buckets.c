@@ -1,5 +1,6 @@
 #include "schedule/buckets.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "mesh/parts.h"
 #include "schedule/bucket_cuts.h"
@@ -35,10 +36,6 @@ static bool is_tied(const tri_parameter_table *table, const tied_entries *tied, 
     if (tied->of[i] == entry) return true;
   }
   return table->entries[entry].tied_to >= 0;
-}
-
-static int64_t aligned(int64_t elements) {
-  return (elements + TRI_BLOCK_ELEMENTS - 1) / TRI_BLOCK_ELEMENTS * TRI_BLOCK_ELEMENTS;
 }
 
 /* Returns whether an entry opens a new bucket after `bucket`: it belongs to another chunk or domain, begins a layer
@@ -85,7 +82,7 @@ static int64_t filled_with(const tri_model_share *share, const tri_parameter *en
                            int64_t filled) {
   const tri_mesh_position first = {.shape = share->position.shape};
   const tri_parameter there = tri_parameter_of_position(entry, &first);
-  return (entry->joined ? filled : aligned(filled)) + filling(&there, element_bytes);
+  return (entry->joined ? filled : tri_round_up(filled, TRI_BLOCK_ELEMENTS)) + filling(&there, element_bytes);
 }
 
 /* Sets the entries of each bucket, and the domain over which they are replicated. */
@@ -99,7 +96,7 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
     if (!is_held(out, entry)) continue;
     int32_t chunk = chunk_of(share, entry->layer);
     bool tied = is_tied(table, &pairs, i);
-    bool full = aligned(filled) >= enough;
+    bool full = tri_round_up(filled, TRI_BLOCK_ELEMENTS) >= enough;
     if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, full)) {
       filled = 0;
       tri_domain replicas = entry->placement.replicas;
@@ -136,8 +133,9 @@ static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
       if (!is_held(buckets, entry)) continue;
       *(entry->frozen ? &frozen[entry->stored] : &trained) = entry->offset + length_of(entry);
     }
-    trained = bucket->end = aligned(trained);
-    for (int s = 0; s < TRI_NUM_STORED; s++) frozen[s] = bucket->frozen[s].end = aligned(frozen[s]);
+    trained = bucket->end = tri_round_up(trained, TRI_BLOCK_ELEMENTS);
+    for (int s = 0; s < TRI_NUM_STORED; s++)
+      frozen[s] = bucket->frozen[s].end = tri_round_up(frozen[s], TRI_BLOCK_ELEMENTS);
   }
 }
 
@@ -287,12 +285,9 @@ tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_sett
   measure(table, buckets);
   if (status == TRI_OK) status = cut(layout, optimizer, share, table, buckets);
   if (status == TRI_OK) status = place(layout, table, micro_batches, buckets);
-  if (status != TRI_OK) {
-    tri_buckets_destroy(buckets);
-    return status;
-  }
-  *out = buckets;
-  return TRI_OK;
+  if (status == TRI_OK) *out = buckets;
+  if (status != TRI_OK) tri_buckets_destroy(buckets);
+  return status;
 }
 
 void tri_buckets_destroy(tri_buckets *buckets) {

@@ -111,8 +111,7 @@ static const tri_config_key layout_keys[] = {
      .help = "micro-batches in a row that a rank takes through one chunk (schedule: interleaved); auto: the fewest, at "
              "least `pipeline`, that leave no smaller group"},
 };
-const tri_config_table tri_layout_table = {
-    .noun = "layout", .keys = layout_keys, .num_keys = sizeof layout_keys / sizeof *layout_keys};
+const tri_config_table tri_layout_table = TRI_CONFIG_TABLE("layout", layout_keys);
 
 /* Returns the length of the first word: in "stage_layers=[3,2],zero=1" it ends at the second comma, because brackets
  * keep numbers together. */

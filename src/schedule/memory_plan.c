@@ -66,12 +66,9 @@ static int64_t time_again(const tri_op_list *list, int64_t call, tri_pass pass, 
 }
 
 static tri_status add_interval(planning *p, tri_interval interval, owner who) {
-  if (p->num_intervals == p->capacity) {
-    int64_t capacity = p->capacity == 0 ? 256 : p->capacity * 2;
-    TRI_TRY(tri_realloc("the memory plan", (size_t)capacity, sizeof *p->intervals, &p->intervals));
-    TRI_TRY(tri_realloc("the memory plan", (size_t)capacity, sizeof *p->owners, &p->owners));
-    p->capacity = capacity;
-  }
+  int64_t capacity = p->capacity;
+  TRI_TRY(tri_grow("the memory plan", sizeof *p->intervals, p->num_intervals, &capacity, &p->intervals));
+  TRI_TRY(tri_grow("the memory plan", sizeof *p->owners, p->num_intervals, &p->capacity, &p->owners));
   interval.bytes = tri_padded_bytes(interval.bytes);
   p->intervals[p->num_intervals] = interval;
   p->owners[p->num_intervals] = who;

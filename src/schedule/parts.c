@@ -122,12 +122,9 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordin
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out) {
   tri_parts parts = {.layout = request->layout};
   tri_status status = parts_fill(request, place, &parts);
-  if (status != TRI_OK) {
-    tri_parts_destroy(&parts);
-    return status;
-  }
-  *out = parts;
-  return TRI_OK;
+  if (status == TRI_OK) *out = parts;
+  if (status != TRI_OK) tri_parts_destroy(&parts);
+  return status;
 }
 
 void tri_parts_destroy(tri_parts *parts) {

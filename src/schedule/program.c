@@ -44,11 +44,8 @@ static tri_instruction blank(tri_instruction_kind kind) {
 
 static tri_status append(building *b, tri_instruction instruction) {
   tri_program *program = b->program;
-  if (program->num_instructions == b->capacity) {
-    int64_t capacity = b->capacity == 0 ? 64 : b->capacity * 2;
-    TRI_TRY(tri_realloc("a step program", (size_t)capacity, sizeof *program->instructions, &program->instructions));
-    b->capacity = capacity;
-  }
+  TRI_TRY(tri_grow("a step program", sizeof *program->instructions, program->num_instructions, &b->capacity,
+                   &program->instructions));
   program->instructions[program->num_instructions++] = instruction;
   return TRI_OK;
 }

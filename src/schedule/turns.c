@@ -4,11 +4,7 @@
 #include "schedule/schedule.h"
 
 tri_status tri_turns_append(tri_turns *turns, tri_turn turn) {
-  if (turns->count == turns->capacity) {
-    int64_t capacity = turns->capacity == 0 ? 64 : turns->capacity * 2;
-    TRI_TRY(tri_realloc("a pipeline schedule", (size_t)capacity, sizeof *turns->turns, &turns->turns));
-    turns->capacity = capacity;
-  }
+  TRI_TRY(tri_grow("a pipeline schedule", sizeof *turns->turns, turns->count, &turns->capacity, &turns->turns));
   turns->turns[turns->count++] = turn;
   return TRI_OK;
 }

@@ -111,12 +111,9 @@ tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_
   maker m = {table, buckets, {.settings = settings, .position = *position, .type = type}, list, 0};
   tri_status status = tri_alloc("updates", (size_t)table->num_entries + 1, sizeof *list->first_call, &list->first_call);
   if (status == TRI_OK) status = fill_update_list(&m);
-  if (status != TRI_OK) {
-    tri_updates_destroy(list);
-    return status;
-  }
-  *out = list;
-  return TRI_OK;
+  if (status == TRI_OK) *out = list;
+  if (status != TRI_OK) tri_updates_destroy(list);
+  return status;
 }
 
 void tri_updates_destroy(tri_updates *updates) {

@@ -146,13 +146,10 @@ tri_status tri_timeline_steps(const tri_timeline *timeline, tri_timeline_step **
   int64_t held = 0, capacity = 0;
   for (int r = 0; r < timeline->num_ranks; r++) {
     for (int64_t i = 0; i < timeline->ranks[r].count; i++) {
-      if (held == capacity) {
-        capacity = 2 * capacity + 8;
-        tri_status status = tri_realloc("steps of a timeline", (size_t)capacity, sizeof *steps, &steps);
-        if (status != TRI_OK) {
-          tri_free(steps);
-          return status;
-        }
+      tri_status status = tri_grow("steps of a timeline", sizeof *steps, held, &capacity, &steps);
+      if (status != TRI_OK) {
+        tri_free(steps);
+        return status;
       }
       note_step(steps, &held, &timeline->ranks[r].events[i]);
     }

@@ -27,7 +27,8 @@ typedef struct trace {
   double origin_s; /* time that is written as 0 */
   const char *separator;
   thread *threads; /* threads of the rank that is being written */
-  int num_threads, thread_capacity;
+  int num_threads;
+  int64_t thread_capacity;
 } trace;
 
 static void write_string(trace *t, const char *text) {
@@ -54,11 +55,7 @@ static bool enter(thread *on, tri_event_lane lane, int64_t begin_ns, int64_t end
 }
 
 static tri_status add_thread(trace *t, tri_event_lane lane) {
-  if (t->num_threads == t->thread_capacity) {
-    int capacity = 2 * t->thread_capacity + 4;
-    TRI_TRY(tri_realloc("threads of a timeline", (size_t)capacity, sizeof *t->threads, &t->threads));
-    t->thread_capacity = capacity;
-  }
+  TRI_TRY(tri_grow("threads of a timeline", sizeof *t->threads, t->num_threads, &t->thread_capacity, &t->threads));
   thread added = {.lane = lane, .number = 1};
   for (int i = 0; i < t->num_threads; i++) added.number += t->threads[i].lane == lane;
   t->threads[t->num_threads++] = added;

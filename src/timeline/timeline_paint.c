@@ -35,11 +35,7 @@ static tri_status add_span(painter *p, int paint, double begin, double end) {
     last->end = end;
     return TRI_OK;
   }
-  if (out->spans == NULL || out->count == out->capacity) {
-    int64_t capacity = 2 * out->capacity + 64;
-    TRI_TRY(tri_realloc("a drawing", (size_t)capacity, sizeof *out->spans, &out->spans));
-    out->capacity = capacity;
-  }
+  TRI_TRY(tri_grow("a drawing", sizeof *out->spans, out->count, &out->capacity, &out->spans));
   out->spans[out->count++] = (tri_lane_span){paint, begin, end};
   return TRI_OK;
 }

@@ -11,11 +11,7 @@
 #include <string.h>
 
 static tri_status new_node(tri_added_matcher *matcher, uint8_t byte, int32_t *out) {
-  if (matcher->count == matcher->room) {
-    int32_t room = matcher->room * 2 + 256;
-    TRI_TRY(tri_realloc("the added tokens", (size_t)room, sizeof *matcher->nodes, &matcher->nodes));
-    matcher->room = room;
-  }
+  TRI_TRY(tri_grow("the added tokens", sizeof *matcher->nodes, matcher->count, &matcher->room, &matcher->nodes));
   matcher->nodes[matcher->count] = (tri_added_node){.token = -1, .byte = byte};
   *out = matcher->count++;
   return TRI_OK;
@@ -98,13 +94,6 @@ static const tri_added_token *search(const tri_added_matcher *matcher, const tri
   return NULL;
 }
 
-/* Returns whether a code point has Unicode's White_Space. */
-static bool is_space(uint32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-         code == 0x3000;
-}
-
 /* Returns whether a code point belongs to words (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. */
 static bool is_word(uint32_t code) { return code == 0x200C || code == 0x200D || tri_unicode_is_word(code); }
 
@@ -139,12 +128,12 @@ bool tri_added_next(const tri_added_matcher *matcher, tri_added_walk *walk, bool
     walk->search = stop;
     if (!allowed(token, walk, start, stop, specials)) continue;
     while (token->lstrip && start > walk->done && (length = decode_before(walk->text, start, &code)) > 0) {
-      if (!is_space(code)) break;
+      if (!tri_unicode_is_space(code)) break;
       start -= length;
     }
     while (token->rstrip && stop < walk->bytes &&
            (length = tri_utf8_decode(walk->text + stop, walk->bytes - stop, &code)) > 0) {
-      if (!is_space(code)) break;
+      if (!tri_unicode_is_space(code)) break;
       stop += length;
     }
     if (token->lstrip && stop <= walk->done) continue; /* an earlier match with rstrip includes all of it */

@@ -28,7 +28,8 @@ typedef struct tri_added_node {
 typedef struct tri_added_matcher {
   const tri_added_token *tokens;
   tri_added_node *nodes;
-  int32_t count, room;
+  int32_t count;
+  int64_t room;
   int32_t roots[256]; /* nodes of the first byte, 0: none */
   int single_root;    /* byte with which all tokens begin; -1: they differ */
 } tri_added_matcher;

@@ -8,12 +8,6 @@
 
 enum { CODE_POINTS = 0x110000 };
 
-static bool is_space(uint32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-         code == 0x3000;
-}
-
 static bool is_hex(uint32_t code) {
   return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'F') || (code >= 'a' && code <= 'f');
 }
@@ -23,7 +17,7 @@ uint32_t tri_code_facts(uint32_t code) {
   const bool latin = code == 0xB2 || code == 0xB3 || code == 0xB9 || (code >= 0xBC && code <= 0xBE);
   if (tri_unicode_is_word(code)) facts |= TRI_IS_WORD;
   if (latin) facts |= TRI_IS_LATIN_NUMBER;
-  if (is_space(code)) facts |= TRI_IS_SPACE;
+  if (tri_unicode_is_space(code)) facts |= TRI_IS_SPACE;
   if (code == '\t') facts |= TRI_IS_TAB;
   if (is_hex(code)) facts |= TRI_IS_HEX;
   if (code < TRI_ASCII) facts |= TRI_IS_ASCII;

@@ -168,10 +168,7 @@ tri_status tri_bpe_encode(tri_bpe *bpe, const char *word, size_t bytes, size_t *
   if (bytes > INT32_MAX / 2) {
     return tri_fail(TRI_UNSUPPORTED, "a word of %zu bytes without a break is too long for this tokenizer", bytes);
   }
-  if (bpe->room < bytes) {
-    TRI_TRY(tri_realloc(what, bytes + bytes / 2 + 64, sizeof *bpe->ids, &bpe->ids));
-    bpe->room = bytes + bytes / 2 + 64;
-  }
+  TRI_TRY(tri_reserve(what, sizeof *bpe->ids, bytes, &bpe->room, &bpe->ids));
   size_t count = bpe->vocabulary->characters ? begin_characters(bpe, word, bytes) : begin_word(bpe, word, bytes);
   if (count <= SHORT_WORD) {
     count = merge_short(bpe, bpe->ids, count);

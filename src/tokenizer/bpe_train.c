@@ -90,11 +90,7 @@ static bool comes_before(const queued_pair *a, const queued_pair *b) {
 }
 
 static tri_status heap_push(learner *l, queued_pair entry) {
-  if (l->heap_count == l->heap_room) {
-    int64_t room = l->heap_room * 2 + 4096;
-    TRI_TRY(tri_realloc(what, (size_t)room, sizeof *l->heap, &l->heap));
-    l->heap_room = room;
-  }
+  TRI_TRY(tri_grow(what, sizeof *l->heap, l->heap_count, &l->heap_room, &l->heap));
   int64_t i = l->heap_count++;
   for (; i > 0 && comes_before(&entry, &l->heap[(i - 1) / 2]); i = (i - 1) / 2) l->heap[i] = l->heap[(i - 1) / 2];
   l->heap[i] = entry;
@@ -266,10 +262,7 @@ static tri_status merge_in_word(learner *l, int32_t word, uint64_t pair, int32_t
 static tri_status token_of(learner *l, uint64_t pair, int32_t next, int32_t *out) {
   const tri_token *left = &l->vocabulary->tokens[pair >> 32], *right = &l->vocabulary->tokens[(uint32_t)pair];
   size_t bytes = (size_t)left->bytes + right->bytes;
-  if (l->scratch_room < bytes) {
-    TRI_TRY(tri_realloc(what, bytes * 2, 1, &l->scratch));
-    l->scratch_room = bytes * 2;
-  }
+  TRI_TRY(tri_reserve(what, 1, bytes, &l->scratch_room, &l->scratch));
   memcpy(l->scratch, l->vocabulary->pool + left->offset, left->bytes);
   memcpy(l->scratch + left->bytes, l->vocabulary->pool + right->offset, right->bytes);
   *out = tri_vocabulary_find(l->vocabulary, l->scratch, bytes);

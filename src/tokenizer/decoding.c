@@ -32,11 +32,7 @@ static tri_status add_text(tri_decoding *decoding, int32_t id, const char *text,
     text = &byte;
     bytes = 1;
   }
-  if (decoding->pool_room - decoding->pool_bytes < bytes) {
-    size_t room = (decoding->pool_bytes + bytes) * 2 + 4096;
-    TRI_TRY(tri_realloc(what, room, 1, &decoding->pool));
-    decoding->pool_room = room;
-  }
+  TRI_TRY(tri_reserve(what, 1, decoding->pool_bytes + bytes, &decoding->pool_room, &decoding->pool));
   if (bytes > 0) memcpy(decoding->pool + decoding->pool_bytes, text, bytes);
   decoding->tokens[id] = (tri_token){.offset = decoding->pool_bytes, .bytes = (uint32_t)bytes};
   decoding->pool_bytes += bytes;
@@ -166,11 +162,7 @@ tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, 
   strip(decoder, &text, &bytes);
   if (decoder->held > 0) memmove(decoder->text, decoder->text + decoder->given, decoder->held);
   decoder->given = 0;
-  if (decoder->room < decoder->held + bytes || decoder->text == NULL) {
-    size_t room = 2 * (decoder->held + bytes) + 64;
-    TRI_TRY(tri_realloc("a text", room, 1, &decoder->text));
-    decoder->room = room;
-  }
+  TRI_TRY(tri_reserve("a text", 1, decoder->held + bytes + 1, &decoder->room, &decoder->text));
   if (bytes > 0) memcpy(decoder->text + decoder->held, text, bytes);
   size_t all = decoder->held + bytes;
   decoder->held = unfinished_bytes(decoder->text, all);

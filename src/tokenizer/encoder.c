@@ -66,6 +66,12 @@ void tri_encoder_destroy(tri_encoder *encoder) {
   tri_free(encoder);
 }
 
+tri_status tri_token_list_append(tri_token_list *list, int32_t id) {
+  TRI_TRY(tri_grow("tokens", sizeof *list->ids, list->count, &list->capacity, &list->ids));
+  list->ids[list->count++] = id;
+  return TRI_OK;
+}
+
 static tri_status reserve(tri_token_list *list, size_t more) {
   if ((size_t)(list->capacity - list->count) >= more) return TRI_OK;
   size_t capacity = ((size_t)list->count + more) * 2 + 1024;
@@ -171,11 +177,7 @@ static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t by
 static tri_status add_end(tri_encoder *encoder, size_t end) {
   tri_token_ends *list = encoder->ends;
   if (list == NULL) return TRI_OK;
-  if (list->count == list->capacity) {
-    int64_t capacity = 2 * list->capacity + 1024;
-    TRI_TRY(tri_realloc("the ends of tokens", (size_t)capacity, sizeof *list->ends, &list->ends));
-    list->capacity = capacity;
-  }
+  TRI_TRY(tri_grow("the ends of tokens", sizeof *list->ends, list->count, &list->capacity, &list->ends));
   list->ends[list->count++] = end;
   return TRI_OK;
 }

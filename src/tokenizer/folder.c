@@ -173,10 +173,7 @@ static tri_status add_extra(extras *to, extra one) {
     to->list[i].takes_id = to->list[i].takes_id && one.takes_id;
     return TRI_OK;
   }
-  if (to->count == to->room) {
-    to->room = 2 * to->room + 16;
-    TRI_TRY(tri_realloc("added tokens", (size_t)to->room, sizeof *to->list, &to->list));
-  }
+  TRI_TRY(tri_grow("added tokens", sizeof *to->list, to->count, &to->room, &to->list));
   to->list[to->count++] = one;
   return TRI_OK;
 }

@@ -56,11 +56,7 @@ void tri_normalizer_release(tri_normalizer *normalizer) {
 
 static tri_status normalizer_append(tri_normalizer *normalizer, const char *text, size_t bytes) {
   if (bytes == 0) return TRI_OK;
-  if (normalizer->room - normalizer->length < bytes) {
-    size_t room = (normalizer->length + bytes) * 2 + 256;
-    TRI_TRY(tri_realloc(what, room, 1, &normalizer->text));
-    normalizer->room = room;
-  }
+  TRI_TRY(tri_reserve(what, 1, normalizer->length + bytes, &normalizer->room, &normalizer->text));
   memcpy(normalizer->text + normalizer->length, text, bytes);
   normalizer->length += bytes;
   return TRI_OK;
@@ -84,10 +80,7 @@ static void sort_marks(int32_t *codes, size_t count, int32_t *space) {
 /* Normalizes one part (valid UTF-8) and appends it. */
 static tri_status append_composed(tri_normalizer *normalizer, const char *text, size_t bytes) {
   size_t most = bytes * LONGEST_DECOMPOSITION;
-  if (normalizer->codes_room < most) {
-    TRI_TRY(tri_realloc(what, most * 2, 2 * sizeof *normalizer->codes, &normalizer->codes));
-    normalizer->codes_room = most * 2;
-  }
+  TRI_TRY(tri_reserve(what, 2 * sizeof *normalizer->codes, most, &normalizer->codes_room, &normalizer->codes));
   int32_t *codes = normalizer->codes;
   utf8proc_ssize_t count = 0;
   for (size_t i = 0; i < bytes;) {
@@ -127,11 +120,8 @@ static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t
   tri_normal_part part = {from, to, begin, normalizer->length};
   size_t length = part.end - begin;
   if (length == to - from && memcmp(normalizer->text + begin, text + from, length) == 0) return TRI_OK;
-  if (normalizer->num_parts == normalizer->parts_room) {
-    size_t room = 2 * normalizer->parts_room + 64;
-    TRI_TRY(tri_realloc(what, room, sizeof *normalizer->parts, &normalizer->parts));
-    normalizer->parts_room = room;
-  }
+  TRI_TRY(tri_reserve(what, sizeof *normalizer->parts, normalizer->num_parts + 1, &normalizer->parts_room,
+                      &normalizer->parts));
   shrink_part(text, normalizer->text, &part);
   normalizer->parts[normalizer->num_parts++] = part;
   return TRI_OK;

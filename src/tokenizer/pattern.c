@@ -65,11 +65,7 @@ static char peek(const translation *t, size_t ahead) {
 
 static tri_status append_pattern_bytes(translation *t, const char *text, size_t bytes) {
   if (t->alphabet == NULL) return TRI_OK;
-  if (t->room - t->length < bytes) {
-    const size_t room = 2 * (t->length + bytes) + 256;
-    TRI_TRY(tri_realloc("a pattern", room, 1, &t->out));
-    t->room = room;
-  }
+  TRI_TRY(tri_reserve("a pattern", 1, t->length + bytes, &t->room, &t->out));
   memcpy(t->out + t->length, text, bytes);
   t->length += bytes;
   return TRI_OK;
@@ -178,11 +174,7 @@ static tri_status name_range(translation *t, uint32_t first, uint32_t last) {
     return tri_fail(TRI_UNSUPPORTED, "%s: the pattern names more than %d ranges of characters beyond ASCII", t->where,
                     MOST_RANGES);
   }
-  if (t->num_ranges == t->ranges_room) {
-    const size_t room = 2 * t->ranges_room + 16;
-    TRI_TRY(tri_realloc("a pattern", room, sizeof *t->ranges, &t->ranges));
-    t->ranges_room = room;
-  }
+  TRI_TRY(tri_reserve("a pattern", sizeof *t->ranges, t->num_ranges + 1, &t->ranges_room, &t->ranges));
   t->ranges[t->num_ranges++] = (tri_named_range){first, last, t->num_named};
   return TRI_OK;
 }

@@ -115,11 +115,7 @@ static tri_status map_text(tri_splitter *splitter, int index, const char *text, 
   tri_mapped_text *mapped = &splitter->mapped[index];
   *out = text;
   if (alphabet == NULL || tri_utf8_is_ascii(text, bytes)) return TRI_OK;
-  if (mapped->room < bytes) {
-    mapped->room = 0;
-    TRI_TRY(tri_realloc("a piece of text", bytes * 2, 1, &mapped->text));
-    mapped->room = bytes * 2;
-  }
+  TRI_TRY(tri_reserve("a piece of text", 1, bytes, &mapped->room, &mapped->text));
   tri_alphabet_map(alphabet, text, bytes, mapped->text);
   *out = mapped->text;
   return TRI_OK;
@@ -133,10 +129,7 @@ static tri_status give_word(tri_splitter *splitter, const char *text, size_t byt
 static tri_status add_space(tri_splitter *splitter, int stage, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context) {
   if (text[0] == ' ') return run_stage(splitter, stage + 1, text, bytes, visit, context);
-  if (splitter->spaced_room < bytes + 1) {
-    TRI_TRY(tri_realloc("a piece of text", (bytes + 1) * 2, 1, &splitter->spaced));
-    splitter->spaced_room = (bytes + 1) * 2;
-  }
+  TRI_TRY(tri_reserve("a piece of text", 1, bytes + 1, &splitter->spaced_room, &splitter->spaced));
   splitter->spaced[0] = ' ';
   memcpy(splitter->spaced + 1, text, bytes);
   return run_stage(splitter, stage + 1, splitter->spaced, bytes + 1, visit, context);

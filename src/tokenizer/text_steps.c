@@ -59,19 +59,8 @@ void tri_text_steps_release(tri_text_steps *steps) {
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-static tri_status make_room(tri_normalizer *scratch, size_t bytes) {
-  if (scratch->room >= bytes) return TRI_OK;
-  TRI_TRY(tri_realloc(what, bytes + bytes / 4 + 64, 1, &scratch->text));
-  scratch->room = bytes + bytes / 4 + 64;
-  return TRI_OK;
-}
-
 static tri_status keep_part(tri_normalizer *scratch, tri_normal_part part) {
-  if (scratch->num_parts == scratch->parts_room) {
-    size_t room = 2 * scratch->parts_room + 64;
-    TRI_TRY(tri_realloc(what, room, sizeof *scratch->parts, &scratch->parts));
-    scratch->parts_room = room;
-  }
+  TRI_TRY(tri_reserve(what, sizeof *scratch->parts, scratch->num_parts + 1, &scratch->parts_room, &scratch->parts));
   scratch->parts[scratch->num_parts++] = part;
   return TRI_OK;
 }
@@ -102,7 +91,7 @@ static tri_status replace(tri_stepper *stepper, const tri_text_step *step, tri_n
   size_t count = count_finds(step, *text, *bytes);
   if (count == 0) return TRI_OK;
   size_t length = *bytes - count * step->find_bytes + count * step->put_bytes;
-  TRI_TRY(make_room(scratch, length));
+  TRI_TRY(tri_reserve(what, 1, length, &scratch->room, &scratch->text));
   const char *from = *text, *end = *text + *bytes;
   char *out = scratch->text;
   for (size_t i = 0; i < count; i++) {
@@ -127,7 +116,7 @@ static tri_status prepend(const tri_text_step *step, tri_text_place place, tri_n
   bool there = *bytes >= step->put_bytes && memcmp(*text, step->put, step->put_bytes) == 0;
   if ((place.first && place.continues) || (step->only_first && !place.first)) return TRI_OK;
   if (*bytes == 0 || step->put_bytes == 0 || (step->unless_there && there)) return TRI_OK;
-  TRI_TRY(make_room(scratch, step->put_bytes + *bytes));
+  TRI_TRY(tri_reserve(what, 1, step->put_bytes + *bytes, &scratch->room, &scratch->text));
   memcpy(scratch->text, step->put, step->put_bytes);
   memcpy(scratch->text + step->put_bytes, *text, *bytes);
   TRI_TRY(keep_part(scratch, (tri_normal_part){0, 0, 0, step->put_bytes}));

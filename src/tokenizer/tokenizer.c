@@ -28,12 +28,9 @@ tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out) {
   TRI_TRY(tri_alloc("a tokenizer", 1, sizeof *tokenizer, &tokenizer));
   tokenizer->unknown = tokenizer->end_of_text = tokenizer->named_end = -1;
   tri_status status = tri_vocabulary_create(&tokenizer->vocabulary, size);
-  if (status != TRI_OK) {
-    tri_tokenizer_destroy(tokenizer);
-    return status;
-  }
-  *out = tokenizer;
-  return TRI_OK;
+  if (status == TRI_OK) *out = tokenizer;
+  if (status != TRI_OK) tri_tokenizer_destroy(tokenizer);
+  return status;
 }
 
 tri_status tri_tokenizer_add_token(tri_tokenizer *tokenizer, const tri_added_token *token, const char *content,

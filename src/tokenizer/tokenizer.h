@@ -24,6 +24,8 @@ typedef struct tri_token_list {
   int64_t count, capacity;
 } tri_token_list;
 
+tri_status tri_token_list_append(tri_token_list *list, int32_t id);
+
 /* LOCAL. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path
  * of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
  * If the folder has vocab.json and merges.txt instead, the same path (or that of vocab.json) means the two files.

@@ -171,10 +171,7 @@ release:
 
 tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size_t left_bytes, const char *right,
                                 size_t right_bytes) {
-  if (reader->room < left_bytes + right_bytes) {
-    TRI_TRY(tri_realloc("a merge", (left_bytes + right_bytes) * 2, 1, &reader->scratch));
-    reader->room = (left_bytes + right_bytes) * 2;
-  }
+  TRI_TRY(tri_reserve("a merge", 1, left_bytes + right_bytes, &reader->room, &reader->scratch));
   const char *letters[2] = {left, right};
   size_t counts[2] = {left_bytes, right_bytes};
   int32_t ids[2];

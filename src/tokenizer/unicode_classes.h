@@ -38,4 +38,11 @@ uint32_t tri_unicode_categories(const char *name);
  * the letters in circles and boxes, which are alphabetic. */
 bool tri_unicode_is_word(uint32_t code);
 
+/* Returns whether a code point has Unicode's White_Space. */
+static inline bool tri_unicode_is_space(uint32_t code) {
+  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
+}
+
 #endif

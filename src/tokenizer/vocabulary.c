@@ -57,11 +57,7 @@ static size_t token_table_place(const tri_vocabulary *vocabulary, const char *by
 }
 
 tri_status tri_vocabulary_add(tri_vocabulary *vocabulary, int32_t id, const char *bytes, size_t count, bool learnt) {
-  if (vocabulary->pool_room - vocabulary->pool_bytes < count) {
-    size_t room = (vocabulary->pool_bytes + count) * 2 + 4096;
-    TRI_TRY(tri_realloc(what, room, 1, &vocabulary->pool));
-    vocabulary->pool_room = room;
-  }
+  TRI_TRY(tri_reserve(what, 1, vocabulary->pool_bytes + count, &vocabulary->pool_room, &vocabulary->pool));
   memcpy(vocabulary->pool + vocabulary->pool_bytes, bytes, count);
   vocabulary->tokens[id] = (tri_token){.offset = vocabulary->pool_bytes, .bytes = (uint32_t)count, .learnt = learnt};
   vocabulary->pool_bytes += count;
@@ -74,11 +70,8 @@ int32_t tri_vocabulary_find(const tri_vocabulary *vocabulary, const char *bytes,
 }
 
 tri_status tri_vocabulary_add_merge(tri_vocabulary *vocabulary, int32_t left, int32_t right, int32_t result) {
-  if (vocabulary->merge_count == vocabulary->merge_room) {
-    int64_t room = vocabulary->merge_room * 2 + 1024;
-    TRI_TRY(tri_realloc(what, (size_t)room, sizeof *vocabulary->merges, &vocabulary->merges));
-    vocabulary->merge_room = room;
-  }
+  TRI_TRY(tri_grow(what, sizeof *vocabulary->merges, vocabulary->merge_count, &vocabulary->merge_room,
+                   &vocabulary->merges));
   vocabulary->merges[vocabulary->merge_count++] = (tri_merge){left, right, result};
   return TRI_OK;
 }

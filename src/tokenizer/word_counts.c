@@ -45,16 +45,8 @@ static tri_status add_new(tri_word_counts *counts, const char *word, size_t byte
                     "the text has too many different words (or one too long) to learn a vocabulary; "
                     "use less text");
   }
-  if (counts->word_count == counts->word_room) {
-    int64_t room = counts->word_room * 2 + 4096;
-    TRI_TRY(tri_realloc(what, (size_t)room, sizeof *counts->words, &counts->words));
-    counts->word_room = room;
-  }
-  if (counts->pool_room - counts->pool_bytes < bytes) {
-    size_t room = (counts->pool_bytes + bytes) * 2 + 65536;
-    TRI_TRY(tri_realloc(what, room, 1, &counts->pool));
-    counts->pool_room = room;
-  }
+  TRI_TRY(tri_grow(what, sizeof *counts->words, counts->word_count, &counts->word_room, &counts->words));
+  TRI_TRY(tri_reserve(what, 1, counts->pool_bytes + bytes, &counts->pool_room, &counts->pool));
   memcpy(counts->pool + counts->pool_bytes, word, bytes);
   counts->words[counts->word_count++] =
       (tri_counted_word){.offset = counts->pool_bytes, .bytes = (uint32_t)bytes, .count = 1};

@@ -77,12 +77,9 @@ static tri_status share_text(const tri_group *world, int r, const char *own, uin
   TRI_TRY(tri_common_status(world, status));
   if (world->rank == r) memcpy(text, own, (size_t)length);
   status = world->size == 1 || length == 0 ? TRI_OK : tri_broadcast(world, r, (size_t)length, text);
-  if (status != TRI_OK) {
-    tri_free(text);
-    return status;
-  }
-  *out = text;
-  return TRI_OK;
+  if (status == TRI_OK) *out = text;
+  if (status != TRI_OK) tri_free(text);
+  return status;
 }
 
 static bool same_chooser(const asked *a, const asked *b) { return strcmp(a->chooser, b->chooser) == 0; }

@@ -1,4 +1,5 @@
 /* Training on preferences: a step on pairs or on single answers, and the metrics of answers. */
+#include "base/count.h"
 #include "train/train_internal.h"
 
 #include "base/memory.h"
@@ -71,8 +72,6 @@ static tri_status open_references(tri_training *t) {
   return TRI_OK;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Returns the number of held-out sequences that an evaluation reads. */
 static int64_t num_held_out(const tri_training *t) {
   const int64_t all = t->data.validation_preferences.per_epoch, asked = t->config->evaluation.sequences;
@@ -81,8 +80,8 @@ static int64_t num_held_out(const tri_training *t) {
 
 static tri_status make_room(tri_training *t) {
   const tri_run_config *config = t->config;
-  const int64_t units = larger(t->data.preferences.most_units, t->data.validation_preferences.most_units);
-  const int64_t samples = larger(config->optimizer.global_batch, num_held_out(t));
+  const int64_t units = tri_larger(t->data.preferences.most_units, t->data.validation_preferences.most_units);
+  const int64_t samples = tri_larger(config->optimizer.global_batch, num_held_out(t));
   tri_preference_training *p = NULL;
   TRI_TRY(tri_alloc("a run on preferences", 1, sizeof *p, &p));
   t->task_state = p;

@@ -1,5 +1,6 @@
 #include "tune/short_run.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "base/system.h"
 #include "files/lines.h"
@@ -121,16 +122,11 @@ static int64_t read_metrics(const char *folder, const char *key, int64_t skip, d
   return count;
 }
 
-static int short_run_compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count) {
   double seconds[MOST_STEPS];
   *count = read_metrics(folder, "step_s", skip, seconds);
   if (*count == 0) return 0;
-  qsort(seconds, (size_t)*count, sizeof *seconds, short_run_compare);
+  qsort(seconds, (size_t)*count, sizeof *seconds, tri_compare_doubles);
   return 0.5 * (seconds[(*count - 1) / 2] + seconds[*count / 2]);
 }
 

@@ -25,8 +25,7 @@ static const tri_config_key knob_keys[] = {
     {TEXT(tri_knob, when), .fallback = "",
      .help = "the value of another parameter at which this one is varied: schedule = interleaved"},
 };
-const tri_config_table tri_knob_table = {
-    .noun = "parameter", .keys = knob_keys, .num_keys = sizeof knob_keys / sizeof *knob_keys};
+const tri_config_table tri_knob_table = TRI_CONFIG_TABLE("parameter", knob_keys);
 
 static const tri_config_key rule_keys[] = {
     {TEXT(tri_rule, rule), .example = "tensor * pipeline <= 64", .help = "products of names and numbers, compared"}};

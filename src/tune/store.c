@@ -395,12 +395,9 @@ tri_status tri_store_open(const char *path, const char *text, const tri_study *s
   snprintf(s->path, sizeof s->path, "%s", path);
   tri_status status = open_guarded(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (status == TRI_OK && text != NULL) status = store_set_up(s, text);
-  if (status != TRI_OK) {
-    tri_store_close(s);
-    return status;
-  }
-  *out = s;
-  return TRI_OK;
+  if (status == TRI_OK) *out = s;
+  if (status != TRI_OK) tri_store_close(s);
+  return status;
 }
 
 void tri_store_close(tri_store *s) {

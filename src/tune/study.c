@@ -36,57 +36,32 @@ TRI_CONFIG_WORDS(methods, tri_method, METHODS)
 TRI_CONFIG_WORDS(priors, tri_prior, PRIORS)
 
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
+#define ENTRIES(NAME, MEMBER, ENTRY, COUNT)                                                                            \
+  AT(NAME, MEMBER, TRI_CONFIG_LIST), .bytes = sizeof(ENTRY), .count = offsetof(tri_study, COUNT)
 #define ROOM(STRUCT, NAME) .bytes = sizeof(((STRUCT *)0)->NAME)
 #define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), ROOM(STRUCT, NAME)
 
 enum { MOST_COUNTED = 1 << 24 }; /* devices, nodes, sequences of a step */
 
 static const tri_config_key trial_keys[] = {
-    {.name = "warmup",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_study, trial.warmup),
-     .range = {.low = 0, .high = 10000},
-     .fallback = "2",
+    {AT("warmup", trial.warmup, TRI_CONFIG_INT), .range = {.low = 0, .high = 10000}, .fallback = "2",
      .help = "steps before those that count"},
-    {.name = "steps",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_study, trial.steps),
-     .range = {.low = 1, .high = MOST_COUNTED},
-     .fallback = "5",
+    {AT("steps", trial.steps, TRI_CONFIG_INT), .range = {.low = 1, .high = MOST_COUNTED}, .fallback = "5",
      .help = "steps that count; objective: validation_loss: those of a trial, by default the run file's"},
-    {.name = "minutes",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_study, trial.minutes),
-     .range = {.low = 0, .high = 1e6, .open_low = true},
-     .fallback = "20.0",
-     .help = "after which a trial has failed; objective: validation_loss: by default no limit"},
-    {.name = "worse",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_study, trial.worse),
-     .range = {.low = 1, .high = 1e6},
-     .fallback = "1.25",
+    {AT("minutes", trial.minutes, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6, .open_low = true},
+     .fallback = "20.0", .help = "after which a trial has failed; objective: validation_loss: by default no limit"},
+    {AT("worse", trial.worse, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = 1e6}, .fallback = "1.25",
      .help = "a trial is stopped at a quarter or half of its steps if it is in the worse half and this many times "
              "slower than the best one there"},
-    {.name = "memory_gib",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_study, trial.memory_gib),
-     .range = {.low = 0, .high = 1e6},
-     .fallback = "0.0",
+    {AT("memory_gib", trial.memory_gib, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "0.0",
      .help = "memory that each of its ranks may use; 0: its share of the node"},
-    {.name = "target_loss",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_study, trial.target_loss),
-     .range = {.low = 0, .high = 1e6},
-     .fallback = "0.0",
+    {AT("target_loss", trial.target_loss, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "0.0",
      .help = "objective: time_to_loss: the validation loss to reach, within the steps and minutes of a trial"},
-    {.name = "random_tokens",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_study, trial.random_tokens),
-     .fallback = "false",
+    {AT("random_tokens", trial.random_tokens, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "on tokens drawn at random rather than the run file's text: as fast, and nothing to prepare"},
 };
-static const tri_config_table trial_table = {
-    .noun = "trial", .keys = trial_keys, .num_keys = sizeof trial_keys / sizeof *trial_keys};
+static const tri_config_table trial_table = TRI_CONFIG_TABLE("trial", trial_keys);
 
 static const tri_config_key recipe_keys[] = {
     {TEXT(tri_recipe, name), .example = "the paper's", .help = "name in reports"},
@@ -96,50 +71,26 @@ static const tri_config_key recipe_keys[] = {
     {KEY(tri_recipe, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "0: the study's"},
 };
-static const tri_config_table recipe_table = {
-    .noun = "recipe", .keys = recipe_keys, .num_keys = sizeof recipe_keys / sizeof *recipe_keys};
+static const tri_config_table recipe_table = TRI_CONFIG_TABLE("recipe", recipe_keys);
 
 static const tri_config_key population_keys[] = {
-    {.name = "members",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_study, population.members),
-     .range = {.low = 2, .high = 1000},
-     .fallback = "8",
+    {AT("members", population.members, TRI_CONFIG_INT), .range = {.low = 2, .high = 1000}, .fallback = "8",
      .help = "runs that are trained side by side"},
-    {.name = "rounds",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_study, population.rounds),
-     .range = {.low = 1, .high = 1000},
-     .fallback = "5",
+    {AT("rounds", population.rounds, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "5",
      .help = "stretches of each, between which members compare"},
-    {.name = "steps",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_study, population.steps),
-     .range = {.low = 1, .high = MOST_COUNTED},
-     .fallback = "50",
+    {AT("steps", population.steps, TRI_CONFIG_INT), .range = {.low = 1, .high = MOST_COUNTED}, .fallback = "50",
      .help = "steps of a stretch"},
-    {.name = "share",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_study, population.share),
-     .range = {.low = 0, .high = 0.5, .open_low = true},
+    {AT("share", population.share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 0.5, .open_low = true},
      .fallback = "0.25",
      .help =
          "fraction of members that are replaced in a round: the worst continue from the weights of one of the best"},
-    {.name = "factor",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_study, population.factor),
-     .range = {.low = 1, .high = 10, .open_low = true},
-     .fallback = "1.25",
-     .help = "factor by which a parameter taken from another member is increased or reduced"},
+    {AT("factor", population.factor, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = 10, .open_low = true},
+     .fallback = "1.25", .help = "factor by which a parameter taken from another member is increased or reduced"},
 };
-static const tri_config_table population_table = {
-    .noun = "population", .keys = population_keys, .num_keys = sizeof population_keys / sizeof *population_keys};
+static const tri_config_table population_table = TRI_CONFIG_TABLE("population", population_keys);
 
-#define NAMED(NAME, MEMBER)                                                                                            \
-  .name = NAME, .type = TRI_CONFIG_STRING, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
-#define PLACED(NAME, MEMBER)                                                                                           \
-  .name = NAME, .type = TRI_CONFIG_PATH, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
-#define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
+#define NAMED(NAME, MEMBER) AT(NAME, MEMBER, TRI_CONFIG_STRING), ROOM(tri_study, MEMBER)
+#define PLACED(NAME, MEMBER) AT(NAME, MEMBER, TRI_CONFIG_PATH), ROOM(tri_study, MEMBER)
 static const tri_config_key study_keys[] = {
     {TEXT(tri_study, name), .example = "frontier-175b", .help = "name in reports"},
     {PLACED("model", model_name), .fallback = "",
@@ -160,15 +111,9 @@ static const tri_config_key study_keys[] = {
      .help = "rows of the busiest rank's experts, as a multiple of those under perfect balance; as --expert-imbalance "
              "of simulate"},
     TRI_FREEZE_ROW(tri_study, trained.tuning.freeze),
-    {.name = "adapter",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_study, trained),
-     .table = &tri_training_options_adapter_table,
+    {AT("adapter", trained, TRI_CONFIG_SECTION), .table = &tri_training_options_adapter_table,
      .help = "as in a run file; simulated trials, as `freeze` and `optimizer`"},
-    {.name = "optimizer",
-     .type = TRI_CONFIG_SECTION,
-     .offset = offsetof(tri_study, trained),
-     .table = &tri_training_options_optimizer_table,
+    {AT("optimizer", trained, TRI_CONFIG_SECTION), .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help = "the value to optimize; cost: tokens per device-second; time_to_loss: the time until trial.target_loss is "
@@ -195,36 +140,15 @@ static const tri_config_key study_keys[] = {
     {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "seed of all random choices"},
     {.name = "trial", .type = TRI_CONFIG_SECTION, .table = &trial_table, .help = "a real trial"},
     {.name = "population", .type = TRI_CONFIG_SECTION, .table = &population_table, .help = "method: pbt"},
-    {.name = "known",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_study, known),
-     .table = &recipe_table,
-     .bytes = sizeof(tri_recipe),
-     .count = offsetof(tri_study, num_known),
-     .range = {.low = 0, .high = TRI_RECIPES},
-     .fallback = "",
-     .help = "recipes to compare with"},
-    {.name = "space",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_study, space.knobs),
-     .table = &tri_knob_table,
-     .bytes = sizeof(tri_knob),
-     .count = offsetof(tri_study, space.num_knobs),
-     .range = {.low = 1, .high = TRI_KNOBS},
-     .example = "[{name: tensor, values: 1 2 4 8}]",
+    {ENTRIES("known", known, tri_recipe, num_known), .table = &recipe_table, .range = {.low = 0, .high = TRI_RECIPES},
+     .fallback = "", .help = "recipes to compare with"},
+    {ENTRIES("space", space.knobs, tri_knob, space.num_knobs), .table = &tri_knob_table,
+     .range = {.low = 1, .high = TRI_KNOBS}, .example = "[{name: tensor, values: 1 2 4 8}]",
      .help = "parameters that are varied"},
-    {.name = "constraints",
-     .type = TRI_CONFIG_LIST,
-     .offset = offsetof(tri_study, space.rules),
-     .table = &tri_rule_table,
-     .bytes = sizeof(tri_rule),
-     .count = offsetof(tri_study, space.num_rules),
-     .range = {.low = 0, .high = TRI_RULES},
-     .fallback = "",
-     .help = "constraints that points must satisfy"},
+    {ENTRIES("constraints", space.rules, tri_rule, space.num_rules), .table = &tri_rule_table,
+     .range = {.low = 0, .high = TRI_RULES}, .fallback = "", .help = "constraints that points must satisfy"},
 };
-static const tri_config_table study_table = {
-    .noun = "study file", .keys = study_keys, .num_keys = sizeof study_keys / sizeof *study_keys};
+static const tri_config_table study_table = TRI_CONFIG_TABLE("study file", study_keys);
 
 const tri_config_table *tri_study_table(void) { return &study_table; }
 

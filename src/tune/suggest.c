@@ -7,6 +7,7 @@
  * memory of a failed trial is unknown, it counts as a failure only. */
 #include "tune/suggest.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -172,11 +173,6 @@ static void release_models(models *m) {
   tri_gaussian_destroy(m->memory);
 }
 
-static int suggest_compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
-
 /* Compresses values below the median logarithmically: differences between bad points have little information about the
  * best, and an extreme value would flatten all others. Sets *best to the best value. */
 static tri_status draw_together(samples *values, double *best) {
@@ -184,7 +180,7 @@ static tri_status draw_together(samples *values, double *best) {
   int64_t n = values->count;
   TRI_TRY(tri_alloc("values", (size_t)n + 1, sizeof *sorted, &sorted));
   memcpy(sorted, values->y, (size_t)n * sizeof *sorted);
-  qsort(sorted, (size_t)n, sizeof *sorted, suggest_compare);
+  qsort(sorted, (size_t)n, sizeof *sorted, tri_compare_doubles);
   double middle = sorted[n / 2], unit = sorted[n - 1] - middle;
   for (int64_t i = 0; i < n && unit > 0; i++) {
     double y = (values->y[i] - middle) / unit;

@@ -243,12 +243,9 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
   a->begin_s = tri_clock_s();
   snprintf(a->folder, sizeof a->folder, "%s", folder);
   tri_status status = !tri_study_is_real(study) ? trial_simulate(study, plan, &a->simulated) : start_real(a, part);
-  if (status != TRI_OK) {
-    tri_attempt_destroy(a);
-    return status;
-  }
-  *out = a;
-  return TRI_OK;
+  if (status == TRI_OK) *out = a;
+  if (status != TRI_OK) tri_attempt_destroy(a);
+  return status;
 }
 
 void tri_attempt_destroy(tri_attempt *a) {

@@ -256,12 +256,9 @@ static tri_status expect(const tri_study *study, const tri_point *points, int64_
   double *prior = NULL;
   TRI_TRY(tri_alloc("a prior", (size_t)count, sizeof *prior, &prior));
   tri_status status = (simulates ? tri_trial_expect : tri_trial_bound)(study, points, count, prior);
-  if (status != TRI_OK) {
-    tri_free(prior);
-    return status;
-  }
-  *out = prior;
-  return TRI_OK;
+  if (status == TRI_OK) *out = prior;
+  if (status != TRI_OK) tri_free(prior);
+  return status;
 }
 
 static bool has_prior(const tri_study *study) {

@@ -18,12 +18,10 @@ FILES = {
     "chat/evaluate.c": (850, "expressions of templates call each other; divided, they would share all their functions"),
     "chat/filters.c": (740, "a list of filters, one function each, and their table"),
     "checkpoint/load.c": (690, "one pass over the files of a checkpoint; its steps share the state of the reading"),
-    "plan/bounds.c": (660, "lower bounds of a step's time, which share one state"),
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
     "schedule/program.c": (660, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),
     "tune/store.c": (690, "the statements of one database"),
-    "tune/study.c": (730, "the table of all keys of a study, with their help"),
 }
 # A function, the lines that it may have, and why.
 FUNCTIONS = {

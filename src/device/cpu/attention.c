@@ -12,16 +12,12 @@
  * all slices: each row has one writer. */
 #include "device/cpu/attention.h"
 
+#include "base/count.h"
 #include "base/status.h"
 
 #include <math.h>
 #include <omp.h>
 #include <string.h>
-
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static tri_status check(const tri_attention *call) {
   if (call->type != TRI_FP32 && call->type != TRI_BF16)
@@ -35,18 +31,18 @@ static tri_status check(const tri_attention *call) {
 static bool shares(const tri_attention *call) { return call->shares_queries || call->shares_keys; }
 
 /* Returns whether a thread of the backward processes whole key/value heads: that takes five GEMMs a tile, and the
- * slowest thread has divide_up(heads, threads) heads; the alternative takes seven GEMMs, which divide evenly. */
+ * slowest thread has tri_divide_up(heads, threads) heads; the alternative takes seven GEMMs, which divide evenly. */
 static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   const int64_t tasks = call->shares_keys ? call->kv_heads : call->num_slices * call->kv_heads;
   if (call->shares_queries) return false;
   if (!call->shares_keys && call->most_keys <= TRI_ATTENTION_TILE) return true;
-  return divide_up(tasks, threads) * threads * 5 <= tasks * 7;
+  return tri_divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
 /* Returns the same for this number of slices or any smaller one: one slice for each thread divides evenly. */
 static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
   tri_attention fewer = *call;
-  const int64_t most = smaller(call->num_slices, threads);
+  const int64_t most = tri_smaller(call->num_slices, threads);
   bool may = takes_whole_heads(call, threads);
   for (fewer.num_slices = 1; fewer.num_slices <= most && !may; fewer.num_slices++)
     may = takes_whole_heads(&fewer, threads);
@@ -55,27 +51,27 @@ static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
 
 /* Returns the number of query tiles of a slice, for all heads that share a key/value head. */
 static int64_t forward_units(const tri_attention *call, int64_t queries) {
-  return call->heads / call->kv_heads * divide_up(queries, TRI_ATTENTION_TILE);
+  return call->heads / call->kv_heads * tri_divide_up(queries, TRI_ATTENTION_TILE);
 }
 
 /* Returns the number of parts into which the forward cuts the query tiles of each slice and key/value head. */
 static int64_t forward_parts(const tri_attention *call, int64_t slices, int64_t threads) {
   const int64_t tasks = slices * call->kv_heads, units = forward_units(call, call->most_queries);
   if (tasks == 0 || tasks % threads == 0 || tasks >= 4 * threads) return 1;
-  const int64_t parts = divide_up(4 * threads, tasks);
+  const int64_t parts = tri_divide_up(4 * threads, tasks);
   return parts < units ? parts : units;
 }
 
 static size_t delta_bytes(const tri_attention *call) {
-  return aligned((size_t)(call->heads * call->query_rows) * sizeof(float));
+  return tri_bytes_in_lines((size_t)(call->heads * call->query_rows) * sizeof(float));
 }
 
 tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,
                                         size_t *bytes) {
   TRI_TRY(check(call));
-  size_t forward = aligned(kernels->forward_scratch(call)) * (size_t)threads;
-  size_t tiles = aligned(kernels->backward_scratch(call, false));
-  size_t whole = may_take_whole_heads(call, threads) ? aligned(kernels->backward_scratch(call, true)) : 0;
+  size_t forward = tri_bytes_in_lines(kernels->forward_scratch(call)) * (size_t)threads;
+  size_t tiles = tri_bytes_in_lines(kernels->backward_scratch(call, false));
+  size_t whole = may_take_whole_heads(call, threads) ? tri_bytes_in_lines(kernels->backward_scratch(call, true)) : 0;
   size_t backward = (whole > tiles ? whole : tiles) * (size_t)threads;
   backward += delta_bytes(call);
   *bytes = forward > backward ? forward : backward;
@@ -141,7 +137,7 @@ static void forward_gaps(const tri_attention_forward *job) {
 static void forward_in_slices(const tri_attention_kernels *kernels, int threads, const tri_attention_forward *job,
                               char *workspace) {
   const tri_attention *call = job->call;
-  const size_t scratch = aligned(kernels->forward_scratch(call));
+  const size_t scratch = tri_bytes_in_lines(kernels->forward_scratch(call));
   const int64_t tasks = job->num_slices * call->kv_heads, parts = forward_parts(call, job->num_slices, threads);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (int64_t i = 0; i < tasks * parts; i++) {
@@ -158,12 +154,12 @@ static void forward_in_slices(const tri_attention_kernels *kernels, int threads,
 static void forward_in_rows(const tri_attention_kernels *kernels, int threads, const tri_attention_forward *job,
                             char *workspace) {
   const tri_attention *call = job->call;
-  const size_t scratch = aligned(kernels->forward_scratch(call));
-  const int64_t tiles = divide_up(call->query_rows, TRI_ATTENTION_TILE);
+  const size_t scratch = tri_bytes_in_lines(kernels->forward_scratch(call));
+  const int64_t tiles = tri_divide_up(call->query_rows, TRI_ATTENTION_TILE);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (int64_t i = 0; i < tiles * call->heads; i++) {
     const int64_t first = (tiles - 1 - i / call->heads) * TRI_ATTENTION_TILE;
-    kernels->forward_rows(job, i % call->heads, first, smaller(TRI_ATTENTION_TILE, call->query_rows - first),
+    kernels->forward_rows(job, i % call->heads, first, tri_smaller(TRI_ATTENTION_TILE, call->query_rows - first),
                           workspace + (size_t)omp_get_thread_num() * scratch);
   }
 }
@@ -200,11 +196,11 @@ static void backward_gaps(const tri_attention_backward *job) {
 static void deltas(const tri_attention_kernels *kernels, const tri_attention_backward *job) {
   enum { ROWS = 256 };
   const tri_attention *call = job->call;
-  const int64_t blocks = divide_up(call->query_rows, ROWS);
+  const int64_t blocks = tri_divide_up(call->query_rows, ROWS);
 #pragma omp for schedule(static)
   for (int64_t i = 0; i < blocks * call->heads; i++) {
     const int64_t first = i / call->heads * ROWS;
-    kernels->delta(job, i % call->heads, first, smaller(ROWS, call->query_rows - first));
+    kernels->delta(job, i % call->heads, first, tri_smaller(ROWS, call->query_rows - first));
   }
 }
 
@@ -240,11 +236,11 @@ static tile_range range_of(const tri_attention_backward *job, int64_t i, bool ke
 static void backward_key_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
   const tri_attention *call = job->call;
   const int64_t heads = (shares(call) ? 1 : job->num_slices) * call->kv_heads;
-  const int64_t tiles = divide_up(shares(call) ? call->key_rows : call->most_keys, TRI_ATTENTION_TILE);
+  const int64_t tiles = tri_divide_up(shares(call) ? call->key_rows : call->most_keys, TRI_ATTENTION_TILE);
 #pragma omp for schedule(dynamic, 1) nowait
   for (int64_t i = 0; i < tiles * heads; i++) {
     const tile_range range = range_of(job, i % heads / call->kv_heads, true);
-    const int64_t at = i / heads * TRI_ATTENTION_TILE, count = smaller(TRI_ATTENTION_TILE, range.count - at);
+    const int64_t at = i / heads * TRI_ATTENTION_TILE, count = tri_smaller(TRI_ATTENTION_TILE, range.count - at);
     if (count > 0)
       kernels->backward_keys(job, range.begin, range.end, i % call->kv_heads, range.first + at, count, scratch);
   }
@@ -255,12 +251,12 @@ static void backward_query_tiles(const tri_attention_kernels *kernels, const tri
                                  void *scratch) {
   const tri_attention *call = job->call;
   const int64_t heads = (shares(call) ? 1 : job->num_slices) * call->heads;
-  const int64_t tiles = divide_up(shares(call) ? call->query_rows : call->most_queries, TRI_ATTENTION_TILE);
+  const int64_t tiles = tri_divide_up(shares(call) ? call->query_rows : call->most_queries, TRI_ATTENTION_TILE);
 #pragma omp for schedule(dynamic, 1)
   for (int64_t i = 0; i < tiles * heads; i++) {
     const tile_range range = range_of(job, i % heads / call->heads, false);
     const int64_t at = (tiles - 1 - i / heads) * TRI_ATTENTION_TILE;
-    const int64_t count = smaller(TRI_ATTENTION_TILE, range.count - at);
+    const int64_t count = tri_smaller(TRI_ATTENTION_TILE, range.count - at);
     if (count > 0)
       kernels->backward_queries(job, range.begin, range.end, i % call->heads, range.first + at, count, scratch);
   }
@@ -274,7 +270,7 @@ tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int
   TRI_TRY(tri_attention_slices_check(call, job.slices, &job.num_slices));
   job.delta = workspace;
   const bool whole = takes_whole_heads(call, threads);
-  const size_t bytes = aligned(kernels->backward_scratch(call, whole));
+  const size_t bytes = tri_bytes_in_lines(kernels->backward_scratch(call, whole));
   if (!call->accumulate && (whole || !shares(call))) backward_gaps(&job); /* else all rows are written */
 #pragma omp parallel num_threads(threads)
   {

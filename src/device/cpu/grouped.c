@@ -6,6 +6,8 @@
  * gradient is cut in tiles of each group's matrix. Threads take tiles one after the other. */
 #include "device/cpu/grouped.h"
 
+#include "base/count.h"
+
 #include <omp.h>
 #include <string.h>
 
@@ -17,11 +19,9 @@ static tri_status check_grouped(const tri_grouped_matmul *product) {
                            p->b_packed ? ", b packed" : "");
 }
 
-static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /* Returns the bytes of the list of each group's first tile. */
 static size_t list_bytes(const tri_grouped_matmul *product) {
-  return rounded((size_t)(product->groups + 1) * sizeof(int64_t));
+  return tri_bytes_in_lines((size_t)(product->groups + 1) * sizeof(int64_t));
 }
 
 tri_status tri_cpu_grouped_workspace(const tri_device_description *of, const tri_grouped_matmul *product,

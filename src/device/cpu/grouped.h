@@ -51,6 +51,20 @@ static inline char *tri_grouped_memory(const tri_grouped_call *at, int thread, s
   return at->threads_memory + (size_t)thread * at->plan->thread_bytes + offset;
 }
 
+/* Copies a matrix on the calling thread, and converts it. */
+static inline void tri_grouped_copy(const tri_grouped_call *at, int64_t rows, int64_t columns, const char *from,
+                                    tri_dtype from_type, int64_t from_ld, char *to, tri_dtype to_type, int64_t to_ld) {
+  tri_cpu_rows job = {.rows = rows,
+                      .columns = columns,
+                      .from = from,
+                      .from_type = from_type,
+                      .from_ld = from_ld,
+                      .to = to,
+                      .to_type = to_type,
+                      .to_ld = to_ld};
+  at->state->options.copy_rows(1, &job);
+}
+
 /* grouped_plan.c: finds the plan in the state's list, or creates it. The state owns it. */
 tri_status tri_grouped_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_grouped_plan **out);
 void tri_grouped_plans_destroy(tri_grouped_plan *first);

@@ -13,19 +13,6 @@ typedef struct tile {
   int64_t live;
 } tile;
 
-static void copy_part(const tri_grouped_call *at, int64_t rows, int64_t columns, const char *from, tri_dtype from_type,
-                      int64_t from_ld, char *to, tri_dtype to_type, int64_t to_ld) {
-  tri_cpu_rows job = {.rows = rows,
-                      .columns = columns,
-                      .from = from,
-                      .from_type = from_type,
-                      .from_ld = from_ld,
-                      .to = to,
-                      .to_type = to_type,
-                      .to_ld = to_ld};
-  at->state->options.copy_rows(1, &job);
-}
-
 static const char *row_of(const char *matrix, tri_dtype type, int64_t ld, int64_t row) {
   return matrix + (size_t)(row * ld) * tri_dtype_bytes(type);
 }
@@ -37,7 +24,7 @@ static const float *widened(const tri_grouped_call *at, int thread, bool stage, 
                             int64_t columns, const char *from, tri_dtype type, int64_t *ld) {
   if (!stage) return (const float *)(const void *)from;
   char *to = tri_grouped_memory(at, thread, offset);
-  copy_part(at, rows, columns, from, type, *ld, to, TRI_FP32, columns + TRI_STAGE_GAP);
+  tri_grouped_copy(at, rows, columns, from, type, *ld, to, TRI_FP32, columns + TRI_STAGE_GAP);
   *ld = columns + TRI_STAGE_GAP;
   return (const float *)(const void *)to;
 }
@@ -135,7 +122,7 @@ static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t
   const char *from = row_of(t->b, p->b_type, p->ldb, first);
   if (!at->plan->stage_b && rows == depth) return from;
   char *to = tri_grouped_memory(at, thread, at->plan->b_offset);
-  copy_part(at, rows, t->columns, from, p->b_type, p->ldb, to, p->b_type, t->columns);
+  tri_grouped_copy(at, rows, t->columns, from, p->b_type, p->ldb, to, p->b_type, t->columns);
   memset(to + (size_t)rows * row_bytes, 0, (size_t)(depth - rows) * row_bytes);
   return to;
 }
@@ -183,7 +170,7 @@ static dnnl_status_t sum_tile(const tri_grouped_call *at, int thread, const tile
   const int64_t ldc = plan->stage_c ? t->columns : p->ldc;
   dnnl_status_t status = dnnl_success;
   if (plan->stage_c && p->accumulate) {
-    copy_part(at, t->rows, t->columns, t->c, p->c_type, p->ldc, own, TRI_FP32, ldc);
+    tri_grouped_copy(at, t->rows, t->columns, t->c, p->c_type, p->ldc, own, TRI_FP32, ldc);
   }
   switch (plan->path) {
     case TRI_PATH_THIN_DEPTH:
@@ -193,7 +180,7 @@ static dnnl_status_t sum_tile(const tri_grouped_call *at, int thread, const tile
     case TRI_PATH_GEMM: status = gemm_gradient(at, thread, t, (float *)(void *)own, ldc); break;
     case TRI_PATH_PRIMITIVE: status = primitive_gradient(at, thread, t, own); break;
   }
-  if (plan->stage_c) copy_part(at, t->rows, t->columns, own, TRI_FP32, ldc, t->c, p->c_type, p->ldc);
+  if (plan->stage_c) tri_grouped_copy(at, t->rows, t->columns, own, TRI_FP32, ldc, t->c, p->c_type, p->ldc);
   return status;
 }
 

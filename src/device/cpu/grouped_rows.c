@@ -9,30 +9,14 @@
 static void stage_rows(const tri_grouped_call *at, int64_t rows, int64_t size, int64_t columns, const char *from,
                        tri_dtype from_type, int64_t from_ld, char *to, tri_dtype to_type) {
   const size_t row_bytes = (size_t)columns * tri_dtype_bytes(to_type);
-  tri_cpu_rows job = {.rows = rows,
-                      .columns = columns,
-                      .from = from,
-                      .from_type = from_type,
-                      .from_ld = from_ld,
-                      .to = to,
-                      .to_type = to_type,
-                      .to_ld = columns};
-  at->state->options.copy_rows(1, &job);
+  tri_grouped_copy(at, rows, columns, from, from_type, from_ld, to, to_type, columns);
   memset(to + (size_t)rows * row_bytes, 0, (size_t)(size - rows) * row_bytes);
 }
 
 static void unstage_rows(const tri_grouped_call *at, int64_t rows, int64_t columns, const char *from,
                          tri_dtype from_type, char *to) {
   const tri_matmul *p = at->product;
-  tri_cpu_rows job = {.rows = rows,
-                      .columns = columns,
-                      .from = from,
-                      .from_type = from_type,
-                      .from_ld = columns,
-                      .to = to,
-                      .to_type = p->c_type,
-                      .to_ld = p->ldc};
-  at->state->options.copy_rows(1, &job);
+  tri_grouped_copy(at, rows, columns, from, from_type, columns, to, p->c_type, p->ldc);
 }
 
 /* ---- the primitive ----------------------------------------------------------------------------------------------- */

@@ -41,8 +41,10 @@
  * inside sgemm. */
 #include "device/cpu/matmul_plan.h"
 
+#include "base/count.h"
+#include "base/text.h"
+
 #include <omp.h>
-#include <string.h>
 
 enum {
   ROWS_TARGET = 1024,       /* rows of a chunk: two tiles */
@@ -78,13 +80,7 @@ static tri_chunks cut(int64_t length, int64_t target) {
   return (tri_chunks){count, size, length - (count - 1) * size};
 }
 
-static bool starts_with(const char *text, const char *beginning) {
-  return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
 static int64_t b_row(const tri_matmul *p) { return p->b_transposed ? p->k : p->n; }
-
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, tri_dtype type) {
   size_t offset = *end;
@@ -122,7 +118,7 @@ static void plan_gemm(tri_matmul_plan *plan) {
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
   /* rows.size would not do: a GEMM of fewer rows must never need more memory. */
-  int64_t rows = staged ? at_most(p->m, ROWS_TARGET) : p->m;
+  int64_t rows = staged ? tri_smaller(p->m, ROWS_TARGET) : p->m;
   size_t end = 0;
   plan->a_offset = reserve(&end, plan->stage_a, rows + TRI_STAGE_GAP, plan->depth.size + TRI_STAGE_GAP, TRI_FP32);
   plan->b_offset = reserve(&end, plan->stage_b, plan->depth.size + TRI_STAGE_GAP, p->n + TRI_STAGE_GAP, TRI_FP32);
@@ -224,7 +220,7 @@ static int64_t rows_target(const tri_matmul_plan *plan) {
 
 static void lay_out_primitive(tri_matmul_plan *plan, size_t packed_bytes) {
   const tri_matmul *p = &plan->product;
-  int64_t rows = at_most(p->m, rows_target(plan));
+  int64_t rows = tri_smaller(p->m, rows_target(plan));
   size_t end = 0, scratch = plan->multiply[0].scratch_bytes;
   if (plan->multiply[1].scratch_bytes > scratch) scratch = plan->multiply[1].scratch_bytes;
   plan->a_offset = reserve(&end, plan->stage_a, rows, p->k, p->a_type);
@@ -260,14 +256,15 @@ static tri_status plan_primitive(tri_cpu_matmul_state *state, tri_matmul_plan *p
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 static bool is_reference(const tri_matmul_plan *plan) {
-  return starts_with(plan->multiply[0].implementation, "ref") || starts_with(plan->multiply[1].implementation, "ref");
+  return tri_begins_with(plan->multiply[0].implementation, "ref") ||
+         tri_begins_with(plan->multiply[1].implementation, "ref");
 }
 
 /* Plans rows in generation. In fp32, a is copied if many of its rows would begin in the same sets of the cache. A GEMM
  * of fewer rows never needs more memory. */
 static tri_status plan_few(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
-  const int64_t rows = at_most(p->m, TRI_MOST_ROWS), few = at_most(p->m, TRI_FEW_ROWS);
+  const int64_t rows = tri_smaller(p->m, TRI_MOST_ROWS), few = tri_smaller(p->m, TRI_FEW_ROWS);
   const int64_t parts = p->b_packed ? 0 : tri_few_rows_parts(p->k, p->b_transposed);
   const bool bf16 = p->a_type == TRI_BF16;
   bool pairs = false;
@@ -288,7 +285,7 @@ static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
   if (few) {
     tri_status status = plan_primitive(state, plan);
     if (status != TRI_OK && status != TRI_UNSUPPORTED) return status;
-    bool better = status == TRI_OK && !is_reference(plan) && !starts_with(plan->multiply[0].implementation, "gemm");
+    bool better = status == TRI_OK && !is_reference(plan) && !tri_begins_with(plan->multiply[0].implementation, "gemm");
     if (better) return TRI_OK;
     tri_matmul_plan_release(plan);
   }
@@ -372,7 +369,7 @@ static tri_status find_blocked(tri_cpu_matmul_state *state, const tri_matmul *p,
   TRI_TRY_GOTO(tri_onednn_layout_strided(p->c_type, CANONICAL_ROWS, p->n, p->n, 1, &c), destroy);
   tri_onednn_product product = {.a = &a, .b = &any, .c = &c, .m = CANONICAL_ROWS, .n = p->n, .k = p->k};
   TRI_TRY_GOTO(tri_onednn_product_create(state->engine, &product, &probe, &out->layout), destroy);
-  if (!starts_with(probe.implementation, "ref") && !starts_with(probe.implementation, "gemm")) {
+  if (!tri_begins_with(probe.implementation, "ref") && !tri_begins_with(probe.implementation, "gemm")) {
     out->bytes = tri_onednn_layout_bytes(&out->layout);
   }
 destroy:

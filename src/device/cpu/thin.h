@@ -4,6 +4,8 @@
 #ifndef TRI_DEVICE_CPU_THIN_H
 #define TRI_DEVICE_CPU_THIN_H
 
+#include "base/count.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,14 +34,10 @@ typedef struct tri_cpu_thin_gradient {
 
 enum { TRI_THIN_COLUMNS = 32, TRI_THIN_RANKS = 8 }; /* multiples that the wide and the thin dimension are padded to */
 
-static inline int64_t tri_thin_padded(int64_t count, int64_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
-}
-
-static inline int64_t tri_thin_depth_floats(int64_t n, int64_t k) { return tri_thin_padded(n, TRI_THIN_COLUMNS) * k; }
+static inline int64_t tri_thin_depth_floats(int64_t n, int64_t k) { return tri_round_up(n, TRI_THIN_COLUMNS) * k; }
 
 static inline int64_t tri_thin_gradient_floats(int64_t m, int64_t n, int64_t k) {
-  return tri_thin_padded(n, TRI_THIN_RANKS) * (k + tri_thin_padded(m, TRI_THIN_COLUMNS));
+  return tri_round_up(n, TRI_THIN_RANKS) * (k + tri_round_up(m, TRI_THIN_COLUMNS));
 }
 
 typedef void (*tri_thin_depth)(int threads, const tri_cpu_thin_depth *job);

@@ -157,12 +157,9 @@ static tri_status emulated_open(int ordinal, const char *options, tri_gpu_contex
   if (status == TRI_OK) {
     status = tri_emulator_create(context->warp, (uint64_t)context->options.seed, &context->emulator);
   }
-  if (status != TRI_OK) {
-    emulated_close(context);
-    return status;
-  }
-  *out = context;
-  return TRI_OK;
+  if (status == TRI_OK) *out = context;
+  if (status != TRI_OK) emulated_close(context);
+  return status;
 }
 
 static size_t memory_of(const tri_gpu_context *context) {
@@ -271,12 +268,9 @@ static tri_status emulated_stream_create(tri_gpu_context *context, tri_queue *qu
   TRI_TRY(tri_alloc("a stream", 1, sizeof *stream, &stream));
   stream->context = context;
   tri_status status = tri_guarded_queue_create(context->memory, queue, &stream->queue);
-  if (status != TRI_OK) {
-    tri_free(stream);
-    return status;
-  }
-  *out = stream;
-  return TRI_OK;
+  if (status == TRI_OK) *out = stream;
+  if (status != TRI_OK) tri_free(stream);
+  return status;
 }
 
 static void emulated_stream_destroy(tri_gpu_stream *stream) {

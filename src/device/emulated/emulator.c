@@ -195,8 +195,6 @@ static void poison(void *memory, size_t bytes) {
   memcpy(to + i, pattern, bytes - i);
 }
 
-static size_t aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
-
 void *tri_emulator_shared(const void *place, size_t bytes) {
   emulated_thread *t = own_thread();
   tri_emulator *e = t->emulator;
@@ -211,7 +209,7 @@ void *tri_emulator_shared(const void *place, size_t bytes) {
   }
   shared_piece *piece = &e->shared[e->num_shared++];
   piece->place = place;
-  piece->memory = piece->mapping + SHARED_BYTES - aligned(bytes);
+  piece->memory = piece->mapping + SHARED_BYTES - (bytes + 15) / 16 * 16;
   poison(piece->memory, bytes);
   return piece->memory;
 }
@@ -377,12 +375,9 @@ tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out) {
   e->warp = warp;
   e->seed = seed;
   tri_status status = allocate_emulator(e);
-  if (status != TRI_OK) {
-    tri_emulator_destroy(e);
-    return status;
-  }
-  *out = e;
-  return TRI_OK;
+  if (status == TRI_OK) *out = e;
+  if (status != TRI_OK) tri_emulator_destroy(e);
+  return status;
 }
 
 void tri_emulator_destroy(tri_emulator *e) {

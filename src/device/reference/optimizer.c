@@ -1,4 +1,5 @@
 /* Optimizers, matrix kernels of Muon, Adafactor, GaLore and Fira, and sums. */
+#include "base/count.h"
 #include "device/exact_sum.h"
 #include "device/reference/reference.h"
 
@@ -179,8 +180,6 @@ tri_status tri_reference_matrix_squares(tri_queue *queue, tri_dtype type, const 
 
 /* ---- Adafactor --------------------------------------------------------------------------------------------------- */
 
-static double larger(double a, double b) { return a > b ? a : b; }
-
 tri_status tri_reference_adafactor_direction(tri_queue *queue, tri_dtype type, const tri_adafactor *options,
                                              const tri_step_values *values, const void *row, const void *column,
                                              const tri_adafactor_sums *sums, void *direction) {
@@ -189,11 +188,11 @@ tri_status tri_reference_adafactor_direction(tri_queue *queue, tri_dtype type, c
   const double least = options->eps[0] * options->eps[0];
   for (int64_t r = 0; r < options->rows; r++) {
     double ratio = 1;
-    if (row != NULL) ratio = load(wide, row, r) / larger(sums->rows / options->all_rows, options->eps[0]);
+    if (row != NULL) ratio = load(wide, row, r) / tri_larger_double(sums->rows / options->all_rows, options->eps[0]);
     for (int64_t c = 0; c < options->columns; c++) {
       const int64_t i = r * options->columns + c;
       const double g = load(wide, direction, i) * values->gradient_scale;
-      store(wide, direction, i, g / sqrt(larger(ratio * load(wide, column, c), least)));
+      store(wide, direction, i, g / sqrt(tri_larger_double(ratio * load(wide, column, c), least)));
     }
   }
   return TRI_OK;
@@ -205,9 +204,9 @@ tri_status tri_reference_adafactor_step(tri_queue *queue, tri_dtype type, const 
   (void)queue;
   const tri_dtype wide = tri_dtype_wide(type);
   const double lr = values->lr * options->lr_scale, root = 1.0 / sqrt((double)values->update);
-  const double size = larger(options->eps[1], sqrt(sums->parameter / options->all_elements));
+  const double size = tri_larger_double(options->eps[1], sqrt(sums->parameter / options->all_elements));
   const double rms = sqrt(sums->direction / options->all_elements);
-  const double rate = size * (lr < root ? lr : root) / larger(1.0, rms / options->d);
+  const double rate = size * (lr < root ? lr : root) / tri_larger_double(1.0, rms / options->d);
   for (int64_t i = 0; i < options->rows * options->columns; i++) {
     const double p = load(wide, parameter, i) * (1.0 - lr * options->weight_decay);
     store_parameter(type, i, p - rate * load(wide, direction, i), parameter, narrow);
@@ -255,7 +254,7 @@ tri_status tri_reference_low_rank_growth(tri_queue *queue, tri_dtype type, const
   (void)queue;
   const tri_dtype wide = tri_dtype_wide(type);
   const double x = sqrt(*squares), growth = x / (load(wide, norm, 0) + 1e-8);
-  *factor = values->update == 1 ? 1.0 : 1.01 / larger(growth, 1.01);
+  *factor = values->update == 1 ? 1.0 : 1.01 / tri_larger_double(growth, 1.01);
   store(wide, norm, 0, x * *factor);
   return TRI_OK;
 }

@@ -8,6 +8,7 @@
  *
  * A task has some pairs of a query and a head, of the heads that share keys: a load from a page serves several pairs at
  * a time. */
+#include "base/count.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
@@ -24,10 +25,6 @@ enum {
   TOGETHER = 2,
 #endif
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 typedef struct paging {
   const tri_attention *call;
@@ -50,7 +47,7 @@ typedef struct task {
   float maximum[PAIRS], sum[PAIRS];
 } task;
 
-static int64_t pitch_of(const tri_attention *call) { return divide_up(call->head_dim, LANES) * LANES; }
+static int64_t pitch_of(const tri_attention *call) { return tri_divide_up(call->head_dim, LANES) * LANES; }
 
 static size_t scratch_of(const tri_attention *call) {
   return (size_t)(PAIRS * (2 * pitch_of(call) + PAGE)) * sizeof(float);
@@ -62,8 +59,8 @@ static size_t scratch_of(const tri_attention *call) {
 static void seen_of(const task *t, int64_t pair, int64_t at, int64_t *begin, int64_t *end) {
   const tri_attention_slice *s = t->slice;
   const int64_t query = pair / t->group;
-  *begin = larger(0, query + s->from - at);
-  *end = smaller(PAGE, smaller(s->keys, query + s->to + 1) - at);
+  *begin = tri_larger(0, query + s->from - at);
+  *end = tri_smaller(PAGE, tri_smaller(s->keys, query + s->to + 1) - at);
 }
 
 /* Computes scores of `pairs` pairs, from row `row` of the scratch on, with KEYS keys. */
@@ -217,7 +214,8 @@ INLINE void attend(tri_dtype type, task *t) {
   const tri_attention *call = t->job->call;
   const tri_attention_slice *s = t->slice;
   const int64_t block = call->head_dim * PAGE, first_query = t->first / t->group, last_query = (t->end - 1) / t->group;
-  const int64_t begin = larger(0, first_query + s->from) / PAGE * PAGE, end = smaller(s->keys, last_query + s->to + 1);
+  const int64_t begin = tri_larger(0, first_query + s->from) / PAGE * PAGE,
+                end = tri_smaller(s->keys, last_query + s->to + 1);
   begin_rows(type, t);
   for (int64_t at = begin; at < end; at += PAGE) {
     const int64_t page = t->job->pages[(s->first_key + at) / PAGE];
@@ -236,7 +234,7 @@ static void run_task(const paging *job, int64_t slice, int64_t kv_head, int64_t 
             .kv_head = kv_head,
             .group = group,
             .first = part * PAIRS,
-            .end = smaller(s->queries * group, (part + 1) * PAIRS),
+            .end = tri_smaller(s->queries * group, (part + 1) * PAIRS),
             .pitch = pitch,
             .q = scratch,
             .out = scratch + PAIRS * pitch,
@@ -269,7 +267,7 @@ static tri_status attention_pages(tri_queue *queue, const tri_attention *call, c
                       .values = values,
                       .out = out,
                       .tasks = live * call->kv_heads,
-                      .parts = divide_up(call->most_queries * (call->heads / call->kv_heads), PAIRS),
+                      .parts = tri_divide_up(call->most_queries * (call->heads / call->kv_heads), PAIRS),
                       .workspace = workspace};
   tri_regions_run(REGIONS, job.tasks * job.parts, attend_task, &job);
   return TRI_OK;
@@ -306,7 +304,7 @@ enum { APPENDED = 16 }; /* rows of a chunk */
 
 static void append_rows(const void *context, int64_t chunk, int worker) {
   const appending *job = context;
-  const int64_t end = smaller(job->call->query_rows, (chunk + 1) * APPENDED);
+  const int64_t end = tri_smaller(job->call->query_rows, (chunk + 1) * APPENDED);
   (void)worker;
   for (int64_t r = chunk * APPENDED; r < end; r++) {
     if (job->call->type == TRI_BF16) {
@@ -321,7 +319,7 @@ static tri_status append_keys(tri_queue *queue, const tri_attention *call, const
                               const void *v, void *keys, void *values) {
   const int64_t rows = call->query_rows;
   const appending job = {call, cache_rows, k, v, keys, values};
-  tri_regions_run(rows * call->kv_heads * call->head_dim > TRI_ALONE ? REGIONS : NULL, divide_up(rows, APPENDED),
+  tri_regions_run(rows * call->kv_heads * call->head_dim > TRI_ALONE ? REGIONS : NULL, tri_divide_up(rows, APPENDED),
                   append_rows, &job);
   return TRI_OK;
 }

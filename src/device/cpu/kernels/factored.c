@@ -1,5 +1,6 @@
 /* Adafactor, and sums of squares along the sides of a matrix: bound by memory bandwidth. No sum depends on the number
  * of threads. */
+#include "base/count.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
@@ -8,8 +9,6 @@
 
 /* Columns that one thread sums, and rows whose squares are added in fp32. */
 enum { STRIP = 256, ROWS_AT_ONCE = 64, PIECE = 8192 };
-
-static double larger(double a, double b) { return a > b ? a : b; }
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
@@ -83,8 +82,8 @@ static tri_status adafactor_direction(tri_queue *queue, tri_dtype type, const tr
                                       const tri_step_values *values, const void *row, const void *column,
                                       const tri_adafactor_sums *sums, void *direction) {
   (void)type;
-  const float least = (float)larger(options->eps[0] * options->eps[0], FLT_MIN);
-  const double mean = row == NULL ? 1.0 : larger(sums->rows / options->all_rows, options->eps[0]);
+  const float least = (float)tri_larger_double(options->eps[0] * options->eps[0], FLT_MIN);
+  const double mean = row == NULL ? 1.0 : tri_larger_double(sums->rows / options->all_rows, options->eps[0]);
   const float scale = (float)values->gradient_scale, *of_rows = row;
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (options->rows * options->columns > TRI_ALONE)
   for (int64_t r = 0; r < options->rows; r++) {
@@ -100,9 +99,9 @@ static tri_status adafactor_step(tri_queue *queue, tri_dtype type, const tri_ada
   const bool narrows = narrow != NULL && type == TRI_BF16;
   const int64_t elements = options->rows * options->columns;
   const double lr = values->lr * options->lr_scale, root = 1.0 / sqrt((double)values->update);
-  const double size = larger(options->eps[1], sqrt(sums->parameter / options->all_elements));
+  const double size = tri_larger_double(options->eps[1], sqrt(sums->parameter / options->all_elements));
   const double rms = sqrt(sums->direction / options->all_elements);
-  const float rate = (float)(size * (lr < root ? lr : root) / larger(1.0, rms / options->d));
+  const float rate = (float)(size * (lr < root ? lr : root) / tri_larger_double(1.0, rms / options->d));
   const float decay = (float)(1.0 - lr * options->weight_decay);
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (elements > TRI_ALONE)
   for (int64_t first = 0; first < elements; first += PIECE) {

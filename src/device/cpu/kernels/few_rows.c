@@ -14,6 +14,7 @@
  * The order of a sum depends only on k, so its bits depend neither on the threads nor on the other rows and columns of
  * the call. k is divided into parts. With b as [k, n], the products of a part are added in the order of k; with b as
  * [n, k], in the order of k's vectors, and then the lanes are added. */
+#include "base/count.h"
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
@@ -87,7 +88,7 @@ static void multiply_part(const tri_cpu_few_rows *job, int64_t part, int64_t fir
   const int64_t parts = tri_few_rows_parts(job->k, false), most = SUMS / job->m / LANES * LANES, pitch = most + LANES;
   const int64_t at = job->k * part / parts, depth_end = job->k * (part + 1) / parts;
   for (; first < end; first += most) {
-    const int64_t columns = smaller(most, end - first);
+    const int64_t columns = tri_smaller(most, end - first);
     for (int64_t r = 0; r < job->m; r++) memset(sums + r * pitch, 0, (size_t)columns * sizeof(float));
     if (job->b_type == TRI_BF16) {
       add_rows(TRI_BF16, job, at, depth_end, first, columns, sums, pitch);
@@ -120,7 +121,7 @@ typedef struct block_runs {
 } block_runs;
 
 static int64_t run_begin(const block_runs *in, int64_t run) {
-  return smaller(in->job->n, in->blocks * run / in->runs * BLOCK);
+  return tri_smaller(in->job->n, in->blocks * run / in->runs * BLOCK);
 }
 
 static void multiply_task(const void *context, int64_t task, int worker) {
@@ -134,15 +135,15 @@ static void join_task(const void *context, int64_t run, int worker) {
   const block_runs *in = context;
   const int64_t end = run_begin(in, run + 1);
   (void)worker;
-  for (int64_t at = run_begin(in, run); at < end; at += BLOCK) join_parts(in->job, at, smaller(BLOCK, end - at));
+  for (int64_t at = run_begin(in, run); at < end; at += BLOCK) join_parts(in->job, at, tri_smaller(BLOCK, end - at));
 }
 
 /* Multiplies whole rows of b, or, if parts are too few for the threads, ranges of their columns. */
 static void multiply_columns(tri_regions *regions, const tri_cpu_few_rows *job) {
-  const int64_t parts = tri_few_rows_parts(job->k, false), blocks = divide_up(job->n, BLOCK);
+  const int64_t parts = tri_few_rows_parts(job->k, false), blocks = tri_divide_up(job->n, BLOCK);
   const int64_t threads = tri_regions_threads(regions);
-  const block_runs cut = {job, blocks, smaller(blocks, divide_up(2 * threads, parts))};
-  const block_runs joined = {job, blocks, smaller(blocks, TASKS_EACH * threads)};
+  const block_runs cut = {job, blocks, tri_smaller(blocks, tri_divide_up(2 * threads, parts))};
+  const block_runs joined = {job, blocks, tri_smaller(blocks, TASKS_EACH * threads)};
   tri_regions *some = job->n * job->k > TRI_ALONE ? regions : NULL;
   tri_regions_run(some, parts * cut.runs, multiply_task, &cut);
   tri_regions_run(some, joined.runs, join_task, &joined);
@@ -321,8 +322,8 @@ typedef struct outputs_block {
 
 /* Returns the beginning of part `part` of k: a whole vector. */
 static int64_t part_begin(int64_t k, int64_t part) {
-  const int64_t parts = divide_up(k, LONGEST), vectors = divide_up(k, LANES);
-  return smaller(k, vectors * part / parts * LANES);
+  const int64_t parts = tri_divide_up(k, LONGEST), vectors = tri_divide_up(k, LANES);
+  return tri_smaller(k, vectors * part / parts * LANES);
 }
 
 static void set_part(outputs_block *in, int64_t part) {
@@ -351,7 +352,7 @@ static void set_stride(outputs_block *in, int64_t stride) {
 static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, bool several) {
   const int64_t m = in->job->m;
   for (int64_t row = 0; row < m; row += ROWS) {
-    const int64_t rows = smaller(ROWS, m - row);
+    const int64_t rows = tri_smaller(ROWS, m - row);
     if (rows > 1 || m == 1 || !several) {
       add_group(in, row, rows, output, several);
     } else {
@@ -363,7 +364,7 @@ static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, b
 /* Few rows of a: each number that is read from b is used for all of them, and the outputs of a group are far apart. */
 static void multiply_far(outputs_block *in) {
   const tri_cpu_few_rows *job = in->job;
-  const int64_t parts = divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
+  const int64_t parts = tri_divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
   const int64_t run = in->count / together;
   set_stride(in, run);
   in->of.ahead = FAR_AHEAD / (int64_t)tri_dtype_bytes(job->b_type);
@@ -384,14 +385,14 @@ static void multiply_far(outputs_block *in) {
 static void multiply_near(outputs_block *in) {
   enum { FETCHING = 4 };
   const tri_cpu_few_rows *job = in->job;
-  const int64_t parts = divide_up(job->k, LONGEST), fetching = smaller(FETCHING, divide_up(job->m, ROWS));
+  const int64_t parts = tri_divide_up(job->k, LONGEST), fetching = tri_smaller(FETCHING, tri_divide_up(job->m, ROWS));
   set_stride(in, 1);
   for (int64_t part = 0; part < parts; part++) {
     const int64_t begin = part_begin(job->k, part), next = part_begin(job->k, part + 1);
     set_part(in, part);
     in->of.ahead = part + 1 < parts ? next - begin : BLOCK * job->ldb - begin;
     for (int64_t row = 0; row < job->m; row += ROWS) {
-      const int64_t rows = smaller(ROWS, job->m - row), together = rows == 1 ? ALONE_OUTPUTS : OUTPUTS;
+      const int64_t rows = tri_smaller(ROWS, job->m - row), together = rows == 1 ? ALONE_OUTPUTS : OUTPUTS;
       const int64_t left = (job->m - row - 1) / ROWS;
       int64_t j = 0;
       for (; j + together <= in->count; j += together) {
@@ -432,9 +433,9 @@ static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t
         .functions = bf16 ? narrow : floats,
         .near = bf16 ? group_BF16_ROWS_near : group_FP32_ROWS_near,
         .first = first,
-        .count = smaller(block, end - first),
+        .count = tri_smaller(block, end - first),
         .sums = sums,
-        .pitch = job->m == 1 ? 1 : divide_up(job->m, ROWS) * ROWS + (few ? 0 : ROWS),
+        .pitch = job->m == 1 ? 1 : tri_divide_up(job->m, ROWS) * ROWS + (few ? 0 : ROWS),
         .next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type),
         .of = {.lda = job->lda},
     };
@@ -455,8 +456,8 @@ static void outputs_task(const void *context, int64_t run, int worker) {
 }
 
 static void multiply_all_outputs(tri_regions *regions, const tri_cpu_few_rows *job) {
-  const int64_t blocks = divide_up(job->n, BLOCK), threads = tri_regions_threads(regions);
-  const block_runs cut = {job, blocks, smaller(blocks, TASKS_EACH * threads)};
+  const int64_t blocks = tri_divide_up(job->n, BLOCK), threads = tri_regions_threads(regions);
+  const block_runs cut = {job, blocks, tri_smaller(blocks, TASKS_EACH * threads)};
   tri_regions_run(job->n * job->k > TRI_ALONE ? regions : NULL, cut.runs, outputs_task, &cut);
 }
 

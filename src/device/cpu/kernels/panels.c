@@ -9,6 +9,7 @@
  * Weights in fp32 have no second copy. For b as [k, n], a part of a panel is copied when more than TRI_FEW_ROWS rows
  * need it: its rows are a page or more apart, and each would need an entry of the TLB. Sums have the same order as in
  * few_rows.c. */
+#include "base/count.h"
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
@@ -148,7 +149,7 @@ INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, 
       float *to = sums + row * TRI_PANEL + v * LANES;
       const float *from = b + v * LANES;
       const char *next = a->next != NULL && fetched < PANEL_LINES ? a->next + LINE * fetched++ : NULL;
-      switch (smaller(ROWS, a->count - row)) {
+      switch (tri_smaller(ROWS, a->count - row)) {
         case 1: multiply_strip(kind, a, row, 1, from, WIDE, depth, add, NULL, to); break;
         case 2: multiply_strip(kind, a, row, 2, from, WIDE, depth, add, NULL, to); break;
         case 3: multiply_strip(kind, a, row, 3, from, WIDE, depth, add, NULL, to); break;
@@ -184,9 +185,9 @@ static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, floa
   float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
   int64_t at = 0;
   do {
-    const int64_t depth = smaller(DEPTH, k - at);
+    const int64_t depth = tri_smaller(DEPTH, k - at);
     const rows_of_a part = {(const float *)a->first + at, a->ld, a->count, NULL, 0};
-    widen_panel(b + at / 2 * TRI_PANEL, divide_up(depth, 2), wide);
+    widen_panel(b + at / 2 * TRI_PANEL, tri_divide_up(depth, 2), wide);
     multiply_panel(FLOATS, &part, wide, depth, at > 0, sums);
     at += DEPTH;
   } while (at < k);
@@ -195,8 +196,8 @@ static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, floa
 static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t row, int64_t rows) {
   float sums[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
   float total[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
-  const int64_t first = panel * TRI_PANEL, count = smaller(TRI_PANEL, job->n - first);
-  const float *b = (const float *)job->b + panel * TRI_PANEL * divide_up(job->k, 2);
+  const int64_t first = panel * TRI_PANEL, count = tri_smaller(TRI_PANEL, job->n - first);
+  const float *b = (const float *)job->b + panel * TRI_PANEL * tri_divide_up(job->k, 2);
   const int64_t element = job->pairs ? 2 : 4;
   const rows_of_a a = {(const char *)job->a + row * job->lda * element, job->lda, rows, NULL, 0};
   begin_sums(job, row, rows, first, count, total, TRI_PANEL);
@@ -244,7 +245,7 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
   float sums[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
   float total[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
   float copy[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
-  const int64_t first = panel * TRI_PANEL, count = smaller(TRI_PANEL, job->n - first);
+  const int64_t first = panel * TRI_PANEL, count = tri_smaller(TRI_PANEL, job->n - first);
   const int64_t parts = tri_few_rows_parts(job->k, false);
   const int64_t next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type);
   begin_sums(job, row, rows, first, count, total, TRI_PANEL);
@@ -252,7 +253,7 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
     const int64_t begin = job->k * part / parts, end = job->k * (part + 1) / parts;
     int64_t at = begin;
     do { /* k is at least 1: no part is empty */
-      const int64_t depth = smaller(DEPTH, end - at);
+      const int64_t depth = tri_smaller(DEPTH, end - at);
       const rows_of_a a = {(const float *)job->a + row * job->lda + at, job->lda, rows, after(job, at + depth, first),
                            next_bytes};
       if (job->b_type == TRI_BF16) {
@@ -291,9 +292,9 @@ static void multiply_run(const void *context, int64_t task, int worker) {
 }
 
 void TRI_KERNEL(multiply_panels)(tri_regions *regions, const tri_cpu_few_rows *job) {
-  const int64_t panels = divide_up(job->n, TRI_PANEL), threads = tri_regions_threads(regions);
-  panel_runs in = {.job = job, .panels = panels, .runs = smaller(panels, TASKS_EACH * threads)};
-  in.cuts = smaller(divide_up(2 * threads, panels), job->m / SPLIT_ROWS);
+  const int64_t panels = tri_divide_up(job->n, TRI_PANEL), threads = tri_regions_threads(regions);
+  panel_runs in = {.job = job, .panels = panels, .runs = tri_smaller(panels, TASKS_EACH * threads)};
+  in.cuts = tri_smaller(tri_divide_up(2 * threads, panels), job->m / SPLIT_ROWS);
   if (in.cuts < 1) in.cuts = 1;
   tri_regions_run(job->n * job->k > TRI_ALONE ? regions : NULL, in.runs * in.cuts, multiply_run, &in);
 }
@@ -315,10 +316,10 @@ INLINE void round_rows(tri_dtype type, const tri_cpu_panels *job, int64_t row, i
 /* Packs `depth` <= PACKED_DEPTH of a panel, from k `at` on. */
 static void pack_part(const tri_cpu_panels *job, int64_t panel, int64_t at, int64_t depth) {
   uint16_t rows[PACKED_DEPTH * TRI_PANEL];
-  const int64_t first = panel * TRI_PANEL, count = smaller(TRI_PANEL, job->n - first);
+  const int64_t first = panel * TRI_PANEL, count = tri_smaller(TRI_PANEL, job->n - first);
   const bool t = job->b_transposed;
   const int64_t along = t ? 1 : TRI_PANEL, across = t ? PACKED_DEPTH : 1; /* strides of k and of columns in `rows` */
-  uint16_t *to = (uint16_t *)job->panels + panel * TRI_PANEL * (divide_up(job->k, 2) * 2) + at * TRI_PANEL;
+  uint16_t *to = (uint16_t *)job->panels + panel * TRI_PANEL * (tri_divide_up(job->k, 2) * 2) + at * TRI_PANEL;
   memset(rows, 0, sizeof rows);
   const int64_t row = t ? first : at, column = t ? at : first, many = t ? count : depth, length = t ? depth : count;
   if (job->b_type == TRI_BF16) {
@@ -335,9 +336,10 @@ static void pack_part(const tri_cpu_panels *job, int64_t panel, int64_t at, int6
 }
 
 void TRI_KERNEL(pack_panels)(int threads, const tri_cpu_panels *job) {
-  const int64_t panels = divide_up(job->n, TRI_PANEL);
+  const int64_t panels = tri_divide_up(job->n, TRI_PANEL);
 #pragma omp parallel for schedule(static) num_threads(threads) if (job->n * job->k > TRI_ALONE)
   for (int64_t panel = 0; panel < panels; panel++) {
-    for (int64_t at = 0; at < job->k; at += PACKED_DEPTH) pack_part(job, panel, at, smaller(PACKED_DEPTH, job->k - at));
+    for (int64_t at = 0; at < job->k; at += PACKED_DEPTH)
+      pack_part(job, panel, at, tri_smaller(PACKED_DEPTH, job->k - at));
   }
 }

@@ -1,5 +1,6 @@
 /* Routers (base/router.h): each row's scores, its best experts, and the gradients. A row's experts are in arrays on the
  * stack, and threads share the rows. */
+#include "base/count.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 #include "mesh/label.h"
@@ -358,8 +359,6 @@ static void load_sequence(const tri_router *router, const float *logits, const i
   for (int64_t i = 0; i < experts_count; i++) loads[experts_count + i] = (float)sums[i];
 }
 
-static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static tri_status router_loads(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                const void *logits, const int32_t *experts, int64_t first_row, int64_t sequence_rows,
                                int64_t sequences, void *loads) {
@@ -367,7 +366,7 @@ static tri_status router_loads(tri_queue *queue, tri_dtype type, tri_rows rows, 
   const int64_t live = tri_rows_live(rows);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(THREADS) if (live * router->experts > TRI_ALONE)
   for (int64_t s = 0; s < sequences; s++) {
-    const int64_t first = at_least(s * sequence_rows - first_row, 0), end = (s + 1) * sequence_rows - first_row;
+    const int64_t first = tri_larger(s * sequence_rows - first_row, 0), end = (s + 1) * sequence_rows - first_row;
     load_sequence(router, logits, experts, first, end < live ? end : live, (float *)loads + 2 * s * router->experts);
   }
   return TRI_OK;

@@ -13,9 +13,6 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* Stores sums [rows, pitch] to rows [row, row + rows), columns [first, first + count) of c. */
 INLINE void store_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
                        const float *sums, int64_t pitch) {

@@ -6,6 +6,7 @@
  * For c = a^T b, vectors run along the rows of a, that is, along c's columns: only the result is transposed, which is
  * small. Some rows of a, which stay in the cache, are added to all of the sums, [n, m], before the next rows are. */
 #include "device/cpu/thin.h"
+#include "base/count.h"
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
@@ -85,14 +86,14 @@ static void add_rows(const tri_cpu_thin_depth *job, int64_t row, int64_t rows) {
 }
 
 void TRI_KERNEL(thin_depth)(int threads, const tri_cpu_thin_depth *job) {
-  const int64_t panels = divide_up(job->n, TRI_THIN_COLUMNS), tasks = divide_up(job->m, ROWS_OF_TASK);
+  const int64_t panels = tri_divide_up(job->n, TRI_THIN_COLUMNS), tasks = tri_divide_up(job->m, ROWS_OF_TASK);
 #pragma omp parallel for schedule(static) num_threads(threads) if (job->n * job->k > TRI_ALONE)
   for (int64_t panel = 0; panel < panels; panel++)
     fill_panel(job, panel * TRI_THIN_COLUMNS, job->panels + panel * TRI_THIN_COLUMNS * job->k);
 #pragma omp parallel for schedule(static) num_threads(threads) if (job->m * job->n > TRI_ALONE)
   for (int64_t task = 0; task < tasks; task++) {
-    const int64_t end = smaller(job->m, (task + 1) * ROWS_OF_TASK);
-    for (int64_t row = task * ROWS_OF_TASK; row < end; row += ROWS) add_rows(job, row, smaller(ROWS, end - row));
+    const int64_t end = tri_smaller(job->m, (task + 1) * ROWS_OF_TASK);
+    for (int64_t row = task * ROWS_OF_TASK; row < end; row += ROWS) add_rows(job, row, tri_smaller(ROWS, end - row));
   }
 }
 
@@ -128,11 +129,11 @@ INLINE void add_outer(const tri_cpu_thin_gradient *job, int64_t row, int64_t row
 /* Computes columns [first, end) of a, which are rows of c. */
 static void sum_columns(const tri_cpu_thin_gradient *job, int64_t first, int64_t end, const float *b, float *sums) {
   enum { WIDTH = TOGETHER * LANES };
-  const int64_t ranks = tri_thin_padded(job->n, TRI_THIN_RANKS), pitch = tri_thin_padded(job->m, TRI_THIN_COLUMNS);
-  const int64_t padded = tri_thin_padded(end - first, TRI_THIN_COLUMNS);
+  const int64_t ranks = tri_round_up(job->n, TRI_THIN_RANKS), pitch = tri_round_up(job->m, TRI_THIN_COLUMNS);
+  const int64_t padded = tri_round_up(end - first, TRI_THIN_COLUMNS);
   for (int64_t r = 0; r < ranks; r++) memset(sums + r * pitch + first, 0, (size_t)padded * sizeof(float));
   for (int64_t row = 0; row < job->k; row += ROWS_AT_ONCE) {
-    const int64_t rows = smaller(ROWS_AT_ONCE, job->k - row);
+    const int64_t rows = tri_smaller(ROWS_AT_ONCE, job->k - row);
     for (int64_t j = first; j < end; j += WIDTH) {
       for (int64_t r = 0; r < ranks; r += ROWS) {
         const float *numbers = b + row * ranks + r;
@@ -154,7 +155,7 @@ static void sum_columns(const tri_cpu_thin_gradient *job, int64_t first, int64_t
 }
 
 void TRI_KERNEL(thin_gradient)(int threads, const tri_cpu_thin_gradient *job) {
-  const int64_t ranks = tri_thin_padded(job->n, TRI_THIN_RANKS), strips = divide_up(job->m, TRI_THIN_COLUMNS);
+  const int64_t ranks = tri_round_up(job->n, TRI_THIN_RANKS), strips = tri_divide_up(job->m, TRI_THIN_COLUMNS);
   float *b = job->wide, *sums = job->wide + job->k * ranks;
   for (int64_t i = 0; i < job->k; i++) {
     for (int64_t r = 0; r < ranks; r++) {
@@ -162,11 +163,11 @@ void TRI_KERNEL(thin_gradient)(int threads, const tri_cpu_thin_gradient *job) {
       memcpy(&b[i * ranks + r], &bits, sizeof bits);
     }
   }
-  const int64_t tasks = smaller(threads, strips);
+  const int64_t tasks = tri_smaller(threads, strips);
 #pragma omp parallel for schedule(static) num_threads(threads) if (tasks > 1)
   for (int64_t task = 0; task < tasks; task++) {
     const int64_t first = strips * task / tasks * TRI_THIN_COLUMNS;
-    const int64_t end = smaller(job->m, strips * (task + 1) / tasks * TRI_THIN_COLUMNS);
+    const int64_t end = tri_smaller(job->m, strips * (task + 1) / tasks * TRI_THIN_COLUMNS);
     sum_columns(job, first, end, b, sums);
   }
 }
