@@ -76,6 +76,10 @@ TOUCHES = {
         "oracle/test_layouts.py", "oracle/test_parity.py", "oracle/test_generator.py", "oracle/test_generate.py",
         "oracle/test_average.py", "oracle/test_bf16_copies.py", "oracle/test_experts.py", "oracle/test_context.py",
         "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
+    "src/weights": [
+        "oracle/test_layouts.py", "oracle/test_parity.py", "oracle/test_generator.py", "oracle/test_generate.py",
+        "oracle/test_average.py", "oracle/test_bf16_copies.py", "oracle/test_experts.py", "oracle/test_context.py",
+        "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
     "src/generation": ["oracle/test_other_defaults.py", "oracle/test_generator.py", "oracle/test_generate.py", "oracle/test_families.py", "oracle/test_choices.py", "oracle/test_samples.py"],
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
     "src/launch": ["oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py"],

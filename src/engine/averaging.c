@@ -4,7 +4,7 @@
 #include "engine/engine_internal.h"
 
 void tri_engine_parameters_changed(tri_engine *engine) {
-  tri_executor_forget_copies(engine->executor);
+  tri_weights_forget_copies(engine->executor->weights);
   engine->prepared = false;
 }
 
@@ -41,8 +41,9 @@ tri_status tri_engine_average_weights(tri_engine *engine, int64_t update) {
     const tri_update_call *call = &updates->calls[i];
     const tri_dtype wide = tri_dtype_wide(call->type);
     if (call->optimizer == NULL) continue;
-    const void *values = tri_executor_call_values(engine->executor, call);
-    void *average = tri_executor_state(engine->executor, call, tri_update_run_state(call, TRI_RUN_STATE_AVERAGE));
+    const void *values = tri_weights_call_values(engine->executor->weights, call);
+    void *average =
+        tri_weights_state(engine->executor->weights, call, tri_update_run_state(call, TRI_RUN_STATE_AVERAGE));
     if (first) {
       TRI_KERNEL_CALL(queue, convert, call->count, wide, values, wide, average);
     } else {
@@ -68,7 +69,7 @@ static tri_status gather_values(tri_engine *engine) {
     TRI_TRY(tri_exchange_all_gather(engine->executor->ranks.exchange,
                                     tri_mesh_group(engine->options.mesh, bucket->replicas),
                                     tri_dtype_wide(engine->options.precision), bucket->begins,
-                                    tri_executor_bucket_values(engine->executor, bucket)));
+                                    tri_weights_bucket_values(engine->executor->weights, bucket)));
   }
   tri_engine_parameters_changed(engine);
   return TRI_OK;
@@ -84,12 +85,12 @@ static tri_status change_point(tri_engine *engine, bool evaluated) {
     const tri_update_call *call = &updates->calls[i];
     const tri_dtype wide = tri_dtype_wide(call->type);
     if (!averages(call)) continue;
-    void *values = tri_executor_call_values(engine->executor, call);
-    void *kept = tri_executor_call_gradients(engine->executor, call);
+    void *values = tri_weights_call_values(engine->executor->weights, call);
+    void *kept = tri_weights_call_gradients(engine->executor->weights, call);
     TRI_KERNEL_CALL(queue, convert, call->count, wide, evaluated ? values : kept, wide, evaluated ? kept : values);
     if (!evaluated) continue;
     TRI_KERNEL_CALL(queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings), kept,
-                    tri_executor_state(engine->executor, call, 0), values);
+                    tri_weights_state(engine->executor->weights, call, 0), values);
   }
   return gather_values(engine);
 }
@@ -106,8 +107,8 @@ tri_status tri_engine_begin_states(tri_engine *engine) {
     const tri_dtype wide = tri_dtype_wide(call->type);
     for (int64_t s = 0; s < tri_update_num_states(call); s++) {
       if (!tri_update_state(call, s)->as_value) continue;
-      TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_executor_call_values(engine->executor, call), wide,
-                      tri_executor_state(engine->executor, call, s));
+      TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_weights_call_values(engine->executor->weights, call), wide,
+                      tri_weights_state(engine->executor->weights, call, s));
     }
   }
   return TRI_OK;

@@ -11,13 +11,14 @@
 static tri_status make_staged(const tri_staged_slice *s) {
   tri_engine *engine = s->engine;
   const tri_update_call *call = s->call;
-  char *to = tri_executor_call_gradients(engine->executor, call);
+  char *to = tri_weights_call_gradients(engine->executor->weights, call);
   if (s->state >= 0) {
-    return tri_update_widen(engine->device->queue, call, s->state, tri_executor_state(engine->executor, call, s->state),
-                            to);
+    return tri_update_widen(engine->device->queue, call, s->state,
+                            tri_weights_state(engine->executor->weights, call, s->state), to);
   }
   TRI_KERNEL_CALL(engine->device->queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings),
-                  tri_executor_call_values(engine->executor, call), tri_executor_state(engine->executor, call, 0), to);
+                  tri_weights_call_values(engine->executor->weights, call),
+                  tri_weights_state(engine->executor->weights, call, 0), to);
   return TRI_OK;
 }
 
@@ -26,8 +27,8 @@ static tri_status narrow_staged(tri_engine *engine) {
   if (s == NULL || !engine->staged_written) return TRI_OK;
   engine->staged_written = false;
   return tri_update_narrow(engine->device->queue, s->call, s->state,
-                           tri_executor_call_gradients(engine->executor, s->call),
-                           tri_executor_state(engine->executor, s->call, s->state));
+                           tri_weights_call_gradients(engine->executor->weights, s->call),
+                           tri_weights_state(engine->executor->weights, s->call, s->state));
 }
 
 static tri_status stage(const tri_staged_slice *s) {

@@ -331,8 +331,8 @@ typedef struct source {
 static source source_of_state(lister *l, const tri_update_call *call, int64_t state) {
   const tri_executor *executor = l->engine->executor;
   const bool wide = tri_update_is_wide(call, state);
-  if (wide) return (source){tri_executor_state(executor, call, state), tri_executor_memory(executor)};
-  return (source){tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, state)};
+  if (wide) return (source){tri_weights_state(executor->weights, call, state), tri_executor_memory(executor)};
+  return (source){tri_weights_call_gradients(l->engine->executor->weights, call), staged_memory(l, call, state)};
 }
 
 /* Adds slices of a call's elements, from a source. */
@@ -429,7 +429,8 @@ static void add_values(lister *l, const tri_parameter *entry, row_tensors to) {
   const tri_element_range values =
       l->saves ? saved_values(&l->h, e) : tri_element_range_of_values(l->h.buckets, l->h.table, e);
   const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
-  void *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
+  void *array =
+      entry->frozen ? tri_weights_frozen(executor->weights, entry->stored) : tri_weights_values(executor->weights);
   int64_t first_member = 0, end_member = 0;
   if (!to.by_matrix) find_alternating(l, entry, values, &first_member, &end_member);
   add_alternating(l, entry, values, first_member, end_member, to.first, array, element);
@@ -471,7 +472,7 @@ static void add_entry(lister *l, int64_t e) {
       if (rows[r].state != NULL) add_state(l, call, rows[r].number, to[r]);
     }
     if (!makes_weights) continue;
-    const source made = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
+    const source made = {tri_weights_call_gradients(l->engine->executor->weights, call), staged_memory(l, call, -1)};
     add_of_call(l, call, made, weights_of(l));
   }
 }

@@ -68,9 +68,9 @@ static tri_status set_up(tri_engine *engine) {
   TRI_TRY(tri_alloc("gathers", (size_t)(engine->parts.buckets->count * BUCKET_GATHERS), sizeof *engine->gathers,
                     &engine->gathers));
   TRI_TRY(tri_alloc("batches", (size_t)engine->micro_batches + 1, sizeof *engine->uploaded, &engine->uploaded));
-  tri_value_arrays arrays = {.trained = tri_executor_values(engine->executor)};
+  tri_value_arrays arrays = {.trained = tri_weights_values(engine->executor->weights)};
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
-    arrays.frozen[kept] = tri_executor_frozen(engine->executor, (tri_stored)kept);
+    arrays.frozen[kept] = tri_weights_frozen(engine->executor->weights, (tri_stored)kept);
   }
   TRI_TRY(tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed, options->precision,
                          &arrays));

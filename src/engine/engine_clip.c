@@ -49,7 +49,7 @@ static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, t
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   int64_t part_first = bucket->first + bucket->begins[bucket->rank];
   int64_t part_end = bucket->first + bucket->begins[bucket->rank + 1];
-  const char *own = tri_executor_own_gradients(engine->executor, bucket);
+  const char *own = tri_weights_own_gradients(engine->executor->weights, bucket);
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
     if (!entry->counted || entry->count == 0 || entry->alias || !tri_parameter_has_gradient(entry)) continue;

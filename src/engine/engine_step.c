@@ -307,8 +307,8 @@ static tri_status step_sum_tied(tri_engine *engine, tri_step_state *state, const
     const tri_parameter *head = &table->entries[i];
     if (head->tied_to < 0 || head->frozen) continue;
     const tri_parameter *embedding = &table->entries[head->tied_to];
-    void *of_head = engine->executor->parameters[i].gradient;
-    void *of_embedding = engine->executor->parameters[head->tied_to].gradient;
+    void *of_head = engine->executor->weights->parameters[i].gradient;
+    void *of_embedding = engine->executor->weights->parameters[head->tied_to].gradient;
     if (head->alias) {
       TRI_KERNEL_CALL(engine->device->queue, add, wide, tri_all_rows(1), head->count, of_embedding, of_head,
                       of_embedding);
@@ -345,7 +345,7 @@ static tri_status step_sum_partial(tri_engine *engine, tri_step_state *state, co
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
     if (!tri_parameter_is_partial(entry) || entry->count == 0) continue;
-    void *gradient = engine->executor->parameters[i].gradient;
+    void *gradient = engine->executor->weights->parameters[i].gradient;
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));
     } else {
@@ -369,7 +369,7 @@ static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const t
   const tri_group *replicas = group_of(engine, bucket->replicas);
   int64_t count = bucket->end - bucket->first;
   tri_dtype type = exchange_type(engine);
-  void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
+  void *gradients = tri_weights_bucket_gradients(engine->executor->weights, bucket);
   if (type == TRI_BF16) TRI_TRY(tri_to_bf16_in_place(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
     return tri_exchange_all_reduce_start(engine->executor->ranks.exchange, replicas, type, count, gradients,
@@ -387,12 +387,12 @@ static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, c
   bool all = engine->options.layout->zero == 0;
   int64_t begin = all ? 0 : bucket->own_first - bucket->first;
   int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
-  void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
+  void *whole = tri_weights_bucket_gradients(engine->executor->weights, bucket);
   TRI_TRY(tri_exchange_wait(&engine->reductions[at->bucket]));
   if (exchange_type(engine) == TRI_BF16) TRI_TRY(tri_to_fp32_in_place(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
   TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
-                  tri_executor_own_gradients(engine->executor, bucket));
+                  tri_weights_own_gradients(engine->executor->weights, bucket));
   return TRI_OK;
 }
 
@@ -403,19 +403,20 @@ static tri_status gather_frozen(tri_engine *engine, const tri_bucket *bucket, tr
   const tri_frozen_range *range = &bucket->frozen[stored];
   const tri_dtype type = tri_stored_gathered(stored, engine->options.precision);
   const int64_t begin = range->begins[bucket->rank], count = range->begins[bucket->rank + 1] - begin;
-  char *whole = tri_executor_bucket_frozen(executor, bucket, stored);
+  char *whole = tri_weights_bucket_frozen(executor->weights, bucket, stored);
   TRI_TRY(tri_queue_move(engine->device->queue, whole + (size_t)begin * tri_dtype_bytes(type),
-                         tri_executor_own_frozen(executor, bucket, stored), (size_t)count * tri_dtype_bytes(type)));
+                         tri_weights_own_frozen(executor->weights, bucket, stored),
+                         (size_t)count * tri_dtype_bytes(type)));
   return tri_exchange_all_gather_start(executor->ranks.exchange, group_of(engine, bucket->replicas), type,
                                        range->begins, whole, request);
 }
 
 static tri_status gather_trained(tri_engine *engine, const tri_bucket *bucket, tri_exchange_request **request) {
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
-  void *whole = tri_executor_bucket_values(engine->executor, bucket);
+  void *whole = tri_weights_bucket_values(engine->executor->weights, bucket);
   if (bucket->values_sharded) {
     TRI_KERNEL_CALL(engine->device->queue, convert, bucket->own_end - bucket->own_first, wide,
-                    tri_executor_own_values(engine->executor, bucket), wide,
+                    tri_weights_own_values(engine->executor->weights, bucket), wide,
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
   return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, bucket->replicas), wide,
@@ -452,16 +453,17 @@ static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_up
   tri_update_run run = {
       .queue = engine->device->queue,
       .values = tri_executor_step_values(executor),
-      .value = tri_executor_call_values(executor, call),
-      .gradient = tri_executor_call_gradients(executor, call),
-      .narrow = tri_executor_take_copy(executor, call->entry, call->first, call->count),
+      .value = tri_weights_call_values(executor->weights, call),
+      .gradient = tri_weights_call_gradients(executor->weights, call),
+      .narrow = tri_weights_take_copy(executor->weights, call->entry, call->first, call->count),
       .workspace = tri_executor_update_workspace(executor),
       .update = update,
       .singular_vectors = tri_singular_vectors,
       .collectives = &tri_engine_collectives,
       .ranks = &executor->ranks,
   };
-  for (int64_t s = 0; s < call->optimizer->num_states; s++) run.states[s] = tri_executor_state(executor, call, s);
+  for (int64_t s = 0; s < call->optimizer->num_states; s++)
+    run.states[s] = tri_weights_state(executor->weights, call, s);
   return tri_update_run_call(&run, call);
 }
 
@@ -495,7 +497,7 @@ static tri_status step_update(tri_engine *engine, tri_step_state *state, const t
   if (state->result.skipped) return TRI_OK;
   const tri_averaging next = tri_engine_next_averaging(engine, state->updates, state->lr, &average);
   TRI_TRY(upload_values(engine, state, average));
-  tri_executor_forget_copies(engine->executor);
+  tri_weights_forget_copies(engine->executor->weights);
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, state->updates + 1, &updates->calls[i]));
   engine->averaging = next;
@@ -533,7 +535,7 @@ tri_status tri_engine_begin(tri_engine *engine) {
   engine->staged = NULL;              /* the gradients' memory has gradients again */
   engine->step.phase = TRI_STEP_NONE; /* an unfinished step is dropped */
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
-    engine->executor->parameters[i].gradient_written = false;
+    engine->executor->weights->parameters[i].gradient_written = false;
   tri_queue_at(engine->device->queue, "begin", -1, NULL);
   TRI_TRY(tri_executor_reset_step(engine->executor));
   TRI_TRY(tri_executor_clear_results(engine->executor));

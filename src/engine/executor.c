@@ -72,103 +72,6 @@ static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *pl
   }
 }
 
-static char *element_at(const tri_executor *executor, size_t region, int64_t index) {
-  return executor->arena + region + (size_t)index * tri_dtype_bytes(tri_dtype_wide(executor->type));
-}
-
-void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket) {
-  int64_t first = bucket->buffer * (executor->buckets == NULL ? 0 : executor->buckets->gather_buffer_elements);
-  if (bucket->values_sharded) return element_at(executor, executor->plan->gather_buffers, first);
-  return element_at(executor, executor->plan->parameters, bucket->values_at);
-}
-
-void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket) {
-  int64_t first = bucket->buffer * (executor->buckets == NULL ? 0 : executor->buckets->reduce_buffer_elements);
-  if (bucket->gradients_sharded) return element_at(executor, executor->plan->reduce_buffers, first);
-  return element_at(executor, executor->plan->gradient_values, bucket->gradients_at);
-}
-
-void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket) {
-  int64_t into = bucket->values_sharded ? 0 : bucket->own_first - bucket->first;
-  return element_at(executor, executor->plan->parameters, bucket->values_at + into);
-}
-
-void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket) {
-  int64_t into = bucket->gradients_sharded ? 0 : bucket->own_first - bucket->first;
-  return element_at(executor, executor->plan->gradient_values, bucket->gradients_at + into);
-}
-
-char *tri_executor_frozen(const tri_executor *executor, tri_stored stored) {
-  return executor->arena + executor->plan->frozen[stored];
-}
-
-void *tri_executor_own_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored) {
-  const tri_frozen_range *range = &bucket->frozen[stored];
-  return tri_executor_frozen(executor, stored) + (size_t)range->at * tri_stored_bytes(stored, executor->type);
-}
-
-void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored) {
-  const int64_t slot = bucket->buffer * executor->buckets->frozen_buffer_elements[stored];
-  if (!bucket->values_sharded) return tri_executor_own_frozen(executor, bucket, stored);
-  return executor->arena + executor->plan->frozen_buffers[stored] +
-         (size_t)slot * tri_stored_bytes(stored, executor->type);
-}
-
-/* Returns the address of a whole frozen parameter. */
-static void *frozen_value(const tri_executor *executor, int64_t index) {
-  const tri_parameter *entry = &executor->table->entries[index];
-  const size_t element = tri_stored_bytes(entry->stored, executor->type);
-  const int64_t held = entry->alias ? entry->tied_to : index;
-  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, executor->table, held);
-  if (bucket == NULL) return tri_executor_frozen(executor, entry->stored) + (size_t)entry->offset * element;
-  const int64_t into = entry->offset - bucket->frozen[entry->stored].first;
-  return (char *)tri_executor_bucket_frozen(executor, bucket, entry->stored) + (size_t)into * element;
-}
-
-/* Sets the addresses of a frozen parameter. A vector gets memory for a gradient that is ignored, because kernels may
- * compute it along with another one. */
-static void resolve_frozen(const tri_executor *executor, int64_t index, tri_run_parameter *out) {
-  const tri_parameter *entry = &executor->table->entries[index];
-  out->value = frozen_value(executor, index);
-  if (executor->training && entry->num_dims == 1) out->gradient = executor->arena + executor->plan->sink;
-  if (entry->stored != TRI_STORED_NF4) return;
-  out->matrices = tri_parameter_num_matrices(entry);
-  out->cut = tri_parameter_cut(entry);
-}
-
-/* Sets the addresses under which operations find a parameter: in its bucket, whole. Parameters of other stages have no
- * memory on this rank. */
-static void resolve_parameter(tri_executor *executor, int64_t index) {
-  const tri_parameter_table *table = executor->table;
-  const tri_parameter *entry = &table->entries[index];
-  tri_run_parameter *parameter = &executor->parameters[index];
-  size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
-  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, table, index);
-  if (entry->count == 0) return;
-  if (entry->frozen) {
-    resolve_frozen(executor, index, parameter);
-    return;
-  }
-  if (bucket != NULL) {
-    size_t into = (size_t)(entry->offset - bucket->first) * element;
-    parameter->value = (char *)tri_executor_bucket_values(executor, bucket) + into;
-    parameter->gradient = (char *)tri_executor_bucket_gradients(executor, bucket) + into;
-    return;
-  }
-  int64_t value = tri_element_range_of_values(executor->buckets, table, index).at;
-  int64_t gradient = tri_element_range_of_gradients(executor->buckets, table, index).at;
-  parameter->value = element_at(executor, executor->plan->parameters, value);
-  if (executor->training) parameter->gradient = element_at(executor, executor->plan->gradient_values, gradient);
-}
-
-static void resolve_parameters(tri_executor *executor) {
-  for (int64_t i = 0; i < executor->table->num_entries; i++) resolve_parameter(executor, i);
-  for (int64_t i = 0; i < executor->table->num_entries && executor->copies != NULL; i++) {
-    const tri_parameter *entry = &executor->table->entries[i];
-    executor->parameters[i].copy = &executor->copies[entry->alias ? entry->tied_to : i];
-  }
-}
-
 static tri_status fill_constants(tri_executor *executor, const tri_executor_chunk *chunk) {
   for (int64_t i = 0; i < chunk->list->num_constants; i++) {
     const tri_constant *constant = &chunk->list->constants[i];
@@ -229,17 +132,33 @@ static tri_status create_exchange(tri_executor *executor) {
   return tri_exchange_create(executor->device, &memory, &executor->ranks.exchange);
 }
 
-static tri_status set_up(tri_executor *executor, const tri_memory_request *request) {
+/* Creates the weights; their memory is in the executor's arena. */
+static tri_status create_weights(tri_executor *executor, const tri_parameter_table *table,
+                                 const tri_memory_request *request) {
+  const tri_memory_plan *plan = executor->plan;
+  char *arena = executor->arena;
+  tri_weights_request weights = {.table = table,
+                                 .buckets = request->buckets,
+                                 .type = executor->type,
+                                 .training = request->training,
+                                 .memory = {.values = arena + plan->parameters,
+                                            .gather_buffers = arena + plan->gather_buffers,
+                                            .gradients = arena + plan->gradient_values,
+                                            .reduce_buffers = arena + plan->reduce_buffers,
+                                            .sink = arena + plan->sink,
+                                            .states = arena + plan->states}};
+  for (int stored = 0; stored < TRI_NUM_STORED; stored++) {
+    weights.memory.frozen[stored] = arena + plan->frozen[stored];
+    weights.memory.frozen_buffers[stored] = arena + plan->frozen_buffers[stored];
+  }
+  return tri_weights_create(&weights, &executor->weights);
+}
+
+static tri_status set_up(tri_executor *executor, const tri_parameter_table *table, const tri_memory_request *request) {
   TRI_TRY(tri_memory_plan_create(request, &executor->plan));
   TRI_TRY(check_fits(executor->device, executor->plan));
   size_t chunks = (size_t)request->num_chunks;
   TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
-  TRI_TRY(tri_alloc("parameters", (size_t)executor->table->num_entries, sizeof *executor->parameters,
-                    &executor->parameters));
-  if (executor->training) {
-    TRI_TRY(tri_alloc("copies of parameters", (size_t)executor->table->num_entries, sizeof *executor->copies,
-                      &executor->copies));
-  }
   TRI_TRY(tri_alloc("loads of experts", (size_t)executor->plan->num_routers, sizeof *executor->expert_rounds,
                     &executor->expert_rounds));
   void *arena = NULL, *host = NULL;
@@ -251,7 +170,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *reque
   executor->host = host;
   TRI_TRY(create_exchange(executor));
   TRI_TRY(make_batches(executor, request));
-  resolve_parameters(executor);
+  TRI_TRY(create_weights(executor, table, request));
   for (int64_t c = 0; c < request->num_chunks; c++) {
     TRI_TRY(create_chunk(&executor->plan->chunks[c], request->lists[c], &executor->chunks[c]));
     resolve_chunk(executor, &executor->plan->chunks[c], &executor->chunks[c]);
@@ -278,13 +197,10 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
   executor->device = device;
   executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory, NULL};
-  executor->table = table;
   executor->alone = tri_mesh_alone();
   executor->ranks.mesh = mesh == NULL ? &executor->alone : mesh;
-  executor->buckets = request->buckets;
   executor->type = request->lists[0]->type;
-  executor->training = request->training;
-  tri_status status = set_up(executor, request);
+  tri_status status = set_up(executor, table, request);
   if (status != TRI_OK) {
     tri_executor_destroy(executor);
     return status;
@@ -305,8 +221,7 @@ void tri_executor_destroy(tri_executor *executor) {
   tri_free(executor->counts);
   tri_free(executor->begins);
   tri_free(executor->expert_rounds);
-  tri_free(executor->copies);
-  tri_free(executor->parameters);
+  tri_weights_destroy(executor->weights);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
     tri_free(executor->chunks[c].host_state);
     tri_free(executor->chunks[c].constants);
@@ -330,7 +245,7 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
       .buffers = at->buffers,
       .constants = at->constants,
       .host_state = at->host_state + frame * executor->plan->chunks[chunk].num_calls,
-      .parameters = executor->parameters,
+      .parameters = executor->weights->parameters,
       .transfer = executor->arena + executor->plan->transfer,
   };
 }
@@ -354,26 +269,6 @@ tri_status tri_executor_prepare(tri_executor *executor) {
     }
   }
   return TRI_OK;
-}
-
-void tri_executor_forget_copies(tri_executor *executor) {
-  for (int64_t i = 0; i < executor->table->num_entries && executor->copies != NULL; i++)
-    executor->copies[i].written = 0;
-}
-
-/* The copy is the parameter's own, or that of the first of the parameters that it is joined to (tri_parameter_joined).
- */
-void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count) {
-  const tri_parameter *entries = executor->table->entries;
-  for (int64_t i = index;; i--) {
-    tri_run_copy *copy = executor->parameters[i].copy;
-    int64_t into = entries[index].offset - entries[i].offset + first;
-    if (copy != NULL && into + count <= copy->count) {
-      copy->written += count;
-      return (char *)copy->values + (size_t)into * tri_dtype_bytes(executor->type);
-    }
-    if (!entries[i].joined) return NULL;
-  }
 }
 
 /* Marks memory as uninitialised: the instruction that begins reads nothing that earlier ones left in the transient
@@ -465,29 +360,6 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
     TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
   }
   return TRI_OK;
-}
-
-void *tri_executor_values(const tri_executor *executor) { return executor->arena + executor->plan->parameters; }
-
-void *tri_executor_gradients(const tri_executor *executor) { return executor->arena + executor->plan->gradient_values; }
-
-/* Returns the address of the first element that the call updates; `own`: this rank's shard of its bucket. */
-static char *of_call(const tri_executor *executor, const tri_update_call *call, void *own) {
-  const tri_bucket *bucket = &executor->buckets->entries[call->bucket];
-  const int64_t into = executor->table->entries[call->entry].offset + call->first - bucket->own_first;
-  return (char *)own + (size_t)into * tri_dtype_bytes(tri_dtype_wide(executor->type));
-}
-
-void *tri_executor_call_values(const tri_executor *executor, const tri_update_call *call) {
-  return of_call(executor, call, tri_executor_own_values(executor, &executor->buckets->entries[call->bucket]));
-}
-
-void *tri_executor_call_gradients(const tri_executor *executor, const tri_update_call *call) {
-  return of_call(executor, call, tri_executor_own_gradients(executor, &executor->buckets->entries[call->bucket]));
-}
-
-void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state) {
-  return executor->arena + executor->plan->states + call->states[state];
 }
 
 void *tri_executor_update_workspace(const tri_executor *executor) {

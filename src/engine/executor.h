@@ -10,6 +10,7 @@
 #include "model/parameters.h"
 #include "ops/list.h"
 #include "schedule/memory_plan.h"
+#include "weights/weights.h"
 
 /* A chunk: the list of one virtual pipeline stage. */
 typedef struct tri_executor_chunk {
@@ -22,11 +23,9 @@ typedef struct tri_executor_chunk {
 } tri_executor_chunk;
 
 typedef struct tri_executor {
-  tri_device *device;               /* not owned */
-  const tri_parameter_table *table; /* not owned */
-  tri_ranks ranks;                  /* with this executor's exchange */
-  const tri_buckets *buckets;       /* not owned; NULL: no buckets */
-  tri_mesh alone;                   /* used if the caller has no mesh */
+  tri_device *device; /* not owned */
+  tri_ranks ranks;    /* with this executor's exchange */
+  tri_mesh alone;     /* used if the caller has no mesh */
   tri_memory_plan *plan;
   tri_batch_maker *maker;
   int64_t num_lists, outer;     /* lists of attention slices; outer context ranks, which gather keys */
@@ -37,11 +36,9 @@ typedef struct tri_executor {
   tri_checkpoint_memory memory; /* access of checkpoints to the arena if the host cannot access it */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
-  bool training;
-  tri_run_parameter *parameters; /* [table->num_entries] */
-  tri_run_copy *copies;          /* [table->num_entries]; only for training */
-  int64_t *expert_rounds;        /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
-  int64_t result_waits;          /* waits of the host for results so far */
+  tri_weights *weights;   /* parameters, with this executor's table and buckets; in the arena */
+  int64_t *expert_rounds; /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
+  int64_t result_waits;   /* waits of the host for results so far */
 } tri_executor;
 
 /* Plans memory before it allocates anything. TRI_OUT_OF_MEMORY says what does not fit and what to reduce. Then
@@ -55,12 +52,6 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 
 /* Packs weights again after parameters have changed. */
 tri_status tri_executor_prepare(tri_executor *executor);
-
-/* Invalidates all copies of parameters (tri_run_copy) when parameters are about to change or have changed. */
-void tri_executor_forget_copies(tri_executor *executor);
-/* Returns the address of `count` elements of a parameter, from its element `first` on, in its copy of the activations'
- * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */
-void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count);
 
 /* Resets gradients and stage buffers at the start of a step: their contents are no longer needed. Queued. */
 tri_status tri_executor_reset_step(tri_executor *executor);
@@ -77,28 +68,8 @@ typedef struct tri_backward {
 } tri_backward;
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run);
 
-/* Return memory for a call of the optimizer: its first value and gradient, in the wide type; a state in its stored
- * type; scratch memory. */
-void *tri_executor_call_values(const tri_executor *executor, const tri_update_call *call);
-void *tri_executor_call_gradients(const tri_executor *executor, const tri_update_call *call);
-void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state);
+/* Returns scratch memory for an update. */
 void *tri_executor_update_workspace(const tri_executor *executor);
-
-/* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_... gives
- * an entry's range), and values of frozen parameters by stored type. */
-void *tri_executor_values(const tri_executor *executor);
-char *tri_executor_frozen(const tri_executor *executor, tri_stored stored);
-void *tri_executor_gradients(const tri_executor *executor);
-
-/* Return a bucket's whole values or gradients (of a sharded one: its slot, while it is filled), and this rank's shard.
- */
-void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket);
-void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket);
-/* The same for its frozen parameters of one stored type. */
-void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored);
-void *tri_executor_own_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored);
-void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket);
-void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket);
 
 /* Return batch `number` of request->num_batches on the device, and in host memory, where it is made.
  * tri_executor_upload_batch queues the copy. Initially each sequence is one document. */

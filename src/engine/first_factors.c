@@ -31,7 +31,8 @@ static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype
       tri_wide_set(type, host, i, value);
     }
   }
-  char *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
+  char *array =
+      entry->frozen ? tri_weights_frozen(executor->weights, entry->stored) : tri_weights_values(executor->weights);
   tri_queue_at(engine->device->queue, "initial values", -1, NULL);
   tri_status status =
       tri_queue_upload_now(engine->device->queue, array + (size_t)own.at * element, host, (size_t)own.count * element);

@@ -67,11 +67,11 @@ static tri_status quantised_take(void *context, const void *from_host, size_t by
 }
 
 void tri_quantised_set_up(const tri_executor *executor, int64_t entry, int64_t matrix, tri_quantised *out) {
-  const tri_parameter *parameter = &executor->table->entries[entry];
+  const tri_parameter *parameter = &executor->weights->table->entries[entry];
   const int64_t bytes = tri_parameter_matrix_bytes(parameter);
   const tri_element_range range =
-      tri_element_range_of_frozen(executor->buckets, executor->table, entry, matrix * bytes, bytes);
-  char *array = tri_executor_frozen(executor, parameter->stored);
+      tri_element_range_of_frozen(executor->weights->buckets, executor->weights->table, entry, matrix * bytes, bytes);
+  char *array = tri_weights_frozen(executor->weights, parameter->stored);
   *out = (tri_quantised){.memory = {out, quantised_read, quantised_write, quantised_take},
                          .queue = executor->device->queue,
                          .type = tri_dtype_wide(executor->type),

@@ -92,9 +92,9 @@ tri_status tri_routers_move_bias(tri_routers *routers, tri_executor *executor, c
                                  double rate) {
   const tri_dtype wide = tri_dtype_wide(executor->type);
   const size_t element = tri_dtype_bytes(wide);
-  const tri_parameter *bias = &executor->table->entries[call->entry];
+  const tri_parameter *bias = &executor->weights->table->entries[call->entry];
   if (routers == NULL) return TRI_OK;
-  char *values = tri_executor_call_values(executor, call);
+  char *values = tri_weights_call_values(executor->weights, call);
   char *steps = tri_executor_update_workspace(executor);
   tri_queue *queue = executor->device->queue;
   find_steps(routers, bias->layer, wide, rate);

@@ -104,7 +104,7 @@ static tri_status load_entry(const tri_merged *weights, const tri_parameter_tabl
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
     if (!tri_parameter_continues(parameter)) *sum = 0;
-    TRI_TRY(load_tensor(weights, parameter, t, executor, executor->parameters[entry].value, sum));
+    TRI_TRY(load_tensor(weights, parameter, t, executor, executor->weights->parameters[entry].value, sum));
     if (is_last_part(table, entry)) TRI_TRY(tri_merged_compare(weights, &tensor, *sum));
   }
   return TRI_OK;
@@ -114,7 +114,7 @@ tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table
   uint64_t sum = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
-    executor->parameters[i].packed = false;
+    executor->weights->parameters[i].packed = false;
     if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum));
   }
   return TRI_OK;

@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "files", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data",
-          "checkpoint", "engine", "generation", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
+          "checkpoint", "weights", "engine", "generation", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
 
 # Number formats, losses of preferences, what a device is asked before there is one and what a step is told are words of
 # the language, not a device: every floor may say "bf16".
@@ -22,7 +22,7 @@ FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "devic
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
-RUNNING = {"device", "comm", "launch", "engine", "generation", "run", "report", "recovery", "train", "judge"}
+RUNNING = {"device", "comm", "launch", "weights", "engine", "generation", "run", "report", "recovery", "train", "judge"}
 CLOSED = {floor: RUNNING for floor in ("base", "files", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
 
 # libtrireme's headers (include/trireme), which are not the program's own words.

@@ -7,8 +7,8 @@
 static void *array_of(const tri_engine *engine, tri_array array) {
   const tri_executor *executor = tri_engine_executor((tri_engine *)engine);
   switch (array) {
-    case TRI_ARRAY_VALUES: return tri_executor_values(executor);
-    case TRI_ARRAY_GRADIENTS: return tri_executor_gradients(executor);
+    case TRI_ARRAY_VALUES: return tri_weights_values(executor->weights);
+    case TRI_ARRAY_GRADIENTS: return tri_weights_gradients(executor->weights);
   }
   return NULL;
 }
@@ -170,7 +170,7 @@ static tri_status upload_own(tri_engine *engine, int64_t index, const char *loca
   const tri_executor *executor = tri_engine_executor(engine);
   const tri_element_range own = range_of(engine, TRI_ARRAY_VALUES, index);
   size_t element = element_bytes(engine);
-  char *to = (char *)tri_executor_values(executor) + (size_t)own.at * element;
+  char *to = (char *)tri_weights_values(executor->weights) + (size_t)own.at * element;
   return tri_queue_upload_now(executor->device->queue, to, local + (size_t)own.first * element,
                               (size_t)own.count * element);
 }

@@ -54,7 +54,7 @@ static tri_status get_gradients(const tri_executor *executor, const tri_paramete
   size_t bytes = (size_t)table->num_gradient_elements * tri_dtype_bytes(wide);
   void *gradients = NULL;
   TRI_TRY(tri_alloc("gradients", bytes, 1, &gradients));
-  TRI_TRY(tri_queue_download_now(executor->device->queue, gradients, tri_executor_gradients(executor), bytes));
+  TRI_TRY(tri_queue_download_now(executor->device->queue, gradients, tri_weights_gradients(executor->weights), bytes));
   TRI_TRY(tri_alloc("gradients", (size_t)table->num_elements, sizeof **out, out));
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *p = &table->entries[e];
@@ -73,7 +73,7 @@ static tri_status set_weights(const tri_parameter_table *table, const char *path
   TRI_TRY(read_array(path, (size_t)table->num_elements * sizeof(double), &weights));
   TRI_TRY(tri_alloc("weights", bytes, 1, &values));
   for (int64_t i = 0; i < table->num_elements; i++) tri_wide_set(wide, values, i, weights[i]);
-  TRI_TRY(tri_queue_upload_now(executor->device->queue, tri_executor_values(executor), values, bytes));
+  TRI_TRY(tri_queue_upload_now(executor->device->queue, tri_weights_values(executor->weights), values, bytes));
   tri_free(values);
   tri_free(weights);
   return TRI_OK;

@@ -18,14 +18,14 @@ static inline void write_weight(tri_dtype type, void *to, int64_t i, double valu
 
 static inline tri_status write_entry(tri_executor *executor, int64_t entry, int64_t first, runner_weight weight,
                                      const void *context) {
-  const tri_parameter *parameter = &executor->table->entries[entry];
+  const tri_parameter *parameter = &executor->weights->table->entries[entry];
   const tri_dtype type = tri_stored_type(parameter->stored, executor->type);
   const size_t bytes = (size_t)parameter->count * tri_dtype_bytes(type);
   void *values = NULL;
   TRI_TRY(tri_alloc("weights", bytes, 1, &values));
   for (int64_t i = 0; i < parameter->count; i++) write_weight(type, values, i, weight(context, first + i));
   const tri_status status =
-      tri_queue_upload_now(executor->device->queue, executor->parameters[entry].value, values, bytes);
+      tri_queue_upload_now(executor->device->queue, executor->weights->parameters[entry].value, values, bytes);
   tri_free(values);
   return status;
 }

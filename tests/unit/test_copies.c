@@ -137,7 +137,7 @@ static size_t value_bytes(const tri_engine *engine) {
 static void *values_of(const bench *b, tri_engine *engine) {
   void *out = malloc(value_bytes(engine));
   assert_non_null(out);
-  CHECK_OK(tri_queue_download_now(b->device->queue, out, tri_executor_values(tri_engine_executor(engine)),
+  CHECK_OK(tri_queue_download_now(b->device->queue, out, tri_weights_values(tri_engine_executor(engine)->weights),
                                   value_bytes(engine)));
   return out;
 }
@@ -192,7 +192,7 @@ static void test_other_values_are_packed(void **state) {
   batch given = batch_of(1);
   tri_step result, expected;
   step_on(engine, 0);
-  CHECK_OK(tri_queue_upload_now(b.device->queue, tri_executor_values(tri_engine_executor(engine)), values,
+  CHECK_OK(tri_queue_upload_now(b.device->queue, tri_weights_values(tri_engine_executor(engine)->weights), values,
                                 value_bytes(engine)));
   tri_engine_parameters_changed(engine);
   taken();

@@ -143,10 +143,11 @@ static void test_an_instruction_inherits_nothing(void **state) {
     double left = 1, parameter = 1;
     if (run.slots[slot] == NULL) continue;
     CHECK_OK(tri_queue_upload_now(device->queue, run.slots[slot], &left, sizeof left));
-    CHECK_OK(tri_queue_upload_now(device->queue, tri_executor_values(s.executor), &left, sizeof left));
+    CHECK_OK(tri_queue_upload_now(device->queue, tri_weights_values(s.executor->weights), &left, sizeof left));
     CHECK_OK(tri_executor_forward_some(s.executor, 0, 0, 0, &run)); /* of no operation yet */
     CHECK_OK(tri_queue_download_now(device->queue, &left, run.slots[slot], sizeof left));
-    CHECK_OK(tri_queue_download_now(device->queue, &parameter, tri_executor_values(s.executor), sizeof parameter));
+    CHECK_OK(
+        tri_queue_download_now(device->queue, &parameter, tri_weights_values(s.executor->weights), sizeof parameter));
     assert_true(isnan(left));
     assert_true(parameter == 1);
   }
@@ -169,8 +170,8 @@ static void test_a_step_inherits_no_gradients(void **state) {
   small s;
   CHECK_OK(tri_device_create("guarded", 1, &device));
   create_small(device, TRI_FP64, true, &s);
-  assert_true(isnan(after_forgetting(&s, tri_executor_gradients(s.executor))));
-  assert_true(after_forgetting(&s, tri_executor_values(s.executor)) == 1);
+  assert_true(isnan(after_forgetting(&s, tri_weights_gradients(s.executor->weights))));
+  assert_true(after_forgetting(&s, tri_weights_values(s.executor->weights)) == 1);
   assert_true(after_forgetting(&s, s.executor->arena + s.executor->plan->states) == 1);
   destroy_small(&s);
   tri_device_destroy(device);

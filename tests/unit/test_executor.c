@@ -78,7 +78,7 @@ static void bench_create(tri_family family, tri_recompute recompute, bench *b) {
   CHECK_OK(tri_model_operations(&b->model, &wanted, &b->list));
   tri_memory_request request = request_of(b, &frames);
   CHECK_OK(tri_executor_create(b->table, &request, b->device, NULL, &b->executor));
-  double *values = tri_executor_values(b->executor);
+  double *values = tri_weights_values(b->executor->weights);
   for (int64_t i = 0; i < b->table->num_elements; i++) {
     assert_true(values[i] == 0); /* parameters begin as zeros */
     values[i] = number_of(i);
@@ -125,7 +125,7 @@ static double forward(const bench *b, int64_t frame, int64_t cut) {
 
 static void begin_gradients(const bench *b) {
   CHECK_OK(tri_executor_reset_step(b->executor));
-  for (int64_t i = 0; i < b->table->num_entries; i++) b->executor->parameters[i].gradient_written = false;
+  for (int64_t i = 0; i < b->table->num_entries; i++) b->executor->weights->parameters[i].gradient_written = false;
 }
 
 static void backward(const bench *b, int64_t frame, tri_backward what) {
@@ -143,7 +143,7 @@ static double *gradients_of(const bench *b) {
   size_t bytes = (size_t)b->table->num_gradient_elements * sizeof(double);
   double *copy = malloc(bytes);
   assert_non_null(copy);
-  memcpy(copy, tri_executor_gradients(b->executor), bytes);
+  memcpy(copy, tri_weights_gradients(b->executor->weights), bytes);
   return copy;
 }
 
@@ -182,7 +182,7 @@ static void test_finite_differences(void **state) {
   for (int f = 0; f < NUM_FAMILIES; f++) {
     bench b;
     bench_create(families[f], TRI_RECOMPUTE_NONE, &b);
-    double *gradients = whole_gradients(&b), *values = tri_executor_values(b.executor);
+    double *gradients = whole_gradients(&b), *values = tri_weights_values(b.executor->weights);
     for (int64_t i = 0; i < CHECKED; i++) {
       int64_t at = i * 7919 % b.table->num_elements;
       const double kept = values[at], distance = 1e-6;

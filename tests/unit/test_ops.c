@@ -161,7 +161,7 @@ static double loss(bench *b) {
 
 /* Gradients by the backward passes, summed over `times` identical micro-batches. */
 static void find_gradients(bench *b, bool split, int times) {
-  for (int64_t i = 0; i < b->table.num_entries; i++) b->executor->parameters[i].gradient_written = false;
+  for (int64_t i = 0; i < b->table.num_entries; i++) b->executor->weights->parameters[i].gradient_written = false;
   CHECK_OK(tri_executor_prepare(b->executor));
   for (int i = 0; i < times; i++) {
     tri_run run = new_run(b);
@@ -174,12 +174,12 @@ static void find_gradients(bench *b, bool split, int times) {
 }
 
 static void compare(bench *b, double times) {
-  double *values = tri_executor_values(b->executor);
+  double *values = tri_weights_values(b->executor->weights);
   const double step = 1e-5;
   /* A copy: the forward of the loss writes gradients too. */
   double gradients[8192];
   assert_true(b->table.num_elements <= 8192);
-  memcpy(gradients, tri_executor_gradients(b->executor), (size_t)b->table.num_elements * sizeof(double));
+  memcpy(gradients, tri_weights_gradients(b->executor->weights), (size_t)b->table.num_elements * sizeof(double));
   for (int64_t p = 0; p < b->table.num_entries; p++) {
     for (int64_t i = 0; i < b->table.entries[p].count; i++) {
       int64_t at = b->table.entries[p].offset + i;
@@ -215,10 +215,10 @@ static void lay_out(bench *b, bool split) {
       .device = &b->device->description,
   };
   CHECK_OK(tri_executor_create(&b->table, &request, b->device, NULL, &b->executor));
-  double *values = tri_executor_values(b->executor);
+  double *values = tri_weights_values(b->executor->weights);
   for (int64_t i = 0; i < b->table.num_elements; i++) values[i] = 0.7 * noise(0, i);
   /* Poison: whatever is read before it is written shows. */
-  memset(tri_executor_gradients(b->executor), 0xff, (size_t)b->table.num_elements * sizeof(double));
+  memset(tri_weights_gradients(b->executor->weights), 0xff, (size_t)b->table.num_elements * sizeof(double));
   size_t frames = b->executor->plan->chunks[0].frames;
   memset(b->executor->arena + frames, 0xff, b->executor->plan->arena_bytes - frames);
 }
@@ -423,7 +423,7 @@ static void test_rope_tables(void **state) {
   lay_out(&b, false);
   enum { WIDTH = 24 };
   double expected = 0, rows[ROWS * WIDTH];
-  memcpy(rows, tri_executor_values(b.executor), sizeof rows);
+  memcpy(rows, tri_weights_values(b.executor->weights), sizeof rows);
   for (int r = 0; r < ROWS; r++) turn(rows + r * WIDTH, r % SEQUENCE);
   for (int i = 0; i < ROWS * WIDTH; i++) expected += rows[i] * noise(1, i);
   const double got = loss(&b);
@@ -448,7 +448,7 @@ static void test_position_offset(void **state) {
   begin(&b);
   build_embedding_from_two(&b);
   lay_out(&b, false);
-  const double *tokens = tri_executor_values(b.executor), *table = tokens + b.table.entries[1].offset;
+  const double *tokens = tri_weights_values(b.executor->weights), *table = tokens + b.table.entries[1].offset;
   double expected = 0;
   for (int i = 0; i < ROWS * 5; i++) {
     const int row = i / 5, column = i % 5;
@@ -473,7 +473,7 @@ static void build_logits_of_all(bench *b) { build_cross_entropy_of(b, 1.8, 1.3, 
 /* Logits of a row of h by their formula, of products that are not small beside the cap. */
 static const tri_logits formed = {1.8, 1.3, 1};
 static void logits_of(const bench *b, const double *h, double out[7]) {
-  const double *values = tri_executor_values(b->executor);
+  const double *values = tri_weights_values(b->executor->weights);
   const double *weight = values + b->table.entries[0].offset, *bias = values + b->table.entries[1].offset;
   for (int v = 0; v < 7; v++) {
     double sum = bias[v];
@@ -483,7 +483,7 @@ static void logits_of(const bench *b, const double *h, double out[7]) {
 }
 
 static const double *hidden_of(const bench *b) {
-  const double *values = tri_executor_values(b->executor);
+  const double *values = tri_weights_values(b->executor->weights);
   return values + b->table.entries[2].offset;
 }
 

@@ -1,0 +1,165 @@
+#include "weights/weights.h"
+
+#include "base/memory.h"
+
+static char *element_at(const tri_weights *weights, char *array, int64_t index) {
+  return array + (size_t)index * tri_dtype_bytes(tri_dtype_wide(weights->type));
+}
+
+void *tri_weights_bucket_values(const tri_weights *weights, const tri_bucket *bucket) {
+  int64_t first = bucket->buffer * (weights->buckets == NULL ? 0 : weights->buckets->gather_buffer_elements);
+  if (bucket->values_sharded) return element_at(weights, weights->memory.gather_buffers, first);
+  return element_at(weights, weights->memory.values, bucket->values_at);
+}
+
+void *tri_weights_bucket_gradients(const tri_weights *weights, const tri_bucket *bucket) {
+  int64_t first = bucket->buffer * (weights->buckets == NULL ? 0 : weights->buckets->reduce_buffer_elements);
+  if (bucket->gradients_sharded) return element_at(weights, weights->memory.reduce_buffers, first);
+  return element_at(weights, weights->memory.gradients, bucket->gradients_at);
+}
+
+void *tri_weights_own_values(const tri_weights *weights, const tri_bucket *bucket) {
+  int64_t into = bucket->values_sharded ? 0 : bucket->own_first - bucket->first;
+  return element_at(weights, weights->memory.values, bucket->values_at + into);
+}
+
+void *tri_weights_own_gradients(const tri_weights *weights, const tri_bucket *bucket) {
+  int64_t into = bucket->gradients_sharded ? 0 : bucket->own_first - bucket->first;
+  return element_at(weights, weights->memory.gradients, bucket->gradients_at + into);
+}
+
+char *tri_weights_frozen(const tri_weights *weights, tri_stored stored) { return weights->memory.frozen[stored]; }
+
+void *tri_weights_own_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored) {
+  const tri_frozen_range *range = &bucket->frozen[stored];
+  return tri_weights_frozen(weights, stored) + (size_t)range->at * tri_stored_bytes(stored, weights->type);
+}
+
+void *tri_weights_bucket_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored) {
+  const int64_t slot = bucket->buffer * weights->buckets->frozen_buffer_elements[stored];
+  if (!bucket->values_sharded) return tri_weights_own_frozen(weights, bucket, stored);
+  return weights->memory.frozen_buffers[stored] + (size_t)slot * tri_stored_bytes(stored, weights->type);
+}
+
+/* Returns the address of a whole frozen parameter. */
+static void *frozen_value(const tri_weights *weights, int64_t index) {
+  const tri_parameter *entry = &weights->table->entries[index];
+  const size_t element = tri_stored_bytes(entry->stored, weights->type);
+  const int64_t held = entry->alias ? entry->tied_to : index;
+  const tri_bucket *bucket = weights->buckets == NULL ? NULL : tri_bucket_of(weights->buckets, weights->table, held);
+  if (bucket == NULL) return tri_weights_frozen(weights, entry->stored) + (size_t)entry->offset * element;
+  const int64_t into = entry->offset - bucket->frozen[entry->stored].first;
+  return (char *)tri_weights_bucket_frozen(weights, bucket, entry->stored) + (size_t)into * element;
+}
+
+/* Sets the addresses of a frozen parameter. A vector gets memory for a gradient that is ignored, because kernels may
+ * compute it along with another one. */
+static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_parameter *out) {
+  const tri_parameter *entry = &weights->table->entries[index];
+  out->value = frozen_value(weights, index);
+  if (weights->training && entry->num_dims == 1) out->gradient = weights->memory.sink;
+  if (entry->stored != TRI_STORED_NF4) return;
+  out->matrices = tri_parameter_num_matrices(entry);
+  out->cut = tri_parameter_cut(entry);
+}
+
+/* Sets the addresses under which operations find a parameter: in its bucket, whole. Parameters of other stages have no
+ * memory on this rank. */
+static void resolve_parameter(tri_weights *weights, int64_t index) {
+  const tri_parameter_table *table = weights->table;
+  const tri_parameter *entry = &table->entries[index];
+  tri_run_parameter *parameter = &weights->parameters[index];
+  size_t element = tri_dtype_bytes(tri_dtype_wide(weights->type));
+  const tri_bucket *bucket = weights->buckets == NULL ? NULL : tri_bucket_of(weights->buckets, table, index);
+  if (entry->count == 0) return;
+  if (entry->frozen) {
+    resolve_frozen(weights, index, parameter);
+    return;
+  }
+  if (bucket != NULL) {
+    size_t into = (size_t)(entry->offset - bucket->first) * element;
+    parameter->value = (char *)tri_weights_bucket_values(weights, bucket) + into;
+    parameter->gradient = (char *)tri_weights_bucket_gradients(weights, bucket) + into;
+    return;
+  }
+  int64_t value = tri_element_range_of_values(weights->buckets, table, index).at;
+  int64_t gradient = tri_element_range_of_gradients(weights->buckets, table, index).at;
+  parameter->value = element_at(weights, weights->memory.values, value);
+  if (weights->training) parameter->gradient = element_at(weights, weights->memory.gradients, gradient);
+}
+
+static void resolve_parameters(tri_weights *weights) {
+  for (int64_t i = 0; i < weights->table->num_entries; i++) resolve_parameter(weights, i);
+  for (int64_t i = 0; i < weights->table->num_entries && weights->copies != NULL; i++) {
+    const tri_parameter *entry = &weights->table->entries[i];
+    weights->parameters[i].copy = &weights->copies[entry->alias ? entry->tied_to : i];
+  }
+}
+
+void tri_weights_forget_copies(tri_weights *weights) {
+  for (int64_t i = 0; i < weights->table->num_entries && weights->copies != NULL; i++) weights->copies[i].written = 0;
+}
+
+/* The copy is the parameter's own, or that of the first of the parameters that it is joined to (tri_parameter_joined).
+ */
+void *tri_weights_take_copy(tri_weights *weights, int64_t index, int64_t first, int64_t count) {
+  const tri_parameter *entries = weights->table->entries;
+  for (int64_t i = index;; i--) {
+    tri_run_copy *copy = weights->parameters[i].copy;
+    int64_t into = entries[index].offset - entries[i].offset + first;
+    if (copy != NULL && into + count <= copy->count) {
+      copy->written += count;
+      return (char *)copy->values + (size_t)into * tri_dtype_bytes(weights->type);
+    }
+    if (!entries[i].joined) return NULL;
+  }
+}
+
+void *tri_weights_values(const tri_weights *weights) { return weights->memory.values; }
+
+void *tri_weights_gradients(const tri_weights *weights) { return weights->memory.gradients; }
+
+/* Returns the address of the first element that the call updates; `own`: this rank's shard of its bucket. */
+static char *of_call(const tri_weights *weights, const tri_update_call *call, void *own) {
+  const tri_bucket *bucket = &weights->buckets->entries[call->bucket];
+  const int64_t into = weights->table->entries[call->entry].offset + call->first - bucket->own_first;
+  return (char *)own + (size_t)into * tri_dtype_bytes(tri_dtype_wide(weights->type));
+}
+
+void *tri_weights_call_values(const tri_weights *weights, const tri_update_call *call) {
+  return of_call(weights, call, tri_weights_own_values(weights, &weights->buckets->entries[call->bucket]));
+}
+
+void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_call *call) {
+  return of_call(weights, call, tri_weights_own_gradients(weights, &weights->buckets->entries[call->bucket]));
+}
+
+void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state) {
+  return weights->memory.states + call->states[state];
+}
+
+tri_status tri_weights_create(const tri_weights_request *request, tri_weights **out) {
+  const size_t entries = (size_t)request->table->num_entries;
+  tri_weights *weights = NULL;
+  TRI_TRY(tri_alloc("weights", 1, sizeof *weights, &weights));
+  *weights = (tri_weights){.table = request->table,
+                           .buckets = request->buckets,
+                           .type = request->type,
+                           .training = request->training,
+                           .memory = request->memory};
+  tri_status status = tri_alloc("parameters", entries, sizeof *weights->parameters, &weights->parameters);
+  if (status == TRI_OK && request->training) {
+    status = tri_alloc("copies of parameters", entries, sizeof *weights->copies, &weights->copies);
+  }
+  if (status == TRI_OK) resolve_parameters(weights);
+  if (status == TRI_OK) *out = weights;
+  if (status != TRI_OK) tri_weights_destroy(weights);
+  return status;
+}
+
+void tri_weights_destroy(tri_weights *weights) {
+  if (weights == NULL) return;
+  tri_free(weights->copies);
+  tri_free(weights->parameters);
+  tri_free(weights);
+}
