@@ -38,10 +38,7 @@ static const tri_config_key keys[] = {
     {NUMBER(desirable_weight), .fallback = "1.0", NOT_NEGATIVE,
      .help = "kto, apo_zero_unpaired: weight of the losses of desirable answers"},
     {NUMBER(undesirable_weight), .fallback = "1.0", NOT_NEGATIVE, .help = "the same of undesirable ones"},
-    {.name = "allow_dropout",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_objective_config, allow_dropout),
-     .fallback = "false",
+    {TRI_CONFIG_KEY(tri_objective_config, allow_dropout, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "allow dropout above 0 with a loss of preferences, although it makes log-probabilities noisy"},
 };
 

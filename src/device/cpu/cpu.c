@@ -5,6 +5,7 @@
 #include "device/cpu/attention.h"
 #include "device/cpu/grouped.h"
 #include "device/cpu/matmul.h"
+#include "device/cpu/variants.h"
 #include "device/reference/reference.h"
 
 #include <omp.h>
@@ -37,57 +38,30 @@ static bool has_avx512(void) {
 static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
-/* The files of kernels/ that set entries of a table. `plain`: the variant whose object files `isa` shares for all files
- * that do not round to bf16 (cmake/cpu_kernels.cmake). */
-#define FILES(FILE, isa, plain)                                                                                        \
-  FILE(elements, isa)                                                                                                  \
-  FILE(embedding, isa)                                                                                                 \
-  FILE(norm, isa)                                                                                                      \
-  FILE(loss, isa)                                                                                                      \
-  FILE(rows, isa)                                                                                                      \
-  FILE(optimizer, isa)                                                                                                 \
-  FILE(updates, isa)                                                                                                   \
-  FILE(matrices, isa)                                                                                                  \
-  FILE(factored, isa)                                                                                                  \
-  FILE(low_rank, isa)                                                                                                  \
-  FILE(quantised, plain)                                                                                               \
-  FILE(nf4, plain)                                                                                                     \
-  FILE(router, plain)                                                                                                  \
-  FILE(logit_query, plain)                                                                                             \
-  FILE(grouping, isa)                                                                                                  \
-  FILE(attention_pages, isa)                                                                                           \
-  FILE(magnitude, isa)
-#define DECLARE_FILL(file, isa) void tri_cpu_table_##file##_##isa(tri_device_kernels *);
-#define FILL_OF(file, isa) tri_cpu_table_##file##_##isa,
 #define DECLARE(isa)                                                                                                   \
-  FILES(DECLARE_FILL, isa, isa)                                                                                        \
+  TRI_CPU_FILES(TRI_CPU_DECLARE, isa, isa)                                                                             \
   size_t tri_cpu_attention_pages_scratch_##isa(const tri_attention *);
-#define FILL(isa, plain)                                                                                               \
-  { FILES(FILL_OF, isa, plain) }
+TRI_CPU_VARIANTS(DECLARE)
 
-DECLARE(baseline)
-#if defined(__x86_64__)
-DECLARE(avx2)
-DECLARE(avx512)
-DECLARE(avx512bf16)
-#endif
+#define FILL(file, isa) tri_cpu_table_##file##_##isa,
+/* `pairs`: whether the vector unit multiplies pairs of bf16. */
+#define VARIANT(name, check, plain, of_bf16, pairs)                                                                    \
+  {                                                                                                                    \
+    .isa = #name, .available = check, .fill = {TRI_CPU_FILES(FILL, name, plain)},                                      \
+    .attention_fp32 = &tri_attention_floats_##plain, .attention_bf16 = &(of_bf16),                                     \
+    .copy_rows = tri_cpu_rows_copy_##name, .few_rows = tri_cpu_few_rows_##name,                                        \
+    .pack_panels = tri_cpu_pack_panels_##name, .thin_depth = tri_cpu_thin_depth_##name,                                \
+    .thin_gradient = tri_cpu_thin_gradient_##name, .has_pairs = pairs,                                                 \
+    .pages_scratch = tri_cpu_attention_pages_scratch_##name                                                            \
+  }
 
 /* In ascending order of preference. */
 static const variant variants[] = {
-    {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
-     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_pack_panels_baseline, tri_cpu_thin_depth_baseline,
-     tri_cpu_thin_gradient_baseline, false, tri_cpu_attention_pages_scratch_baseline},
+    VARIANT(baseline, always, baseline, tri_attention_floats_baseline, false),
 #if defined(__x86_64__)
-    {"avx2", has_avx2, FILL(avx2, avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
-     tri_cpu_few_rows_avx2, tri_cpu_pack_panels_avx2, tri_cpu_thin_depth_avx2, tri_cpu_thin_gradient_avx2, false,
-     tri_cpu_attention_pages_scratch_avx2},
-    {"avx512", has_avx512, FILL(avx512, avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
-     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_pack_panels_avx512, tri_cpu_thin_depth_avx512,
-     tri_cpu_thin_gradient_avx512, false, tri_cpu_attention_pages_scratch_avx512},
-    {"avx512bf16", has_avx512bf16, FILL(avx512bf16, avx512), &tri_attention_floats_avx512,
-     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16,
-     tri_cpu_pack_panels_avx512bf16, tri_cpu_thin_depth_avx512bf16, tri_cpu_thin_gradient_avx512bf16, true,
-     tri_cpu_attention_pages_scratch_avx512bf16},
+    VARIANT(avx2, has_avx2, avx2, tri_attention_floats_avx2, false),
+    VARIANT(avx512, has_avx512, avx512, tri_attention_floats_avx512, false),
+    VARIANT(avx512bf16, has_avx512bf16, avx512, tri_attention_pairs_avx512bf16, true),
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
