@@ -15,11 +15,7 @@ static const tri_config_word names[] = {
 #define NOT_NEGATIVE .range = {.low = 0, .high = TRI_CONFIG_MOST}
 
 static const tri_config_key keys[] = {
-    {.name = "name",
-     .type = TRI_CONFIG_CHOICE,
-     .words = names,
-     .offset = offsetof(tri_objective_config, name),
-     .fallback = "cross_entropy",
+    {TRI_CONFIG_KEY(tri_objective_config, name, TRI_CONFIG_CHOICE), .words = names, .fallback = "cross_entropy",
      .help =
          "cross_entropy, the next token; or a loss of preferences: of pairs dpo (sigmoid), ipo, hinge, robust, "
          "sigmoid_norm, apo_zero, apo_down, simpo, cpo, orpo, exo_pair, nca_pair, bco_pair, sppo_hard, discopop; of "

@@ -235,12 +235,9 @@ static tri_status add_line(lines *to, const char *line) {
 
 static tri_status end_lines(lines *from, tri_status status, char **out) {
   if (status == TRI_OK && from->text == NULL) status = tri_strdup("", &from->text);
-  if (status != TRI_OK) {
-    tri_free(from->text);
-    return status;
-  }
-  *out = from->text;
-  return TRI_OK;
+  if (status == TRI_OK) *out = from->text;
+  if (status != TRI_OK) tri_free(from->text);
+  return status;
 }
 
 static int compare_entries(const void *left, const void *right) {

@@ -475,12 +475,9 @@ static tri_status runtime_graph_end(tri_gpu_stream *stream, tri_gpu_graph **out)
   tri_gpu_graph_run_handle run = NULL;
   TRI_TRY(end_recording(stream, &run));
   tri_status status = tri_alloc("a recording", 1, sizeof **out, out);
-  if (status != TRI_OK) {
-    (void)stream->context->calls->graph_run_destroy(run);
-    return status;
-  }
-  **out = (tri_gpu_graph){stream->context, run, stream->last};
-  return TRI_OK;
+  if (status == TRI_OK) **out = (tri_gpu_graph){stream->context, run, stream->last};
+  if (status != TRI_OK) (void)stream->context->calls->graph_run_destroy(run);
+  return status;
 }
 
 static tri_status runtime_graph_launch(tri_gpu_graph *graph, tri_gpu_stream *stream) {
