@@ -28,16 +28,9 @@ static tri_status filter_trim(const tri_chat_call *call, tri_chat_value *out) {
   return as_method(call, "strip", &set, 1, out);
 }
 
-static tri_status filter_upper(const tri_chat_call *call, tri_chat_value *out) {
-  return as_method(call, "upper", NULL, 0, out);
-}
-
-static tri_status filter_lower(const tri_chat_call *call, tri_chat_value *out) {
-  return as_method(call, "lower", NULL, 0, out);
-}
-
-static tri_status filter_capitalize(const tri_chat_call *call, tri_chat_value *out) {
-  return as_method(call, "capitalize", NULL, 0, out);
+/* A filter that is the string method of its name. */
+static tri_status filter_method(const tri_chat_call *call, tri_chat_value *out) {
+  return as_method(call, call->function->name, NULL, 0, out);
 }
 
 /* Replaces; str() is applied to all arguments except the count. */
@@ -609,27 +602,15 @@ static tri_status choose_items(const tri_chat_call *call, bool by_attribute, boo
   return list->failure == NULL ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s", list->failure);
 }
 
-static tri_status filter_by_test(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_value *out) {
+/* Bits of `form`. */
+enum { BY_ATTRIBUTE = 1, REJECTING = 2 };
+
+static tri_status filter_by_test(const tri_chat_call *call, tri_chat_value *out) {
+  const int form = call->function->form;
   tri_chat_list *chosen = NULL;
   TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_ITERATOR, &chosen));
   *out = tri_chat_of_list(chosen);
-  return end_generator(call, chosen, choose_items(call, by_attribute, wanted, chosen));
-}
-
-static tri_status filter_select(const tri_chat_call *call, tri_chat_value *out) {
-  return filter_by_test(call, false, true, out);
-}
-
-static tri_status filter_reject(const tri_chat_call *call, tri_chat_value *out) {
-  return filter_by_test(call, false, false, out);
-}
-
-static tri_status filter_selectattr(const tri_chat_call *call, tri_chat_value *out) {
-  return filter_by_test(call, true, true, out);
-}
-
-static tri_status filter_rejectattr(const tri_chat_call *call, tri_chat_value *out) {
-  return filter_by_test(call, true, false, out);
+  return end_generator(call, chosen, choose_items(call, form & BY_ATTRIBUTE, !(form & REJECTING), chosen));
 }
 
 /* Keywords of `map` itself, by their indices in its row. */
@@ -700,10 +681,10 @@ enum { ANY = INT32_MAX };
 
 static const tri_chat_function filters[] = {
     {.name = "trim", .most = 1, .parameters = {"chars"}, .body = filter_trim},
-    {.name = "upper", .body = filter_upper},
-    {.name = "lower", .body = filter_lower},
+    {.name = "upper", .body = filter_method},
+    {.name = "lower", .body = filter_method},
     {.name = "title", .body = filter_title},
-    {.name = "capitalize", .body = filter_capitalize},
+    {.name = "capitalize", .body = filter_method},
     {.name = "replace", .least = 2, .most = 3, .parameters = {"old", "new", "count"}, .body = filter_replace},
     {.name = "string", .body = filter_string},
     {.name = "safe", .body = filter_safe},
@@ -725,10 +706,10 @@ static const tri_chat_function filters[] = {
     {.name = "reverse", .body = filter_reverse},
     {.name = "items", .body = filter_pairs},
     {.name = "dictsort", .most = 3, .parameters = {"case_sensitive", "by", "reverse"}, .body = filter_dictsort},
-    {.name = "select", .most = ANY, .open = true, .body = filter_select},
-    {.name = "reject", .most = ANY, .open = true, .body = filter_reject},
-    {.name = "selectattr", .most = ANY, .open = true, .body = filter_selectattr},
-    {.name = "rejectattr", .most = ANY, .open = true, .body = filter_rejectattr},
+    {.name = "select", .most = ANY, .open = true, .body = filter_by_test},
+    {.name = "reject", .most = ANY, .open = true, .body = filter_by_test, .form = REJECTING},
+    {.name = "selectattr", .most = ANY, .open = true, .body = filter_by_test, .form = BY_ATTRIBUTE},
+    {.name = "rejectattr", .most = ANY, .open = true, .body = filter_by_test, .form = BY_ATTRIBUTE | REJECTING},
     {.name = "map", .most = ANY, .parameters = {NULL, "attribute", "default"}, .open = true, .body = filter_map},
 };
 

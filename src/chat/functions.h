@@ -25,6 +25,7 @@ typedef struct tri_chat_function {
   int32_t least, most;       /* numbers of arguments */
   const char *parameters[4]; /* their names, for keywords; NULL: positional only */
   bool open;                 /* accepts any keywords */
+  int form;                  /* tells a body that several functions share which of them was called */
   tri_chat_body *body;
 } tri_chat_function;
 
@@ -39,13 +40,8 @@ tri_chat_functions tri_chat_tests(void);
 tri_chat_functions tri_chat_globals(void);
 tri_chat_functions tri_chat_methods(tri_chat_kind kind); /* methods of strings or dicts */
 
-/* Return the function with this name; NULL: none. */
+/* Returns the function with this name; NULL: none. */
 const tri_chat_function *tri_chat_function_find(tri_chat_functions among, tri_chat_value name);
-const tri_chat_function *tri_chat_filter_find(tri_chat_value name);
-const tri_chat_function *tri_chat_test_find(tri_chat_value name);
-const tri_chat_function *tri_chat_global_find(tri_chat_value name);
-/* Returns a method of values of this kind; of any kind with TRI_CHAT_UNDEFINED. */
-const tri_chat_function *tri_chat_method_find(tri_chat_kind kind, tri_chat_value name);
 
 /* Runs a function. Fails if there are too many or too few arguments, or unknown names. The size of the arguments counts
  * as work, since nearly every function reads them. */

@@ -8,7 +8,11 @@
 
 enum { LARGEST_SET = 1024 };
 
-static tri_status strip(const tri_chat_call *call, bool left, bool right, tri_chat_value *out) {
+/* Bits of `form`: the ends of the text that a method works on. */
+enum { AT_BEGIN = 1, AT_END = 2 };
+
+static tri_status method_strip(const tri_chat_call *call, tri_chat_value *out) {
+  const int form = call->function->form;
   tri_chat_value self, set = tri_chat_argument(call, 0, tri_chat_none());
   bool given = set.kind != TRI_CHAT_NONE;
   TRI_TRY(tri_chat_self_text(call, &self));
@@ -18,42 +22,16 @@ static tri_status strip(const tri_chat_call *call, bool left, bool right, tri_ch
                     LARGEST_SET);
   }
   size_t begin = 0, end = self.bytes;
-  tri_chat_text_strip(self.text, given ? &set : NULL, left, right, &begin, &end);
+  tri_chat_text_strip(self.text, given ? &set : NULL, form & AT_BEGIN, form & AT_END, &begin, &end);
   *out = tri_chat_string(self.text + begin, end - begin);
   out->origin = self.origin;
   return TRI_OK;
 }
 
-static tri_status method_strip(const tri_chat_call *call, tri_chat_value *out) { return strip(call, true, true, out); }
-
-static tri_status method_lstrip(const tri_chat_call *call, tri_chat_value *out) {
-  return strip(call, true, false, out);
-}
-
-static tri_status method_rstrip(const tri_chat_call *call, tri_chat_value *out) {
-  return strip(call, false, true, out);
-}
-
-static tri_status change_case(const tri_chat_call *call, tri_chat_case to, tri_chat_value *out) {
+static tri_status method_case(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self;
   TRI_TRY(tri_chat_self_text(call, &self));
-  return tri_chat_text_case(call->arena, self, to, out);
-}
-
-static tri_status method_upper(const tri_chat_call *call, tri_chat_value *out) {
-  return change_case(call, TRI_CHAT_UPPER, out);
-}
-
-static tri_status method_lower(const tri_chat_call *call, tri_chat_value *out) {
-  return change_case(call, TRI_CHAT_LOWER, out);
-}
-
-static tri_status method_title(const tri_chat_call *call, tri_chat_value *out) {
-  return change_case(call, TRI_CHAT_TITLE, out);
-}
-
-static tri_status method_capitalize(const tri_chat_call *call, tri_chat_value *out) {
-  return change_case(call, TRI_CHAT_CAPITAL, out);
+  return tri_chat_text_case(call->arena, self, (tri_chat_case)call->function->form, out);
 }
 
 static tri_status add_part(const tri_chat_call *call, tri_chat_list *list, tri_chat_value self, size_t begin,
@@ -240,33 +218,20 @@ static tri_status has_any_affix(const tri_chat_call *call, bool first, tri_chat_
   return TRI_OK;
 }
 
-static tri_status method_startswith(const tri_chat_call *call, tri_chat_value *out) {
-  return has_any_affix(call, true, out);
+static tri_status method_has_affix(const tri_chat_call *call, tri_chat_value *out) {
+  return has_any_affix(call, call->function->form == AT_BEGIN, out);
 }
 
-static tri_status method_endswith(const tri_chat_call *call, tri_chat_value *out) {
-  return has_any_affix(call, false, out);
-}
-
-static tri_status method_removeprefix(const tri_chat_call *call, tri_chat_value *out) {
+static tri_status method_remove_affix(const tri_chat_call *call, tri_chat_value *out) {
+  const bool first = call->function->form == AT_BEGIN;
   tri_chat_value found, part;
-  TRI_TRY(has_any_affix(call, true, &found));
+  TRI_TRY(has_any_affix(call, first, &found));
   TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &part));
   *out = call->self;
   TRI_TRY(tri_chat_flatten(call->arena, out));
   if (!found.boolean) return TRI_OK;
-  out->text += part.bytes;
+  if (first) out->text += part.bytes;
   out->bytes -= part.bytes;
-  return TRI_OK;
-}
-
-static tri_status method_removesuffix(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_value found, part;
-  TRI_TRY(has_any_affix(call, false, &found));
-  TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &part));
-  *out = call->self;
-  TRI_TRY(tri_chat_flatten(call->arena, out));
-  if (found.boolean) out->bytes -= part.bytes;
   return TRI_OK;
 }
 
@@ -402,20 +367,20 @@ static tri_status method_get(const tri_chat_call *call, tri_chat_value *out) {
 /* ---- the tables --------------------------------------------------------------------------------------------- */
 
 static const tri_chat_function of_strings[] = {
-    {.name = "strip", .most = 1, .body = method_strip},
-    {.name = "lstrip", .most = 1, .body = method_lstrip},
-    {.name = "rstrip", .most = 1, .body = method_rstrip},
-    {.name = "upper", .body = method_upper},
-    {.name = "lower", .body = method_lower},
-    {.name = "title", .body = method_title},
-    {.name = "capitalize", .body = method_capitalize},
+    {.name = "strip", .most = 1, .body = method_strip, .form = AT_BEGIN | AT_END},
+    {.name = "lstrip", .most = 1, .body = method_strip, .form = AT_BEGIN},
+    {.name = "rstrip", .most = 1, .body = method_strip, .form = AT_END},
+    {.name = "upper", .body = method_case, .form = (int)TRI_CHAT_UPPER},
+    {.name = "lower", .body = method_case, .form = (int)TRI_CHAT_LOWER},
+    {.name = "title", .body = method_case, .form = (int)TRI_CHAT_TITLE},
+    {.name = "capitalize", .body = method_case, .form = (int)TRI_CHAT_CAPITAL},
     {.name = "split", .most = 2, .parameters = {"sep", "maxsplit"}, .body = method_split},
     {.name = "rsplit", .most = 2, .parameters = {"sep", "maxsplit"}, .body = method_rsplit},
     {.name = "splitlines", .most = 1, .parameters = {"keepends"}, .body = method_splitlines},
-    {.name = "startswith", .least = 1, .most = 3, .body = method_startswith},
-    {.name = "endswith", .least = 1, .most = 3, .body = method_endswith},
-    {.name = "removeprefix", .least = 1, .most = 1, .body = method_removeprefix},
-    {.name = "removesuffix", .least = 1, .most = 1, .body = method_removesuffix},
+    {.name = "startswith", .least = 1, .most = 3, .body = method_has_affix, .form = AT_BEGIN},
+    {.name = "endswith", .least = 1, .most = 3, .body = method_has_affix, .form = AT_END},
+    {.name = "removeprefix", .least = 1, .most = 1, .body = method_remove_affix, .form = AT_BEGIN},
+    {.name = "removesuffix", .least = 1, .most = 1, .body = method_remove_affix, .form = AT_END},
     {.name = "replace", .least = 2, .most = 3, .body = method_replace},
     {.name = "find", .least = 1, .most = 3, .body = method_find},
     {.name = "count", .least = 1, .most = 3, .body = method_count},

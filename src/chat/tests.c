@@ -90,20 +90,16 @@ static tri_status test_in(const tri_chat_call *call, tri_chat_value *out) {
   return answer(found, out);
 }
 
-static tri_status order(const tri_chat_call *call, bool turned, bool or_equal, tri_chat_value *out) {
+/* Bits of `form`. */
+enum { TURNED = 1, OR_EQUAL = 2 };
+
+static tri_status test_order(const tri_chat_call *call, tri_chat_value *out) {
+  const bool turned = call->function->form & TURNED, or_equal = call->function->form & OR_EQUAL;
   tri_chat_value other = tri_chat_argument(call, 0, tri_chat_none());
   bool less = false;
   TRI_TRY(tri_chat_less(call->renderer, turned ? other : call->self, turned ? call->self : other, or_equal, &less));
   return answer(less, out);
 }
-
-static tri_status test_less(const tri_chat_call *call, tri_chat_value *out) { return order(call, false, false, out); }
-
-static tri_status test_at_most(const tri_chat_call *call, tri_chat_value *out) { return order(call, false, true, out); }
-
-static tri_status test_more(const tri_chat_call *call, tri_chat_value *out) { return order(call, true, false, out); }
-
-static tri_status test_at_least(const tri_chat_call *call, tri_chat_value *out) { return order(call, true, true, out); }
 
 /* Tests value % by == rest, also for real numbers. */
 static tri_status divides(const tri_chat_call *call, tri_chat_value by, int64_t rest, tri_chat_value *out) {
@@ -152,16 +148,16 @@ static const tri_chat_function tests[] = {
     {.name = "ne", .least = 1, .most = 1, .body = test_unequal},
     {.name = "!=", .least = 1, .most = 1, .body = test_unequal},
     {.name = "in", .least = 1, .most = 1, .parameters = {"seq"}, .body = test_in},
-    {.name = "lt", .least = 1, .most = 1, .body = test_less},
-    {.name = "lessthan", .least = 1, .most = 1, .body = test_less},
-    {.name = "<", .least = 1, .most = 1, .body = test_less},
-    {.name = "le", .least = 1, .most = 1, .body = test_at_most},
-    {.name = "<=", .least = 1, .most = 1, .body = test_at_most},
-    {.name = "gt", .least = 1, .most = 1, .body = test_more},
-    {.name = "greaterthan", .least = 1, .most = 1, .body = test_more},
-    {.name = ">", .least = 1, .most = 1, .body = test_more},
-    {.name = "ge", .least = 1, .most = 1, .body = test_at_least},
-    {.name = ">=", .least = 1, .most = 1, .body = test_at_least},
+    {.name = "lt", .least = 1, .most = 1, .body = test_order},
+    {.name = "lessthan", .least = 1, .most = 1, .body = test_order},
+    {.name = "<", .least = 1, .most = 1, .body = test_order},
+    {.name = "le", .least = 1, .most = 1, .body = test_order, .form = OR_EQUAL},
+    {.name = "<=", .least = 1, .most = 1, .body = test_order, .form = OR_EQUAL},
+    {.name = "gt", .least = 1, .most = 1, .body = test_order, .form = TURNED},
+    {.name = "greaterthan", .least = 1, .most = 1, .body = test_order, .form = TURNED},
+    {.name = ">", .least = 1, .most = 1, .body = test_order, .form = TURNED},
+    {.name = "ge", .least = 1, .most = 1, .body = test_order, .form = TURNED | OR_EQUAL},
+    {.name = ">=", .least = 1, .most = 1, .body = test_order, .form = TURNED | OR_EQUAL},
     {.name = "odd", .body = test_odd},
     {.name = "even", .body = test_even},
     {.name = "divisibleby", .least = 1, .most = 1, .parameters = {"num"}, .body = test_divisible},

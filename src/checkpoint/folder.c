@@ -131,18 +131,6 @@ static tri_status remove_folder(const char *root, const char *name) {
   return tri_directory_remove(path);
 }
 
-tri_status tri_folder_clear(const char *root, tri_folder_kind kind) {
-  tri_folder *list = NULL;
-  int64_t count = 0;
-  TRI_TRY(tri_folder_list(root, &list, &count));
-  tri_status status = TRI_OK;
-  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
-    if (list[i].kind == kind) status = remove_folder(root, list[i].name);
-  }
-  tri_free(list);
-  return status;
-}
-
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark) {
   char path[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
   return tri_path_join(path, root, folder->name) == TRI_OK && tri_path_join(inside, path, mark) == TRI_OK &&
@@ -174,16 +162,25 @@ static bool is_left_over(const char *root, const tri_folder *folder) {
   return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_checkpoint_is_there(root, folder->step);
 }
 
-tri_status tri_checkpoint_clear(const char *root) {
+/* Removes the folders of one kind, or all that are left over. */
+static tri_status remove_folders(const char *root, const tri_folder_kind *kind) {
   tri_folder *list = NULL;
   int64_t count = 0;
   TRI_TRY(tri_folder_list(root, &list, &count));
   tri_status status = TRI_OK;
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
-    if (is_left_over(root, &list[i])) status = remove_folder(root, list[i].name);
+    const bool wanted = kind != NULL ? list[i].kind == *kind : is_left_over(root, &list[i]);
+    if (wanted) status = remove_folder(root, list[i].name);
   }
   tri_free(list);
-  return status == TRI_OK ? tri_checkpoint_link_best(root) : status; /* a run may have been killed just before this */
+  return status;
+}
+
+tri_status tri_folder_clear(const char *root, tri_folder_kind kind) { return remove_folders(root, &kind); }
+
+tri_status tri_checkpoint_clear(const char *root) {
+  TRI_TRY(remove_folders(root, NULL));
+  return tri_checkpoint_link_best(root); /* a run may have been killed just before this */
 }
 
 /* Returns the newest complete folder of the list that is proven; NULL: none. */
@@ -297,11 +294,7 @@ tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int
     status = tri_path_join(found[held++].path, root, list[i].name);
   }
   tri_free(list);
-  if (status != TRI_OK) {
-    tri_free(found);
-    return status;
-  }
-  *out = found;
-  *count = held;
-  return TRI_OK;
+  if (status == TRI_OK) *out = found, *count = held;
+  if (status != TRI_OK) tri_free(found);
+  return status;
 }

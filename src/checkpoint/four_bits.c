@@ -290,11 +290,8 @@ tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tr
   TRI_TRY(tri_alloc("matrices in 4 bits", (size_t)*count, sizeof *matrices, &matrices));
   tri_status status = add_matrices(files, num_files, matrices);
   if (status == TRI_OK) status = hide(files, num_files);
-  if (status == TRI_OK) {
-    *out = matrices;
-  } else {
-    tri_free(matrices);
-  }
+  if (status == TRI_OK) *out = matrices;
+  if (status != TRI_OK) tri_free(matrices);
   return status;
 }
 

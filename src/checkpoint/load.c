@@ -411,11 +411,8 @@ static tri_status open_folder(const char *path, const tri_checkpoint_use *use, b
   } else {
     status = open_all(checkpoint, use, frame);
   }
-  if (status == TRI_OK) {
-    *out = checkpoint;
-  } else {
-    tri_checkpoint_close(checkpoint);
-  }
+  if (status == TRI_OK) *out = checkpoint;
+  if (status != TRI_OK) tri_checkpoint_close(checkpoint);
   return status;
 }
 

@@ -349,11 +349,8 @@ static tri_status read_factor(const tri_merged *merged, const char *name, const 
     tri_free(values);
     values = turned;
   }
-  if (status == TRI_OK) {
-    *out = values;
-  } else {
-    tri_free(values);
-  }
+  if (status == TRI_OK) *out = values;
+  if (status != TRI_OK) tri_free(values);
   return status;
 }
 
@@ -432,11 +429,8 @@ static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter 
   TRI_TRY(tri_alloc("magnitudes", (size_t)outputs, sizeof *values, &values));
   tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 1, &outputs, NULL, values);
   if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, true, outputs, values);
-  if (status == TRI_OK) {
-    *out = values;
-  } else {
-    tri_free(values);
-  }
+  if (status == TRI_OK) *out = values;
+  if (status != TRI_OK) tri_free(values);
   return status;
 }
 

@@ -130,7 +130,7 @@ static bool trains_tied(const tri_adapter *adapter, const tri_parameter_table *t
   return false;
 }
 
-static json_t *words_json(const tri_trainable_words *words) {
+json_t *tri_peft_words_json(const tri_trainable_words *words) {
   json_t *list = json_array();
   for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
   return list;
@@ -138,8 +138,8 @@ static json_t *words_json(const tri_trainable_words *words) {
 
 static json_t *own_json(const tri_peft *peft) {
   return json_pack("{s:s, s:s, s:s, s:o, s:o}", "base", peft->signature.frame, "base_values", peft->signature.values,
-                   "quantise", quantises_word(peft->adapter.quantise), "targets", words_json(&peft->adapter.targets),
-                   "train", words_json(&peft->adapter.train));
+                   "quantise", quantises_word(peft->adapter.quantise), "targets",
+                   tri_peft_words_json(&peft->adapter.targets), "train", tri_peft_words_json(&peft->adapter.train));
 }
 
 static json_t *number_json(double value) {

@@ -44,6 +44,8 @@ tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_
 
 /* Returns the run file's word for a quantisation. */
 const char *tri_peft_quantise_word(tri_quantise quantise);
+/* Returns the words as a JSON list. */
+json_t *tri_peft_words_json(const tri_trainable_words *words);
 
 /* LOCAL. Reads FOLDER/adapter_config.json; with `verify`, and if the folder is a checkpoint, compares its checksum. */
 tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);

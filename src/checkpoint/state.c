@@ -148,11 +148,8 @@ tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_
   tri_status status = tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &parsed);
   tri_free(text);
   if (status == TRI_OK) status = parse_state(path, parsed, out);
-  if (status == TRI_OK) {
-    *document = parsed;
-  } else {
-    json_decref(parsed);
-  }
+  if (status == TRI_OK) *document = parsed;
+  if (status != TRI_OK) json_decref(parsed);
   return status;
 }
 

@@ -51,12 +51,6 @@ void tri_inspect_print_adapter(const tri_peft *peft) {
   printf("\n");
 }
 
-static json_t *words_json(const tri_trainable_words *words) {
-  json_t *list = json_array();
-  for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
-  return list;
-}
-
 /* Returns the patterns in their order, because the first that matches applies. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
@@ -74,7 +68,8 @@ json_t *tri_inspect_adapter_json(const tri_peft *peft) {
       "alpha", adapter->alpha, "scaling", word_of(tri_scaling_words, (int)adapter->scaling), "rank_pattern",
       patterns_json(&adapter->rank_pattern, false), "alpha_pattern", patterns_json(&adapter->alpha_pattern, true),
       "init", word_of(tri_adapter_init_words, (int)adapter->init), "magnitude", adapter->magnitude, "dropout",
-      adapter->dropout, "quantise", tri_peft_quantise_word(adapter->quantise), "targets", words_json(&adapter->targets),
-      "train", words_json(&adapter->train), "ensure_weight_tying", adapter->ensure_weight_tying, "base", peft->base,
-      "base_signature", peft->signature.frame, "base_values", peft->signature.values);
+      adapter->dropout, "quantise", tri_peft_quantise_word(adapter->quantise), "targets",
+      tri_peft_words_json(&adapter->targets), "train", tri_peft_words_json(&adapter->train), "ensure_weight_tying",
+      adapter->ensure_weight_tying, "base", peft->base, "base_signature", peft->signature.frame, "base_values",
+      peft->signature.values);
 }

@@ -84,10 +84,7 @@ tri_status tri_paths_go_home(const tri_command *command, int count, char **argum
       status = go_home(&w, i, words[i], NULL);
     }
   }
-  if (status != TRI_OK) {
-    tri_free(words);
-    return status;
-  }
-  *out = words;
-  return TRI_OK;
+  if (status == TRI_OK) *out = words;
+  if (status != TRI_OK) tri_free(words);
+  return status;
 }

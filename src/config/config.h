@@ -131,6 +131,9 @@ typedef struct tri_config_key {
                      comment; 0: none */
 } tri_config_key;
 
+/* The beginning of a row for a member of a struct that has the key's name. */
+#define TRI_CONFIG_KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+
 struct tri_config_table {
   const char *noun; /* "run file" */
   const tri_config_key *keys;
@@ -178,8 +181,6 @@ void tri_config_differences(const tri_config_table *table, const void *left, con
 /* Calls `visit` for each row that has TRI_CHANGE bits of its own, sections too, with its full name and the bits. */
 void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
                         void *context);
-/* Calls `visit` for each key with its full name. */
-void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
 
 /* Formats a value as in a file, in one line; "" for sections and lists. Returns buffer. */
 char *tri_config_value_text(const tri_config_key *key, const void *at, char *buffer, size_t bytes);

@@ -256,24 +256,6 @@ void tri_config_changes(const tri_config_table *table, void (*visit)(void *conte
   visit_changes(table, "", visit, context);
 }
 
-static void name_section(const tri_config_table *table, const char *prefix,
-                         void (*visit)(void *context, const char *key), void *context) {
-  char name[NAME_BYTES];
-  for (size_t i = 0; i < table->num_keys; i++) {
-    const tri_config_key *key = &table->keys[i];
-    full_name(prefix, key->name, name);
-    if (key->type == TRI_CONFIG_SECTION) {
-      name_section(key->table, name, visit, context);
-    } else {
-      visit(context, name);
-    }
-  }
-}
-
-void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context) {
-  name_section(table, "", visit, context);
-}
-
 /* ---- help ------------------------------------------------------------------------------------------------------ */
 
 static const char *plain_type_name(tri_config_type type) {

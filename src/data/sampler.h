@@ -31,8 +31,6 @@ tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
 /* Reads sample `index` of the shuffled order. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* Returns a feed of the shuffled samples. */
-tri_feed tri_sampler_feed(const tri_sampler *sampler);
 /* A feed of the shuffled samples that begins with sample number `by`. */
 typedef struct tri_sampler_shift {
   const tri_sampler *sampler;

@@ -29,12 +29,9 @@ tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out
   TRI_TRY(tri_alloc("a micro-batch", 1, sizeof *maker, &maker));
   *maker = (tri_batch_maker){.batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices};
   tri_status status = fill_batch_maker(list, maker);
-  if (status != TRI_OK) {
-    tri_batch_maker_destroy(maker);
-    return status;
-  }
-  *out = maker;
-  return TRI_OK;
+  if (status == TRI_OK) *out = maker;
+  if (status != TRI_OK) tri_batch_maker_destroy(maker);
+  return status;
 }
 
 void tri_batch_maker_destroy(tri_batch_maker *maker) {

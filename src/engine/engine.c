@@ -86,12 +86,9 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
   if (options->mesh == NULL) engine->options.mesh = &engine->alone;
   engine->device = device;
   tri_status status = set_up(engine);
-  if (status != TRI_OK) {
-    tri_engine_destroy(engine);
-    return status;
-  }
-  *out = engine;
-  return TRI_OK;
+  if (status == TRI_OK) *out = engine;
+  if (status != TRI_OK) tri_engine_destroy(engine);
+  return status;
 }
 
 /* Returns whether gradients are added up over ranks, or ranks exchange rows for experts. */

@@ -42,12 +42,9 @@ tri_status tri_exchange_create(tri_device *device, const tri_exchange_memory *me
   x->sums = memory->sums;
   x->transfer = memory->transfer;
   tri_status status = memory->staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
-  if (status != TRI_OK) {
-    tri_free(x);
-    return status;
-  }
-  *out = x;
-  return TRI_OK;
+  if (status == TRI_OK) *out = x;
+  if (status != TRI_OK) tri_free(x);
+  return status;
 }
 
 void tri_exchange_destroy(tri_exchange *x) {

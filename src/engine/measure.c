@@ -219,12 +219,9 @@ tri_status tri_measure_create(const tri_measure_request *request, tri_measure **
   if (status == TRI_OK) status = tri_measure_fill(m);
   if (status == TRI_OK) status = tri_measure_open_links(m);
   status = tri_common_status(m->world, status);
-  if (status != TRI_OK) {
-    tri_measure_destroy(m);
-    return status;
-  }
-  *out = m;
-  return TRI_OK;
+  if (status == TRI_OK) *out = m;
+  if (status != TRI_OK) tri_measure_destroy(m);
+  return status;
 }
 
 void tri_measure_destroy(tri_measure *m) {

@@ -1,5 +1,6 @@
 /* What all measurements share: the memory of their operands, and the timing of a repeated call. */
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/random.h"
@@ -11,11 +12,6 @@
 /* Each call is repeated at least `LEAST` times, and for the time that the caller gives. The lower quartile is the
  * result, because other users of the machine make some calls slower, and none faster. */
 enum { LEAST = 4, MOST = 400, MOST_SETS = 16 };
-
-static int compare(const void *left, const void *right) {
-  double a = *(const double *)left, b = *(const double *)right;
-  return (a > b) - (a < b);
-}
 
 static tri_status do_it(tri_measure *m, tri_measured_call *call, const void *what) {
   m->turn++;
@@ -39,7 +35,7 @@ tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void 
     TRI_TRY(do_it(m, call, what));
     times[i] = tri_clock_s() - begin_s;
   }
-  qsort(times, (size_t)count, sizeof *times, compare);
+  qsort(times, (size_t)count, sizeof *times, tri_compare_doubles);
   *out = times[count / 4];
   return tri_all_maximum(m->world, TRI_FP64, 1, out);
 }

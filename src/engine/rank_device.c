@@ -79,10 +79,7 @@ tri_status tri_rank_device_create(const char *name, int threads, tri_device **ou
   tri_device *device = NULL;
   TRI_TRY(tri_common_status(&world, tri_device_create_for(&request, &device)));
   tri_status status = world.size == 1 ? TRI_OK : share_devices(&world, device);
-  if (status != TRI_OK) {
-    tri_device_destroy(device);
-    return status;
-  }
-  *out = device;
-  return TRI_OK;
+  if (status == TRI_OK) *out = device;
+  if (status != TRI_OK) tri_device_destroy(device);
+  return status;
 }

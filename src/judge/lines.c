@@ -45,13 +45,9 @@ static tri_status read_all(const char *path, char **out, size_t *bytes) {
     held += got;
   }
   tri_text_stream_close(stream);
-  if (status != TRI_OK) {
-    tri_free(text);
-    return status;
-  }
-  *out = text;
-  *bytes = held;
-  return TRI_OK;
+  if (status == TRI_OK) *out = text, *bytes = held;
+  if (status != TRI_OK) tri_free(text);
+  return status;
 }
 
 static bool is_blank(const char *text, size_t bytes) {

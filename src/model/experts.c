@@ -47,12 +47,6 @@ tri_expert_layer tri_model_expert_layer(const tri_model *model) {
   };
 }
 
-double tri_model_expert_weights(const tri_model *model) {
-  const double width = (double)model->hidden_size;
-  const double met = (double)((model->experts_per_token + model->shared_experts) * model->expert_ffn_size);
-  return width * (double)model->num_experts + 3.0 * width * met;
-}
-
 static bool has_experts(const tri_blocks *blocks) { return blocks->names.router != NULL; }
 
 /* ---- defaults ---------------------------------------------------------------------------------------------------- */

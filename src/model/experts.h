@@ -15,10 +15,6 @@ int64_t tri_model_expert_layers(const tri_model *model, tri_layer_range layers);
 /* Returns the description of a layer of experts for operations; the model must have experts. */
 tri_expert_layer tri_model_expert_layer(const tri_model *model);
 
-/* Returns the number of matrix elements by which one token is multiplied in such a layer: router, its experts, shared
- * experts. */
-double tri_model_expert_weights(const tri_model *model);
-
 /* Used by tri_model_complete. Replace 0 by defaults; check that the numbers of experts fit together (the message names
  * the key). */
 void tri_model_fill_in_experts(tri_model *m);

@@ -15,11 +15,7 @@ static const tri_config_word names[] = {
 #define NOT_NEGATIVE .range = {.low = 0, .high = TRI_CONFIG_MOST}
 
 static const tri_config_key keys[] = {
-    {.name = "name",
-     .type = TRI_CONFIG_CHOICE,
-     .words = names,
-     .offset = offsetof(tri_objective_config, name),
-     .fallback = "cross_entropy",
+    {TRI_CONFIG_KEY(tri_objective_config, name, TRI_CONFIG_CHOICE), .words = names, .fallback = "cross_entropy",
      .help =
          "cross_entropy, the next token; or a loss of preferences: of pairs dpo (sigmoid), ipo, hinge, robust, "
          "sigmoid_norm, apo_zero, apo_down, simpo, cpo, orpo, exo_pair, nca_pair, bco_pair, sppo_hard, discopop; of "
@@ -38,10 +34,7 @@ static const tri_config_key keys[] = {
     {NUMBER(desirable_weight), .fallback = "1.0", NOT_NEGATIVE,
      .help = "kto, apo_zero_unpaired: weight of the losses of desirable answers"},
     {NUMBER(undesirable_weight), .fallback = "1.0", NOT_NEGATIVE, .help = "the same of undesirable ones"},
-    {.name = "allow_dropout",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_objective_config, allow_dropout),
-     .fallback = "false",
+    {TRI_CONFIG_KEY(tri_objective_config, allow_dropout, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "allow dropout above 0 with a loss of preferences, although it makes log-probabilities noisy"},
 };
 

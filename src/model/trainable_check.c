@@ -101,30 +101,33 @@ static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_tab
                   embedding->name, (long)a.rank, a.alpha, head->name, (long)b.rank, b.alpha);
 }
 
+/* Returns the first parameter with factors that is not a matrix of a layer; NULL: none. */
+static const tri_parameter *first_outside(const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (!entry->factor && entry->factors[0] >= 0 && !tri_trainable_is_linear(entry)) return entry;
+  }
+  return NULL;
+}
+
 /* Refuses PiSSA for matrices outside of layers. */
 static tri_status check_principal(const tri_adapter *adapter, const tri_parameter_table *table) {
-  for (int64_t i = 0; i < table->num_entries && tri_adapter_is_principal(adapter); i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->factor || entry->factors[0] < 0 || tri_trainable_is_linear(entry)) continue;
-    return tri_fail(TRI_UNSUPPORTED,
-                    "`adapter.init`: pissa is for matrices of layers, and `adapter.targets` names %.80s too; leave "
-                    "that out, or use kaiming or gaussian",
-                    entry->name);
-  }
-  return TRI_OK;
+  const tri_parameter *entry = tri_adapter_is_principal(adapter) ? first_outside(table) : NULL;
+  if (entry == NULL) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "`adapter.init`: pissa is for matrices of layers, and `adapter.targets` names %.80s too; leave "
+                  "that out, or use kaiming or gaussian",
+                  entry->name);
 }
 
 /* Refuses magnitudes of stacked experts, which PEFT does not support either. */
 static tri_status check_magnitudes(const tri_adapter *adapter, const tri_parameter_table *table) {
-  for (int64_t i = 0; i < table->num_entries && adapter->magnitude; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->factor || entry->factors[0] < 0 || tri_trainable_is_linear(entry)) continue;
-    return tri_fail(TRI_UNSUPPORTED,
-                    "`adapter.magnitude` (DoRA) is for matrices of layers that all tokens go through, and "
-                    "`adapter.targets` names %.80s too; leave one of them out",
-                    entry->name);
-  }
-  return TRI_OK;
+  const tri_parameter *entry = adapter->magnitude ? first_outside(table) : NULL;
+  if (entry == NULL) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "`adapter.magnitude` (DoRA) is for matrices of layers that all tokens go through, and "
+                  "`adapter.targets` names %.80s too; leave one of them out",
+                  entry->name);
 }
 
 static bool names_experts(const tri_parameter_table *table, const char *target) {

@@ -47,13 +47,9 @@ extern const tri_config_word tri_adapter_init_words[];
       {.name = "alpha_pattern",                                                                                        \
        TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER.alpha_pattern, tri_alpha_pattern_table, "alpha"),                         \
        .help = "other alphas of some targets, in the same way: {q_proj: 16}"},                                         \
-      {.change = TRI_CHANGE_LEARNING,                                                                                  \
-       .name = "dropout",                                                                                              \
-       .type = TRI_CONFIG_DOUBLE,                                                                                      \
-       .offset = offsetof(BASE, MEMBER.dropout),                                                                       \
-       .range = {.low = 0, .high = 1, .open_high = true},                                                              \
-       .fallback = "0.0",                                                                                              \
-       .help = "dropout probability of the factors' input"},                                                           \
+      TRI_CONFIG_ROW(LEARNING, TRI_ADAPTER_KEY(dropout, TRI_CONFIG_DOUBLE, BASE, MEMBER),                              \
+                     .range = {.low = 0, .high = 1, .open_high = true}, .fallback = "0.0",                             \
+                     .help = "dropout probability of the factors' input"),                                             \
       {TRI_ADAPTER_KEY(init, TRI_CONFIG_CHOICE, BASE, MEMBER), .words = tri_adapter_init_words, .fallback = "kaiming", \
        .help =                                                                                                         \
            "initial values of A: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "   \

@@ -51,9 +51,9 @@ static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost 
 static const tri_op activations[] = {TRI_ACTIVATIONS(OPERATION)};
 
 tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(activation){kind, list->slots[x].shape.width}, sizeof(activation), &at));
-  tri_op_call call = tri_op_call_of(&activations[kind], at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &activations[kind], &(activation){kind, list->slots[x].shape.width},
+                           sizeof(activation), &call));
   call.inputs[0] = x;
   return tri_op_list_append_first(list, &call, 1, out);
 }

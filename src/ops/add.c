@@ -61,9 +61,8 @@ static const tri_op op_add = {
 };
 
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(add){list->slots[x].shape.width}, sizeof(add), &at));
-  tri_op_call call = tri_op_call_of(&op_add, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_add, &(add){list->slots[x].shape.width}, sizeof(add), &call));
   call.inputs[0] = x;
   call.inputs[1] = branch;
   return tri_op_list_append_first(list, &call, 1, out);

@@ -104,9 +104,8 @@ static const tri_op op_attention = {
 
 static tri_status append_whole(tri_op_list *list, tri_heads heads, tri_scores scores, int64_t positions, int32_t qkv,
                                int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(attention){heads, scores, positions}, sizeof(attention), &at));
-  tri_op_call call = tri_op_call_of(&op_attention, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_attention, &(attention){heads, scores, positions}, sizeof(attention), &call));
   call.inputs[0] = qkv;
   return tri_op_list_append_first(list, &call, list->training ? 2 : 1, out);
 }

@@ -260,7 +260,6 @@ static tri_status keep_begins(tri_op_list *list, const tri_op_context *context, 
 
 tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out) {
   const tri_op_context context = tri_op_list_context(list);
-  const void *kept = NULL;
   attention_gather at = {.heads = heads,
                          .scores = scores,
                          .masked = context.masked,
@@ -269,8 +268,8 @@ tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, tri_score
                          .ranks = context.outer,
                          .rank = context.outer_rank};
   TRI_TRY(keep_begins(list, &context, tri_attention_key_width(heads), &at.begins));
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_attention_gather, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_attention_gather, &at, sizeof at, &call));
   call.inputs[0] = qkv;
   return tri_op_list_append_first(list, &call, list->training ? 2 : 1, out);
 }

@@ -282,12 +282,11 @@ tri_status tri_op_attention_ring(tri_op_list *list, tri_heads heads, tri_scores 
                        .context = tri_op_list_context(list),
                        .batch = list->batch,
                        .windowed = tri_op_list_is_windowed(list)};
-  const void *kept = NULL;
   for (int64_t r = 0; r < at.context.outer; r++) {
     if (block_rows(&at, r) > at.most_rows) at.most_rows = block_rows(&at, r);
   }
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_attention_ring, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_attention_ring, &at, sizeof at, &call));
   call.inputs[0] = qkv;
   return tri_op_list_append_first(list, &call, 2, out);
 }

@@ -392,11 +392,10 @@ static const tri_op op_combine_windows = {
 tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *rows, const tri_expert_calls *calls, int64_t ffn,
                           tri_activation activation, int32_t experts, int32_t tables, int32_t x, int32_t weights,
                           int32_t *out) {
-  const void *kept = NULL;
   const combine at = {*rows, *calls, ffn, activation};
   const bool again = tri_expert_rows_come_again(rows);
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(again ? &op_combine_windows : &op_combine, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, again ? &op_combine_windows : &op_combine, &at, sizeof at, &call));
   call.inputs[ROWS] = experts;
   call.inputs[TABLES] = tables;
   call.inputs[X] = again ? x : -1;

@@ -318,9 +318,8 @@ static const tri_op op_arrive = {
 
 tri_status tri_op_dispatch(tri_op_list *list, const tri_expert_rows *at, int32_t x, tri_routed routed,
                            tri_dispatched *out) {
-  const void *kept = NULL;
-  TRI_TRY(tri_op_list_keep(list, at, sizeof *at, &kept));
-  tri_op_call call = tri_op_call_of(&op_dispatch, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_dispatch, at, sizeof *at, &call));
   call.inputs[X] = x;
   call.inputs[EXPERTS] = routed.experts;
   call.inputs[WEIGHTS] = routed.weights;
@@ -344,11 +343,10 @@ tri_expert_load tri_op_expert_load(const tri_op_list *list) {
 }
 
 tri_status tri_op_arrive(tri_op_list *list, const tri_expert_rows *rows, tri_dispatched *dispatched) {
-  const void *kept = NULL;
   const arrive at = {*rows, dispatched->call};
   if (!tri_expert_rows_travel(rows)) return TRI_OK;
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_arrive, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_arrive, &at, sizeof at, &call));
   call.inputs[SIGN] = dispatched->rows;
   call.inputs[ARRIVE_TABLES] = dispatched->tables;
   return tri_op_list_append_first(list, &call, 1, &dispatched->rows);

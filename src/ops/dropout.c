@@ -70,10 +70,9 @@ tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t
                                   int64_t first, int32_t x, int32_t *out) {
   *out = x;
   if (probability == 0.0) return TRI_OK;
-  const void *at = NULL;
   const dropout attributes = {probability, list->slots[x].shape.width, list->tokens, site, row_elements, first};
-  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
-  tri_op_call call = tri_op_call_of(&op_dropout, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_dropout, &attributes, sizeof attributes, &call));
   call.inputs[0] = x;
   return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -93,14 +93,13 @@ static const tri_op op_embedding = {
 
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence,
                             int64_t position_offset, int32_t token, int32_t position, int32_t *out) {
-  const void *at = NULL;
   embedding attributes = {.width = width,
                           .max_sequence = max_sequence,
                           .position_offset = position_offset,
                           .adds_positions = tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0};
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.table_rows);
-  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
-  tri_op_call call = tri_op_call_of(&op_embedding, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_embedding, &attributes, sizeof attributes, &call));
   call.parameters[0] = token;
   call.parameters[1] = position;
   int32_t outputs[TRI_OP_OUTPUTS];

@@ -266,7 +266,6 @@ static tri_status append(tri_op_list *list, bool splits, tri_heads all, int32_t 
   const tri_op_context context = tri_op_list_context(list);
   const int64_t ranks = context.inner;
   const tri_heads part = part_of(all, ranks);
-  const void *kept = NULL;
   exchange_heads at = {.splits = splits,
                        .ranks = ranks,
                        .own_rows = list->batch * tri_op_context_rows(&context, context.rank),
@@ -274,8 +273,8 @@ static tri_status append(tri_op_list *list, bool splits, tri_heads all, int32_t 
                        .part = part,
                        .copies = part.kv_heads * ranks > all.kv_heads ? ranks / all.kv_heads : 1};
   TRI_TRY(keep_begins(list, &context, &at));
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_exchange_heads, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_exchange_heads, &at, sizeof at, &call));
   call.inputs[0] = x;
   TRI_TRY(tri_op_list_append_first(list, &call, 1, out));
   list->sequence =

@@ -274,7 +274,6 @@ static const tri_op op_expert_factors = {
 
 tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *rows, int64_t in, int32_t parameter,
                                  int32_t x, int32_t tables, int32_t *y, int32_t *number) {
-  const void *kept = NULL;
   const bool has = list->parameters != NULL && list->parameters[parameter].factors[A] >= 0;
   *number = -1;
   if (!has) return TRI_OK;
@@ -287,8 +286,8 @@ tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *rows,
                              .begins = rows->here,
                              .scale = down->scale,
                              .expected = tri_expert_rows_first(rows)};
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_expert_factors, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_expert_factors, &at, sizeof at, &call));
   call.inputs[Y] = *y;
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;

@@ -148,14 +148,13 @@ static const tri_op op_experts = {
 
 tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_t in, int64_t out_width, int32_t x,
                           int32_t tables, int32_t parameter, int32_t *out) {
-  const void *kept = NULL;
   const experts at = {.weight = {in, out_width, TRI_WEIGHT_OUT_IN},
                       .count = rows->num_experts,
                       .capacity = rows->capacity,
                       .begins = rows->here,
                       .expected = tri_expert_rows_first(rows)};
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_experts, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_experts, &at, sizeof at, &call));
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.parameters[0] = parameter;
@@ -220,10 +219,9 @@ static const tri_op weighted_gates[] = {TRI_ACTIVATIONS(OPERATION)};
 
 tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *rows, tri_activation kind, int64_t width,
                                  int32_t x, int32_t weights, int32_t tables, int32_t *out) {
-  const void *kept = NULL;
   const weighted_gated at = {width, rows->capacity, rows->here + rows->num_experts, tri_expert_rows_first(rows), kind};
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&weighted_gates[kind], kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &weighted_gates[kind], &at, sizeof at, &call));
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.inputs[ROW_WEIGHTS] = weights;

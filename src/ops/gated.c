@@ -51,9 +51,8 @@ static void op_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out)
 static const tri_op gates[] = {TRI_ACTIVATIONS(OPERATION)};
 
 tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(gated){kind, list->slots[x].shape.width / 2}, sizeof(gated), &at));
-  tri_op_call call = tri_op_call_of(&gates[kind], at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &gates[kind], &(gated){kind, list->slots[x].shape.width / 2}, sizeof(gated), &call));
   call.inputs[0] = x;
   return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -145,9 +145,8 @@ static const tri_op op_head_norm = {
 
 tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, bool whole, int32_t qkv, int32_t q_weight,
                             int32_t k_weight, int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(head_norm){rms, heads, whole}, sizeof(head_norm), &at));
-  tri_op_call call = tri_op_call_of(&op_head_norm, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_head_norm, &(head_norm){rms, heads, whole}, sizeof(head_norm), &call));
   call.inputs[0] = qkv;
   call.parameters[0] = q_weight;
   call.parameters[1] = k_weight;

@@ -59,7 +59,6 @@ static const tri_op op_join_columns = {
 
 tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t parts[], int32_t *out) {
   join_columns at = {.count = count};
-  const void *kept = NULL;
   *out = parts[0];
   if (count == 1) return TRI_OK;
   for (int64_t i = 0; i < count; i++) {
@@ -67,8 +66,8 @@ tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t p
     at.width[i] = list->slots[parts[i]].shape.width;
     at.out += at.width[i];
   }
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_join_columns, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_join_columns, &at, sizeof at, &call));
   for (int64_t i = 0; i < count; i++) call.inputs[i] = parts[i];
   return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -141,9 +141,8 @@ static const tri_op op_linear = {
 /* Appends the GEMM without factors or magnitudes. */
 static tri_status append_product(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
                                  int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, attributes, sizeof *attributes, &at));
-  tri_op_call call = tri_op_call_of(&op_linear, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_linear, attributes, sizeof *attributes, &call));
   call.inputs[0] = x;
   call.parameters[0] = weight;
   call.parameters[1] = bias;

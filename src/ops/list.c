@@ -115,6 +115,14 @@ tri_op_call tri_op_call_of(const tri_op *op, const void *attributes) {
   return call;
 }
 
+tri_status tri_op_list_call(tri_op_list *list, const tri_op *op, const void *attributes, size_t bytes,
+                            tri_op_call *out) {
+  const void *kept = NULL;
+  TRI_TRY(tri_op_list_keep(list, attributes, bytes, &kept));
+  *out = tri_op_call_of(op, kept);
+  return TRI_OK;
+}
+
 tri_status tri_op_same_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                              tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;

@@ -180,5 +180,8 @@ tri_status tri_op_same_shape(const tri_op_call *call, const tri_shape inputs[TRI
 
 /* Returns an empty call: every slot, parameter and constant absent. */
 tri_op_call tri_op_call_of(const tri_op *op, const void *attributes);
+/* The same, with a copy of `bytes` bytes of attributes that the list owns. */
+tri_status tri_op_list_call(tri_op_list *list, const tri_op *op, const void *attributes, size_t bytes,
+                            tri_op_call *out);
 
 #endif

@@ -310,11 +310,10 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
 /* Appends the factors' call on x, which already has dropout. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t a = -1, b = -1;
-  const void *kept = NULL;
   const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);
   if (at.count == 0) return TRI_OK;
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(firsts ? &op_first_factors : &op_factors, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, firsts ? &op_first_factors : &op_factors, &at, sizeof at, &call));
   call.inputs[Y] = *y;
   call.inputs[X] = x;
   call.parameters[A] = a;

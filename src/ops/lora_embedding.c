@@ -176,15 +176,14 @@ static const tri_op op_lora_embedding = {
 
 tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t token, int32_t x,
                                  int32_t *out) {
-  const void *kept = NULL;
   *out = x;
   if (list->parameters == NULL || list->parameters[token].factors[0] < 0) return TRI_OK;
   const int32_t *pair = list->parameters[token].factors;
   const tri_op_parameter *a = &list->parameters[pair[0]];
   lora_embedding at = {.up.b = {a->out, width, TRI_WEIGHT_OUT_IN}, .scale = a->scale};
   tri_op_share_of(list, vocab_size, &at.first_id, &at.ids);
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_lora_embedding, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_lora_embedding, &at, sizeof at, &call));
   call.inputs[0] = x;
   call.parameters[A] = pair[0];
   call.parameters[TRI_UP_B] = pair[1];

@@ -316,7 +316,6 @@ static int32_t first_magnitude(const tri_op_list *list, int32_t weight) {
 tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t parameter, int32_t bias,
                             bool adds_bias, bool alone, int32_t y, int32_t *out) {
   int32_t a = -1, b = -1;
-  const void *kept = NULL;
   magnitudes at = {.factors = tri_factors_of(list, false, weight->in, parameter, &a, &b),
                    .weight = *weight,
                    .adds_bias = adds_bias,
@@ -325,8 +324,8 @@ tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t
   if (is_in_out(&at) && (at.factors.count > 1 || at.factors.width[0] < weight->out)) {
     return tri_fail_internal("magnitudes of one of several matrices of [in, out]");
   }
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_magnitude, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_magnitude, &at, sizeof at, &call));
   call.inputs[Y] = y;
   call.parameters[W] = parameter;
   call.parameters[BIAS] = bias;
@@ -400,9 +399,8 @@ static const tri_op op_left = {
 };
 
 tri_status tri_op_left_by_dropout(tri_op_list *list, int32_t x, int32_t dropped, int32_t *out) {
-  const void *kept = NULL;
-  TRI_TRY(tri_op_list_keep(list, &list->slots[x].shape.width, sizeof(int64_t), &kept));
-  tri_op_call call = tri_op_call_of(&op_left, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_left, &list->slots[x].shape.width, sizeof(int64_t), &call));
   call.inputs[X] = x;
   call.inputs[DROPPED] = dropped;
   return tri_op_list_append_first(list, &call, 1, out);

@@ -194,14 +194,13 @@ const tri_mesh_collective tri_join_slices = {
 #undef FUNCTIONS
 
 tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *row, int32_t x, int32_t *out) {
-  const void *at = NULL;
   mesh_collective attributes = {
       .row = row, .width = list->slots[x].shape.width, .all_rows = list->batch * list->sequence};
   bool after = leaves_slices(row, list->sliced);
   tri_op_list_slice(list, row->domain, &attributes.first_row, &attributes.rows);
   if (after != list->sliced) TRI_TRY(tri_op_list_keep_slices(list, row->domain, attributes.width, &attributes.begins));
-  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
-  tri_op_call call = tri_op_call_of(&row->op, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &row->op, &attributes, sizeof attributes, &call));
   call.inputs[0] = x;
   TRI_TRY(tri_op_list_append_first(list, &call, 1, out));
   list->sliced = after;

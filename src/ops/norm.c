@@ -35,10 +35,9 @@ static void op_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) 
 
 static tri_status append(tri_op_list *list, const tri_op *op, row_norm with, int32_t x, const int32_t parameters[2],
                          int num_outputs, int32_t *out) {
-  const void *at = NULL;
   with.width = list->slots[x].shape.width;
-  TRI_TRY(tri_op_list_keep(list, &with, sizeof with, &at));
-  tri_op_call call = tri_op_call_of(op, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, op, &with, sizeof with, &call));
   call.inputs[0] = x;
   call.parameters[0] = parameters[0];
   call.parameters[1] = parameters[1];

@@ -140,7 +140,6 @@ typedef struct tri_logits {
   double scale, soft_cap;
   int32_t bias;
 } tri_logits;
-static inline tri_logits tri_logits_plain(void) { return (tri_logits){1, 0, -1}; }
 
 /* Output projection with weight[V, C] and cross entropy with the run's labels, in chunks of rows: the end of a list.
  * vocab_size is that of the whole model. `preference`: a loss on completions; labels may have a weight in an additional

@@ -124,11 +124,10 @@ static const tri_op op_rope = {
 };
 
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out) {
-  const void *at = NULL;
   int32_t constant = -1;
   TRI_TRY(find_constant(list, table, &constant));
-  TRI_TRY(tri_op_list_keep(list, &(rope){heads, *table}, sizeof(rope), &at));
-  tri_op_call call = tri_op_call_of(&op_rope, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_rope, &(rope){heads, *table}, sizeof(rope), &call));
   call.inputs[0] = qkv;
   call.constant = constant;
   return tri_op_list_append_first(list, &call, 1, out);

@@ -236,7 +236,6 @@ static double sequence_balance(const tri_op_list *list, const tri_expert_layer *
 
 tri_status tri_op_route(tri_op_list *list, const tri_expert_layer *layer, int32_t x, int32_t router, int32_t bias,
                         tri_routed *out) {
-  const void *kept = NULL;
   const route at = {.weight = {layer->width, layer->router.experts, TRI_WEIGHT_OUT_IN},
                     .router = layer->router,
                     .balance = sequence_balance(list, layer),
@@ -246,8 +245,8 @@ tri_status tri_op_route(tri_op_list *list, const tri_expert_layer *layer, int32_
                     .counts = tri_op_list_rank(list, TRI_DOMAIN_SEQUENCE) == 0,
                     .number = list->num_routers++};
   list->router_experts = layer->router.experts;
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_route, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_route, &at, sizeof at, &call));
   call.inputs[0] = x;
   call.parameters[0] = router;
   call.parameters[1] = bias;

@@ -79,10 +79,9 @@ static const tri_op op_row_logits = {
 
 tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
                              int32_t weight, int32_t *out) {
-  const void *at = NULL;
   row_logits attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}, {logits.scale, logits.soft_cap}, list->logit_rows};
-  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
-  tri_op_call call = tri_op_call_of(&op_row_logits, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_row_logits, &attributes, sizeof attributes, &call));
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;

@@ -62,9 +62,8 @@ static const tri_op op_scale = {
 tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *out) {
   *out = x;
   if (factor == 1) return TRI_OK;
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(scale){factor, list->slots[x].shape.width}, sizeof(scale), &at));
-  tri_op_call call = tri_op_call_of(&op_scale, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_scale, &(scale){factor, list->slots[x].shape.width}, sizeof(scale), &call));
   call.inputs[0] = x;
   return tri_op_list_append_first(list, &call, 1, out);
 }

@@ -50,9 +50,8 @@ static const tri_op op_stage_input = {
 };
 
 tri_status tri_op_stage_input(tri_op_list *list, int64_t width, int32_t *out) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(stage_end){width}, sizeof(stage_end), &at));
-  tri_op_call call = tri_op_call_of(&op_stage_input, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_stage_input, &(stage_end){width}, sizeof(stage_end), &call));
   return tri_op_list_append_first(list, &call, 1, out);
 }
 
@@ -84,9 +83,8 @@ static const tri_op op_stage_output = {
 };
 
 tri_status tri_op_stage_output(tri_op_list *list, int32_t x) {
-  const void *at = NULL;
-  TRI_TRY(tri_op_list_keep(list, &(stage_end){list->slots[x].shape.width}, sizeof(stage_end), &at));
-  tri_op_call call = tri_op_call_of(&op_stage_output, at);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, &op_stage_output, &(stage_end){list->slots[x].shape.width}, sizeof(stage_end), &call));
   call.inputs[0] = x;
   int32_t outputs[TRI_OP_OUTPUTS];
   return tri_op_list_append(list, &call, 0, outputs);

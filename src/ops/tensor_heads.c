@@ -112,7 +112,6 @@ static const tri_op op_part_tensor_heads = {.name = "part_tensor_heads", FUNCTIO
 
 static tri_status append(tri_op_list *list, const tri_op *op, bool joins, tri_heads all, int32_t x, int32_t *out) {
   const int64_t ranks = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR), rank = tri_op_list_rank(list, TRI_DOMAIN_TENSOR);
-  const void *kept = NULL;
   tensor_heads at = {
       .joins = joins, .all = all, .own = tri_op_share_heads(list, all.heads, all.kv_heads, all.head_dim)};
   int64_t count = 0;
@@ -126,8 +125,8 @@ static tri_status append(tri_op_list *list, const tri_op *op, bool joins, tri_he
     at.first_kv_head = rank * all.kv_heads / ranks;
     at.gives_kv = rank == 0 || (rank - 1) * all.kv_heads / ranks != at.first_kv_head;
   }
-  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(op, kept);
+  tri_op_call call;
+  TRI_TRY(tri_op_list_call(list, op, &at, sizeof at, &call));
   call.inputs[0] = x;
   return tri_op_list_append_first(list, &call, 1, out);
 }

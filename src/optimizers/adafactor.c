@@ -13,26 +13,16 @@
 #include <math.h>
 
 static const tri_config_key keys[] = {
-    {.name = "beta2_decay",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_adafactor_settings, beta2_decay),
-     .fallback = "-0.8",
-     .range = {.low = -100, .high = 0},
-     .help = "a new square weighs the number of the update to this power"},
-    {.name = "eps",
-     .type = TRI_CONFIG_PAIR,
-     .offset = offsetof(tri_adafactor_settings, eps),
-     .fallback = "[0.0, 1.0e-3]",
+    {TRI_CONFIG_KEY(tri_adafactor_settings, beta2_decay, TRI_CONFIG_DOUBLE), .fallback = "-0.8",
+     .range = {.low = -100, .high = 0}, .help = "a new square weighs the number of the update to this power"},
+    {TRI_CONFIG_KEY(tri_adafactor_settings, eps, TRI_CONFIG_PAIR), .fallback = "[0.0, 1.0e-3]",
      .range = {.low = 0, .high = TRI_CONFIG_MOST},
      .help = "the least root of a mean of squares (0: the precision of its type), and the least size of a parameter"},
-    {.name = "d",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_adafactor_settings, d),
-     .fallback = "1.0",
+    {TRI_CONFIG_KEY(tri_adafactor_settings, d, TRI_CONFIG_DOUBLE), .fallback = "1.0",
      .range = {.low = 1, .high = TRI_CONFIG_MOST},
      .help = "the largest root mean square of a step before it is multiplied by the rate"},
 };
-const tri_config_table tri_adafactor_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+const tri_config_table tri_adafactor_keys = TRI_CONFIG_TABLE("run file", keys);
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 

@@ -3,26 +3,16 @@
 #include "optimizers/optimizer.h"
 
 static const tri_config_key keys[] = {
-    {.name = "every",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_average_settings, every),
-     .fallback = "0",
+    {TRI_CONFIG_KEY(tri_average_settings, every, TRI_CONFIG_INT), .fallback = "0",
      .range = {.low = 0, .high = (int64_t)1 << 40},
      .help = "updates between the weights that are averaged; 0: no average"},
-    {.name = "decay",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_average_settings, decay),
-     .fallback = "0.999",
+    {TRI_CONFIG_KEY(tri_average_settings, decay, TRI_CONFIG_DOUBLE), .fallback = "0.999",
      .range = {.low = 0, .high = 1, .open_high = true},
      .help = "the average is decay x the average + (1 - decay) x the weights; 0 is the mean of all of them"},
-    {.name = "after",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_average_settings, after),
-     .fallback = "0",
-     .range = {.low = 0, .high = (int64_t)1 << 40},
-     .help = "updates before the first weights that are averaged"},
+    {TRI_CONFIG_KEY(tri_average_settings, after, TRI_CONFIG_INT), .fallback = "0",
+     .range = {.low = 0, .high = (int64_t)1 << 40}, .help = "updates before the first weights that are averaged"},
 };
-const tri_config_table tri_average_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+const tri_config_table tri_average_keys = TRI_CONFIG_TABLE("run file", keys);
 
 const tri_optimizer_state tri_average_state = {.suffix = TRI_AVERAGE_SUFFIX,
                                                .owner = TRI_STATE_OF_RUN,

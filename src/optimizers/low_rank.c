@@ -16,24 +16,12 @@
 #include <math.h>
 
 const tri_config_key tri_low_rank_keys[TRI_LOW_RANK_KEYS] = {
-    {.name = "rank",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_low_rank_settings, rank),
-     .fallback = "0",
-     .range = {.low = 0, .high = 1 << 30},
+    {TRI_CONFIG_KEY(tri_low_rank_settings, rank, TRI_CONFIG_INT), .fallback = "0", .range = {.low = 0, .high = 1 << 30},
      .help = "rank of the projection, at most the matrix's shorter side; required with this optimizer"},
-    {.name = "every",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_low_rank_settings, every),
-     .fallback = "200",
-     .range = {.low = 1, .high = 1LL << 40},
-     .help = "updates after which the directions are computed again"},
-    {.name = "scale",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_low_rank_settings, scale),
-     .fallback = "0.25",
-     .range = {.low = 0, .high = 1e9},
-     .help = "of steps within these directions"},
+    {TRI_CONFIG_KEY(tri_low_rank_settings, every, TRI_CONFIG_INT), .fallback = "200",
+     .range = {.low = 1, .high = 1LL << 40}, .help = "updates after which the directions are computed again"},
+    {TRI_CONFIG_KEY(tri_low_rank_settings, scale, TRI_CONFIG_DOUBLE), .fallback = "0.25",
+     .range = {.low = 0, .high = 1e9}, .help = "of steps within these directions"},
 };
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */

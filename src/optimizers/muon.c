@@ -15,32 +15,16 @@
 static const tri_config_word scales[] = {{"moonlight", TRI_MUON_MOONLIGHT}, {"keller", TRI_MUON_KELLER}, {NULL, 0}};
 
 static const tri_config_key keys[] = {
-    {.name = "momentum",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_muon_settings, momentum),
-     .fallback = "0.95",
-     .range = {.low = 0, .high = 1, .open_high = true},
-     .help = "decay of the average of gradients"},
-    {.name = "nesterov",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_muon_settings, nesterov),
-     .fallback = "true",
-     .help = "Nesterov's momentum"},
-    {.name = "scale",
-     .type = TRI_CONFIG_CHOICE,
-     .offset = offsetof(tri_muon_settings, scale),
-     .words = scales,
-     .fallback = "moonlight",
+    {TRI_CONFIG_KEY(tri_muon_settings, momentum, TRI_CONFIG_DOUBLE), .fallback = "0.95",
+     .range = {.low = 0, .high = 1, .open_high = true}, .help = "decay of the average of gradients"},
+    {TRI_CONFIG_KEY(tri_muon_settings, nesterov, TRI_CONFIG_BOOL), .fallback = "true", .help = "Nesterov's momentum"},
+    {TRI_CONFIG_KEY(tri_muon_settings, scale, TRI_CONFIG_CHOICE), .words = scales, .fallback = "moonlight",
      .help = "scale of a step: moonlight is 0.2 sqrt(longer side), for AdamW's rate and decay; keller sqrt(out / in), "
              "at least 1"},
-    {.name = "iterations",
-     .type = TRI_CONFIG_INT,
-     .offset = offsetof(tri_muon_settings, iterations),
-     .fallback = "5",
-     .range = {.low = 1, .high = 100},
+    {TRI_CONFIG_KEY(tri_muon_settings, iterations, TRI_CONFIG_INT), .fallback = "5", .range = {.low = 1, .high = 100},
      .help = "of Newton-Schulz"},
 };
-const tri_config_table tri_muon_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+const tri_config_table tri_muon_keys = TRI_CONFIG_TABLE("run file", keys);
 
 /* Factors of I, A and A A in an iteration X = (3.4445 I - 4.7750 A + 2.0315 A A) X with A = X X^T. */
 static const double factors[3] = {3.4445, -4.7750, 2.0315};

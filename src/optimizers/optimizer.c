@@ -20,32 +20,22 @@ const tri_optimizer *tri_optimizer_named(tri_optimizer_name name) {
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
+#define KEY(NAME, TYPE) TRI_CONFIG_KEY(tri_group_settings, NAME, TYPE)
 #define GROUP_KEYS(decay)                                                                                              \
   {                                                                                                                    \
-    {.name = "name",                                                                                                   \
-     .type = TRI_CONFIG_CHOICE,                                                                                        \
-     .offset = offsetof(tri_group_settings, name),                                                                     \
-     .words = group_words,                                                                                             \
-     .fallback = "auto",                                                                                               \
+    {KEY(name, TRI_CONFIG_CHOICE), .words = group_words, .fallback = "auto",                                           \
      .help = "the optimizer of this group; auto: optimizer.name if that takes it, else adamw"},                        \
-        {.name = "lr_scale",                                                                                           \
-         .type = TRI_CONFIG_DOUBLE,                                                                                    \
-         .offset = offsetof(tri_group_settings, lr_scale),                                                             \
-         .fallback = "1.0",                                                                                            \
-         .range = {.low = 0, .high = 1e9},                                                                             \
+        {KEY(lr_scale, TRI_CONFIG_DOUBLE), .fallback = "1.0", .range = {.low = 0, .high = 1e9},                        \
          .help = "its learning rate is optimizer.lr times this"},                                                      \
-        {.name = "weight_decay_scale",                                                                                 \
-         .type = TRI_CONFIG_DOUBLE,                                                                                    \
-         .offset = offsetof(tri_group_settings, weight_decay_scale),                                                   \
-         .fallback = decay,                                                                                            \
-         .range = {.low = 0, .high = 1e9},                                                                             \
-         .help = "its weight decay is optimizer.weight_decay times this"},                                             \
+    {                                                                                                                  \
+      KEY(weight_decay_scale, TRI_CONFIG_DOUBLE), .fallback = decay, .range = {.low = 0, .high = 1e9},                 \
+                                                  .help = "its weight decay is optimizer.weight_decay times this"      \
+    }                                                                                                                  \
   }
 static const tri_config_key decayed_keys[] = GROUP_KEYS("1.0"), vector_keys[] = GROUP_KEYS("0.0");
 
-#define GROUP_TABLE(KEYS)                                                                                              \
-  { .noun = "run file", .keys = KEYS, .num_keys = sizeof KEYS / sizeof *KEYS }
-const tri_config_table tri_group_keys = GROUP_TABLE(decayed_keys), tri_vector_group_keys = GROUP_TABLE(vector_keys);
+const tri_config_table tri_group_keys = TRI_CONFIG_TABLE("run file", decayed_keys),
+                       tri_vector_group_keys = TRI_CONFIG_TABLE("run file", vector_keys);
 
 const tri_optimizer_settings *tri_optimizer_settings_default(void) {
 #define GROUP(decay)                                                                                                   \

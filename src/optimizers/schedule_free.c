@@ -6,21 +6,13 @@
 #include <math.h>
 
 static const tri_config_key keys[] = {
-    {.name = "r",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_schedule_free_settings, r),
-     .fallback = "0.0",
+    {TRI_CONFIG_KEY(tri_schedule_free_settings, r, TRI_CONFIG_DOUBLE), .fallback = "0.0",
      .range = {.low = 0, .high = 100},
      .help = "later updates weigh more in the average: by their number to this power"},
-    {.name = "weight_lr_power",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_schedule_free_settings, weight_lr_power),
-     .fallback = "2.0",
-     .range = {.low = 0, .high = 100},
-     .help = "updates weigh in the average by the highest rate so far to this power"},
+    {TRI_CONFIG_KEY(tri_schedule_free_settings, weight_lr_power, TRI_CONFIG_DOUBLE), .fallback = "2.0",
+     .range = {.low = 0, .high = 100}, .help = "updates weigh in the average by the highest rate so far to this power"},
 };
-const tri_config_table tri_schedule_free_keys = {
-    .noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+const tri_config_table tri_schedule_free_keys = TRI_CONFIG_TABLE("run file", keys);
 
 static tri_status schedule_free_check(const tri_optimizer_settings *settings) {
   if (settings->betas[0] > 0) return TRI_OK;

@@ -2,19 +2,11 @@
 #include "optimizers/run.h"
 
 static const tri_config_key keys[] = {
-    {.name = "momentum",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_sgd_settings, momentum),
-     .fallback = "0.9",
-     .range = {.low = 0, .high = 1, .open_high = true},
-     .help = "momentum"},
-    {.name = "nesterov",
-     .type = TRI_CONFIG_BOOL,
-     .offset = offsetof(tri_sgd_settings, nesterov),
-     .fallback = "false",
-     .help = "Nesterov's momentum"},
+    {TRI_CONFIG_KEY(tri_sgd_settings, momentum, TRI_CONFIG_DOUBLE), .fallback = "0.9",
+     .range = {.low = 0, .high = 1, .open_high = true}, .help = "momentum"},
+    {TRI_CONFIG_KEY(tri_sgd_settings, nesterov, TRI_CONFIG_BOOL), .fallback = "false", .help = "Nesterov's momentum"},
 };
-const tri_config_table tri_sgd_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+const tri_config_table tri_sgd_keys = TRI_CONFIG_TABLE("run file", keys);
 
 static tri_status sgd_update(const tri_update_run *run, const tri_update_call *call) {
   const tri_sgd_settings *settings = &call->settings->sgd;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define KEY TRI_CONFIG_KEY
 #define POSITIVE .range = {.low = 0, .high = 1e30, .open_low = true}
 #define NOT_NEGATIVE .range = {.low = 0, .high = 1e30}
 #define SHARE .range = {.low = 0, .high = 1, .open_low = true}

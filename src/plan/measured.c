@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define KEY TRI_CONFIG_KEY
 #define SIZE .range = {.low = 1, .high = 1e15}
 #define SECONDS .range = {.low = 0, .high = 1e6, .open_low = true}
 #define TOOK(STRUCT)                                                                                                   \

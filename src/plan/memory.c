@@ -5,6 +5,7 @@
 #include "model/experts.h"
 #include "plan/call_price.h"
 #include "plan/simulate.h"
+#include "plan/stages.h"
 #include "schedule/memory_plan.h"
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
@@ -241,17 +242,7 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
   const tri_layout settled = tri_schedule_settle(request->layout, micro_batches);
   const tri_layout layout = tri_system_listed(request->system, &settled);
-  tri_parts_request of = {.model = request->model,
-                          .layout = &layout,
-                          .micro_batches = enough_micro_batches(request->layout, micro_batches),
-                          .sequence = request->sequence,
-                          .precision = request->precision,
-                          .optimizer = request->optimizer,
-                          .objective = request->objective,
-                          .masked = request->masked,
-                          .masked_attention_fraction = request->masked_attention_fraction,
-                          .expert_imbalance = request->expert_imbalance,
-                          .for_planning = true};
+  tri_parts_request of = tri_stages_parts(request, &layout, enough_micro_batches(request->layout, micro_batches));
   const tri_mesh_coordinates place = tri_layout_fullest(&layout, request->sequence, stage);
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;

@@ -25,7 +25,7 @@ static const tri_config_word precisions[] = {
     {"bf16", TRI_BF16}, {"fp16", TRI_BF16}, {"fp32", TRI_FP32}, {"fp64", TRI_FP64}, {NULL, 0}};
 static const tri_config_word memories[] = {{"fits", false}, {"oom", true}, {NULL, 0}};
 
-#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define KEY TRI_CONFIG_KEY
 #define COUNT(NAME) KEY(tri_published_row, NAME, TRI_CONFIG_INT), .range = {.low = 1, .high = 1 << 24}
 #define NUMBER(NAME)                                                                                                   \
   KEY(tri_published_row, NAME, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e12}, .fallback = "0.0"

@@ -343,22 +343,28 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
 
+tri_parts_request tri_stages_parts(const tri_simulation_request *request, const tri_layout *layout,
+                                   int64_t micro_batches) {
+  return (tri_parts_request){.model = request->model,
+                             .layout = layout,
+                             .micro_batches = micro_batches,
+                             .sequence = request->sequence,
+                             .precision = request->precision,
+                             .optimizer = request->optimizer,
+                             .objective = request->objective,
+                             .masked = request->masked,
+                             .masked_attention_fraction = request->masked_attention_fraction,
+                             .expert_imbalance = request->expert_imbalance,
+                             .for_planning = true};
+}
+
 static tri_status add_kind(tri_stages *stages, const tri_mesh_coordinates *place) {
   const tri_simulation_request *request = stages->request;
   tri_stage_kind *kind = &stages->kinds[stages->num_kinds++];
   kind->listed = tri_system_listed(request->system, request->layout);
-  tri_parts_request of = {.model = request->model,
-                          .layout = &kind->listed,
-                          .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),
-                          .sequence = request->sequence,
-                          .precision = request->precision,
-                          .optimizer = request->optimizer,
-                          .objective = request->objective,
-                          .masked = request->masked,
-                          .masked_attention_fraction = request->masked_attention_fraction,
-                          .expert_imbalance = request->expert_imbalance,
-                          .for_planning = true,
-                          .without_program = true};
+  tri_parts_request of =
+      tri_stages_parts(request, &kind->listed, tri_layout_micro_batches(request->layout, request->global_batch));
+  of.without_program = true;
   TRI_TRY(tri_parts_create(&of, place, &kind->parts));
   TRI_TRY(tri_alloc("prices", (size_t)kind->parts.num_chunks, sizeof *kind->chunks, &kind->chunks));
   for (int64_t c = 0; c < kind->parts.num_chunks; c++) {

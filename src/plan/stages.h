@@ -41,6 +41,10 @@ typedef struct tri_stages {
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
 void tri_stages_destroy(tri_stages *stages);
 
+/* Returns the request for the parts of a rank in a layout. */
+tri_parts_request tri_stages_parts(const tri_simulation_request *request, const tri_layout *layout,
+                                   int64_t micro_batches);
+
 /* Return the price of an instruction's calls: their forwards, or their backwards (gradients of inputs, of weights, or
  * of both). A price of backwards includes the recomputed forwards. */
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);

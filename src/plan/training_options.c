@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#define SECTION(NAME, TABLE) .name = NAME, .type = TRI_CONFIG_SECTION, .table = TABLE
 static const tri_config_key adapter_keys[] = {TRI_ADAPTER_ROWS(tri_training_options, tuning.adapter)};
 const tri_config_table tri_training_options_adapter_table = TRI_CONFIG_TABLE("adapter", adapter_keys);
 
@@ -14,21 +15,11 @@ const tri_config_table tri_training_options_optimizer_table = TRI_CONFIG_TABLE("
 
 static const tri_config_key trained_keys[] = {
     TRI_FREEZE_ROW(tri_training_options, tuning.freeze),
-    {.name = "adapter",
-     .type = TRI_CONFIG_SECTION,
-     .table = &tri_training_options_adapter_table,
-     .help = "trained factors"},
-    {.name = "optimizer",
-     .type = TRI_CONFIG_SECTION,
-     .table = &tri_training_options_optimizer_table,
-     .help = "how parameters are updated"},
+    {SECTION("adapter", &tri_training_options_adapter_table), .help = "trained factors"},
+    {SECTION("optimizer", &tri_training_options_optimizer_table), .help = "how parameters are updated"},
     TRI_AVERAGE_ROW(tri_training_options, optimizer),
-    {.name = "objective",
-     .type = TRI_CONFIG_SECTION,
-     .table = &tri_objective_table,
-     .offset = offsetof(tri_training_options, objective),
-     .expand = tri_objective_expand,
-     .help = "the loss to train with"},
+    {SECTION("objective", &tri_objective_table), .offset = offsetof(tri_training_options, objective),
+     .expand = tri_objective_expand, .help = "the loss to train with"},
 };
 const tri_config_table tri_training_options_table = TRI_CONFIG_TABLE("list of training options", trained_keys);
 

@@ -1,5 +1,6 @@
 #include "report/summary.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 #include "base/system.h"
 #include "files/file.h"
@@ -13,11 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int compare_doubles(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Returns the median of the finite values of the field at `offset`. The first tenth of the steps (at most ten) is left
  * out, since these touch memory for the first time and have cold caches. */
 static double median_of(const tri_metrics_history *history, size_t offset, double *scratch) {
@@ -28,7 +24,7 @@ static double median_of(const tri_metrics_history *history, size_t offset, doubl
     if (isfinite(value)) scratch[count++] = value;
   }
   if (count == 0) return NAN;
-  qsort(scratch, (size_t)count, sizeof *scratch, compare_doubles);
+  qsort(scratch, (size_t)count, sizeof *scratch, tri_compare_doubles);
   return count % 2 == 1 ? scratch[count / 2] : 0.5 * (scratch[count / 2 - 1] + scratch[count / 2]);
 }
 

@@ -70,24 +70,13 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30, USUAL_LOOK = 64 /* sequences */ };
 
 static const tri_config_key source_keys[] = {
-    {.name = "path",
-     .type = TRI_CONFIG_PATH,
-     .offset = offsetof(tri_train_source, path),
-     .bytes = sizeof(((tri_train_source *)0)->path),
-     .example = "corpus/train",
-     .help = "prefix of a .bin and .idx"},
-    {.name = "weight",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_train_source, weight),
-     .derived = "asked for beside others",
+    {TRI_CONFIG_KEY(tri_train_source, path, TRI_CONFIG_PATH), .bytes = sizeof(((tri_train_source *)0)->path),
+     .example = "corpus/train", .help = "prefix of a .bin and .idx"},
+    {TRI_CONFIG_KEY(tri_train_source, weight, TRI_CONFIG_DOUBLE), .derived = "asked for beside others",
      .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
      .help = "its share of the samples, as sequences, is weight / all weights"},
-    {.name = "label_weight",
-     .type = TRI_CONFIG_DOUBLE,
-     .offset = offsetof(tri_train_source, label_weight),
-     .fallback = "1.0",
-     .range = {.low = 1e-6, .high = 1e6},
-     .help = "loss weight of each of its labels, relative to other sources"},
+    {TRI_CONFIG_KEY(tri_train_source, label_weight, TRI_CONFIG_DOUBLE), .fallback = "1.0",
+     .range = {.low = 1e-6, .high = 1e6}, .help = "loss weight of each of its labels, relative to other sources"},
 };
 TABLE(source_table, source_keys);
 
@@ -169,16 +158,15 @@ TABLE(optimizer_table, optimizer_keys);
 
 static const tri_config_key evaluation_keys[] = {
     {COUNT("every", evaluation.every, 0, MOST_STEPS), .fallback = "100", .help = "steps between evaluations; 0: never"},
-    {.change = TRI_CHANGE_LEARNING | TRI_CHANGE_MEASURE,
-     COUNT("sequences", evaluation.sequences, 1, MOST_STEPS),
-     .derived = "64, if `batches` is not given",
-     .help = "sequences of the validation corpus in each evaluation, spread over it"},
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, COUNT("sequences", evaluation.sequences, 1, MOST_STEPS),
+                   .derived = "64, if `batches` is not given",
+                   .help = "sequences of the validation corpus in each evaluation, spread over it"),
     {KEY("batches", evaluation.batches, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST_STEPS}, .fallback = "auto",
      .help = "older key: `sequences` is this times layout.micro_batch; auto: not used"},
-    {.change = TRI_CHANGE_LEARNING | TRI_CHANGE_MEASURE,
-     CHOICE("metric", evaluation.metric, best_bys),
-     .fallback = "loss",
-     .help = "what stop_after and checkpoint.best go by: the validation loss, or, of preference pairs, the accuracy"},
+    TRI_CONFIG_ROW(
+        LEARNING | TRI_CHANGE_MEASURE, CHOICE("metric", evaluation.metric, best_bys), .fallback = "loss",
+        .help =
+            "what stop_after and checkpoint.best go by: the validation loss, or, of preference pairs, the accuracy"),
     {COUNT("stop_after", evaluation.stop_after, 0, MOST_STEPS), .fallback = "0",
      .help = "early stopping: evaluations in a row without a lower loss, after which the run ends; 0: never"},
 };

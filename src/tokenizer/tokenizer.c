@@ -125,8 +125,6 @@ bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size) {
 
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer) { return tokenizer->end_of_text; }
 
-int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer) { return tokenizer->named_end; }
-
 const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer) { return tokenizer->end_source; }
 
 const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count) {

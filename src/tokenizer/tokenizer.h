@@ -63,8 +63,6 @@ enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
 /* Reads these tokens from another folder, that of a model's weights; changes nothing if that folder has none. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
-/* Returns the id by the usual names only; -1: none. */
-int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer);
 /* Returns the token for text without a token; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
 /* Returns the bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); length 0 for an unknown

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define KEY TRI_CONFIG_KEY
 #define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), .bytes = sizeof(((STRUCT *)0)->NAME)
 
 static const tri_config_key knob_keys[] = {

@@ -35,7 +35,7 @@ TRI_CONFIG_WORDS(methods, tri_method, METHODS)
   X("none", TRI_PRIOR_NONE)
 TRI_CONFIG_WORDS(priors, tri_prior, PRIORS)
 
-#define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
+#define KEY TRI_CONFIG_KEY
 #define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
 #define ENTRIES(NAME, MEMBER, ENTRY, COUNT)                                                                            \
   AT(NAME, MEMBER, TRI_CONFIG_LIST), .bytes = sizeof(ENTRY), .count = offsetof(tri_study, COUNT)

@@ -168,10 +168,7 @@ static json_t *question_json(const tri_question *q, const tri_judged_question *j
   return object;
 }
 
-static tri_status print_one_json(const session *s, const tri_judgement *j) {
-  json_t *results = json_array();
-  json_t *object =
-      json_pack("{s:I, s:I}", "questions", (json_int_t)j->count, "shortened", (json_int_t)s->set.shortened);
+static void add_measures(json_t *object, const tri_judgement *j) {
   for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
     const char *name = tri_choice_measure_name((tri_choice_measure)m);
     json_object_set_new(object, name, json_real(j->accuracy[m]));
@@ -179,6 +176,13 @@ static tri_status print_one_json(const session *s, const tri_judgement *j) {
   }
   json_object_set_new(object, "probability", json_real(j->probability));
   set_error(object, "probability", j->probability_error);
+}
+
+static tri_status print_one_json(const session *s, const tri_judgement *j) {
+  json_t *results = json_array();
+  json_t *object =
+      json_pack("{s:I, s:I}", "questions", (json_int_t)j->count, "shortened", (json_int_t)s->set.shortened);
+  add_measures(object, j);
   const tri_scored_text *texts = s->set.texts;
   for (int64_t i = 0; i < j->count; i++) {
     const tri_question *q = &s->questions.list[i];
@@ -349,13 +353,7 @@ static tri_status judge_model(const tri_eval_questions *asked, const char *model
 
 static json_t *model_json(const char *model, const tri_judgement *j) {
   json_t *object = json_pack("{s:s, s:I}", "model", model, "questions", (json_int_t)j->count);
-  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
-    const char *name = tri_choice_measure_name((tri_choice_measure)m);
-    json_object_set_new(object, name, json_real(j->accuracy[m]));
-    set_error(object, name, j->error[m]);
-  }
-  json_object_set_new(object, "probability", json_real(j->probability));
-  set_error(object, "probability", j->probability_error);
+  add_measures(object, j);
   return object;
 }
 

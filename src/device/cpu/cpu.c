@@ -5,6 +5,8 @@
 #include "device/cpu/attention.h"
 #include "device/cpu/grouped.h"
 #include "device/cpu/matmul.h"
+#include "device/cpu/variants.h"
+#include "device/reference/reference.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -37,59 +39,29 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
 #endif
 
 #define DECLARE(isa)                                                                                                   \
-  void tri_cpu_table_elements_##isa(tri_device_kernels *);                                                             \
-  void tri_cpu_table_embedding_##isa(tri_device_kernels *);                                                            \
-  void tri_cpu_table_norm_##isa(tri_device_kernels *);                                                                 \
-  void tri_cpu_table_loss_##isa(tri_device_kernels *);                                                                 \
-  void tri_cpu_table_logit_query_##isa(tri_device_kernels *);                                                          \
-  void tri_cpu_table_rows_##isa(tri_device_kernels *);                                                                 \
-  void tri_cpu_table_optimizer_##isa(tri_device_kernels *);                                                            \
-  void tri_cpu_table_updates_##isa(tri_device_kernels *);                                                              \
-  void tri_cpu_table_matrices_##isa(tri_device_kernels *);                                                             \
-  void tri_cpu_table_low_rank_##isa(tri_device_kernels *);                                                             \
-  void tri_cpu_table_factored_##isa(tri_device_kernels *);                                                             \
-  void tri_cpu_table_quantised_##isa(tri_device_kernels *);                                                            \
-  void tri_cpu_table_nf4_##isa(tri_device_kernels *);                                                                  \
-  void tri_cpu_table_magnitude_##isa(tri_device_kernels *);                                                            \
-  void tri_cpu_table_router_##isa(tri_device_kernels *);                                                               \
-  void tri_cpu_table_grouping_##isa(tri_device_kernels *);                                                             \
-  void tri_cpu_table_attention_pages_##isa(tri_device_kernels *);                                                      \
+  TRI_CPU_FILES(TRI_CPU_DECLARE, isa, isa)                                                                             \
   size_t tri_cpu_attention_pages_scratch_##isa(const tri_attention *);
-/* `plain`: the variant whose object files this one shares for all files that do not round to bf16
- * (cmake/cpu_kernels.cmake). */
-#define FILL(isa, plain)                                                                                               \
-  {                                                                                                                    \
-    tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa, tri_cpu_table_loss_##isa,   \
-        tri_cpu_table_rows_##isa, tri_cpu_table_optimizer_##isa, tri_cpu_table_updates_##isa,                          \
-        tri_cpu_table_matrices_##isa, tri_cpu_table_factored_##isa, tri_cpu_table_low_rank_##isa,                      \
-        tri_cpu_table_quantised_##plain, tri_cpu_table_nf4_##plain, tri_cpu_table_router_##plain,                      \
-        tri_cpu_table_logit_query_##plain, tri_cpu_table_grouping_##isa, tri_cpu_table_attention_pages_##isa,          \
-        tri_cpu_table_magnitude_##isa                                                                                  \
-  }
+TRI_CPU_VARIANTS(DECLARE)
 
-DECLARE(baseline)
-#if defined(__x86_64__)
-DECLARE(avx2)
-DECLARE(avx512)
-DECLARE(avx512bf16)
-#endif
+#define FILL(file, isa) tri_cpu_table_##file##_##isa,
+/* `pairs`: whether the vector unit multiplies pairs of bf16. */
+#define VARIANT(name, check, plain, of_bf16, pairs)                                                                    \
+  {                                                                                                                    \
+    .isa = #name, .available = check, .fill = {TRI_CPU_FILES(FILL, name, plain)},                                      \
+    .attention_fp32 = &tri_attention_floats_##plain, .attention_bf16 = &(of_bf16),                                     \
+    .copy_rows = tri_cpu_rows_copy_##name, .few_rows = tri_cpu_few_rows_##name,                                        \
+    .pack_panels = tri_cpu_pack_panels_##name, .thin_depth = tri_cpu_thin_depth_##name,                                \
+    .thin_gradient = tri_cpu_thin_gradient_##name, .has_pairs = pairs,                                                 \
+    .pages_scratch = tri_cpu_attention_pages_scratch_##name                                                            \
+  }
 
 /* In ascending order of preference. */
 static const variant variants[] = {
-    {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
-     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_pack_panels_baseline, tri_cpu_thin_depth_baseline,
-     tri_cpu_thin_gradient_baseline, false, tri_cpu_attention_pages_scratch_baseline},
+    VARIANT(baseline, always, baseline, tri_attention_floats_baseline, false),
 #if defined(__x86_64__)
-    {"avx2", has_avx2, FILL(avx2, avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
-     tri_cpu_few_rows_avx2, tri_cpu_pack_panels_avx2, tri_cpu_thin_depth_avx2, tri_cpu_thin_gradient_avx2, false,
-     tri_cpu_attention_pages_scratch_avx2},
-    {"avx512", has_avx512, FILL(avx512, avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
-     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_pack_panels_avx512, tri_cpu_thin_depth_avx512,
-     tri_cpu_thin_gradient_avx512, false, tri_cpu_attention_pages_scratch_avx512},
-    {"avx512bf16", has_avx512bf16, FILL(avx512bf16, avx512), &tri_attention_floats_avx512,
-     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16,
-     tri_cpu_pack_panels_avx512bf16, tri_cpu_thin_depth_avx512bf16, tri_cpu_thin_gradient_avx512bf16, true,
-     tri_cpu_attention_pages_scratch_avx512bf16},
+    VARIANT(avx2, has_avx2, avx2, tri_attention_floats_avx2, false),
+    VARIANT(avx512, has_avx512, avx512, tri_attention_floats_avx512, false),
+    VARIANT(avx512bf16, has_avx512bf16, avx512, tri_attention_pairs_avx512bf16, true),
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -177,16 +149,24 @@ static tri_status attention_backward(tri_queue *queue, const tri_attention *call
 /* ---- the device ---------------------------------------------------------------------------------------------------
  */
 
-static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
-  *out = (tri_device_kernels){
-      .fill_zero = tri_cpu_fill_zero,
-      .matmul_pack = tri_cpu_matmul_pack,
-      .matmul = tri_cpu_matmul,
-      .grouped_matmul = tri_cpu_grouped_matmul,
-      .attention_forward = attention_forward,
-      .attention_backward = attention_backward,
-  };
-  for (size_t i = 0; i < sizeof chosen->fill / sizeof chosen->fill[0]; i++) chosen->fill[i](out);
+/* Sets the kernels and the functions for their scratch memory. Those that the CPU does not replace are the reference's,
+ * so a new kernel runs here as soon as its reference does. */
+static void fill_kernels(cpu_state *state, tri_device_description *description) {
+  const variant *chosen = state->chosen;
+  tri_device_kernels *kernels = &state->kernels;
+  *kernels = tri_reference_kernels;
+  *description = tri_reference_description;
+  for (size_t i = 0; i < sizeof chosen->fill / sizeof chosen->fill[0]; i++) chosen->fill[i](kernels);
+  kernels->fill_zero = tri_cpu_fill_zero;
+  kernels->matmul_pack = tri_cpu_matmul_pack;
+  kernels->matmul = tri_cpu_matmul;
+  description->matmul_workspace = tri_cpu_matmul_workspace;
+  description->matmul_packed = tri_cpu_matmul_packed;
+  kernels->grouped_matmul = tri_cpu_grouped_matmul;
+  description->grouped_workspace = tri_cpu_grouped_workspace;
+  kernels->attention_forward = attention_forward;
+  kernels->attention_backward = attention_backward;
+  description->attention_workspace = attention_workspace;
 }
 
 static void cpu_destroy(tri_device *device) {
@@ -211,7 +191,6 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
   TRI_TRY(find_variant(isa, &chosen));
   TRI_TRY(tri_alloc("a device", 1, sizeof *state, &state));
   state->chosen = chosen;
-  fill_kernels(chosen, &state->kernels);
   const int threads = request->threads <= 0 ? omp_get_num_procs() : request->threads;
   tri_status status = tri_regions_create(threads, &state->regions);
   if (status != TRI_OK) goto free_state;
@@ -231,12 +210,9 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
   snprintf(out->info.name, sizeof out->info.name, "cpu %s", chosen->isa);
   out->driver = &driver;
   out->kernels = &state->kernels;
-  out->description = (tri_device_description){.facts = state,
-                                              .threads = threads,
-                                              .matmul_workspace = tri_cpu_matmul_workspace,
-                                              .matmul_packed = tri_cpu_matmul_packed,
-                                              .grouped_workspace = tri_cpu_grouped_workspace,
-                                              .attention_workspace = attention_workspace};
+  fill_kernels(state, &out->description);
+  out->description.facts = state;
+  out->description.threads = threads;
   out->state = state;
   return TRI_OK;
 destroy_regions:

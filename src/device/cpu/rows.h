@@ -3,6 +3,7 @@
 #ifndef TRI_DEVICE_CPU_ROWS_H
 #define TRI_DEVICE_CPU_ROWS_H
 
+#include "device/cpu/variants.h"
 #include "device/dtype.h"
 
 /* Types are fp32 and bf16 in any combination, or equal; the matrices must not overlap. from_ld 0 repeats one row: a
@@ -18,11 +19,7 @@ typedef struct tri_cpu_rows {
 
 typedef void (*tri_rows_copy)(int threads, const tri_cpu_rows *job);
 
-void tri_cpu_rows_copy_baseline(int threads, const tri_cpu_rows *job);
-#if defined(__x86_64__)
-void tri_cpu_rows_copy_avx2(int threads, const tri_cpu_rows *job);
-void tri_cpu_rows_copy_avx512(int threads, const tri_cpu_rows *job);
-void tri_cpu_rows_copy_avx512bf16(int threads, const tri_cpu_rows *job);
-#endif
+#define TRI_CPU_ROWS_COPY(isa) void tri_cpu_rows_copy_##isa(int threads, const tri_cpu_rows *job);
+TRI_CPU_VARIANTS(TRI_CPU_ROWS_COPY)
 
 #endif

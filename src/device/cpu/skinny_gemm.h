@@ -5,6 +5,7 @@
 #define TRI_DEVICE_CPU_SKINNY_GEMM_H
 
 #include "device/cpu/regions.h"
+#include "device/cpu/variants.h"
 #include "device/dtype.h"
 
 #include <stdbool.h>
@@ -52,15 +53,9 @@ static inline int64_t tri_panels_elements(int64_t n, int64_t k) {
 typedef void (*tri_few_rows)(tri_regions *regions, const tri_cpu_few_rows *job);
 typedef void (*tri_pack_panels)(int threads, const tri_cpu_panels *job);
 
-void tri_cpu_few_rows_baseline(tri_regions *regions, const tri_cpu_few_rows *job);
-void tri_cpu_pack_panels_baseline(int threads, const tri_cpu_panels *job);
-#if defined(__x86_64__)
-void tri_cpu_few_rows_avx2(tri_regions *regions, const tri_cpu_few_rows *job);
-void tri_cpu_few_rows_avx512(tri_regions *regions, const tri_cpu_few_rows *job);
-void tri_cpu_few_rows_avx512bf16(tri_regions *regions, const tri_cpu_few_rows *job);
-void tri_cpu_pack_panels_avx2(int threads, const tri_cpu_panels *job);
-void tri_cpu_pack_panels_avx512(int threads, const tri_cpu_panels *job);
-void tri_cpu_pack_panels_avx512bf16(int threads, const tri_cpu_panels *job);
-#endif
+#define TRI_CPU_FEW_ROWS(isa) void tri_cpu_few_rows_##isa(tri_regions *regions, const tri_cpu_few_rows *job);
+TRI_CPU_VARIANTS(TRI_CPU_FEW_ROWS)
+#define TRI_CPU_PACK_PANELS(isa) void tri_cpu_pack_panels_##isa(int threads, const tri_cpu_panels *job);
+TRI_CPU_VARIANTS(TRI_CPU_PACK_PANELS)
 
 #endif

@@ -5,6 +5,7 @@
 #define TRI_DEVICE_CPU_THIN_H
 
 #include "base/count.h"
+#include "device/cpu/variants.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,15 +44,9 @@ static inline int64_t tri_thin_gradient_floats(int64_t m, int64_t n, int64_t k) 
 typedef void (*tri_thin_depth)(int threads, const tri_cpu_thin_depth *job);
 typedef void (*tri_thin_gradient)(int threads, const tri_cpu_thin_gradient *job);
 
-void tri_cpu_thin_depth_baseline(int threads, const tri_cpu_thin_depth *job);
-void tri_cpu_thin_gradient_baseline(int threads, const tri_cpu_thin_gradient *job);
-#if defined(__x86_64__)
-void tri_cpu_thin_depth_avx2(int threads, const tri_cpu_thin_depth *job);
-void tri_cpu_thin_depth_avx512(int threads, const tri_cpu_thin_depth *job);
-void tri_cpu_thin_depth_avx512bf16(int threads, const tri_cpu_thin_depth *job);
-void tri_cpu_thin_gradient_avx2(int threads, const tri_cpu_thin_gradient *job);
-void tri_cpu_thin_gradient_avx512(int threads, const tri_cpu_thin_gradient *job);
-void tri_cpu_thin_gradient_avx512bf16(int threads, const tri_cpu_thin_gradient *job);
-#endif
+#define TRI_CPU_THIN_DEPTH(isa) void tri_cpu_thin_depth_##isa(int threads, const tri_cpu_thin_depth *job);
+TRI_CPU_VARIANTS(TRI_CPU_THIN_DEPTH)
+#define TRI_CPU_THIN_GRADIENT(isa) void tri_cpu_thin_gradient_##isa(int threads, const tri_cpu_thin_gradient *job);
+TRI_CPU_VARIANTS(TRI_CPU_THIN_GRADIENT)
 
 #endif

@@ -77,11 +77,17 @@ static tri_status gpu_activation_backward(tri_queue *queue, tri_dtype type, tri_
   return TRI_OK;
 }
 
+static tri_status gpu_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                             int64_t width, const void *x, const void *weights, void *y) {
+  TRI_GPU_LAUNCH(gated_forward, type, shape_of(type, rows.capacity * width, gated_forward_threads), .x = x,
+                 .weights = weights, .y = y, .capacity = rows.capacity, .width = width, .count = rows.count,
+                 .kind = (int32_t)kind);
+  return TRI_OK;
+}
+
 static tri_status gpu_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
                                     const void *x, void *y) {
-  TRI_GPU_LAUNCH(gated_forward, type, shape_of(type, rows.capacity * width, gated_forward_threads), .x = x, .y = y,
-                 .capacity = rows.capacity, .width = width, .count = rows.count, .kind = (int32_t)kind);
-  return TRI_OK;
+  return gpu_weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
 static tri_status gpu_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
@@ -89,14 +95,6 @@ static tri_status gpu_gated_backward(tri_queue *queue, tri_dtype type, tri_activ
   TRI_GPU_LAUNCH(gated_backward, type, shape_of(type, rows.capacity * width, gated_backward_threads), .x = x,
                  .gradient_y = gradient_y, .gradient_x = gradient_x, .capacity = rows.capacity, .width = width,
                  .count = rows.count, .kind = (int32_t)kind);
-  return TRI_OK;
-}
-
-static tri_status gpu_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
-                                             int64_t width, const void *x, const void *weights, void *y) {
-  TRI_GPU_LAUNCH(gated_forward, type, shape_of(type, rows.capacity * width, gated_forward_threads), .x = x,
-                 .weights = weights, .y = y, .capacity = rows.capacity, .width = width, .count = rows.count,
-                 .kind = (int32_t)kind);
   return TRI_OK;
 }
 

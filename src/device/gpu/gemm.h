@@ -171,6 +171,8 @@ enum { TRI_GPU_TILED_VARIANTS = 2, TRI_GPU_TILED_VERSION = 1 };
 int tri_gpu_tiled_first(const tri_matmul *product);
 /* Returns the shared memory of a block with a large or small tile of c. */
 size_t tri_gpu_tile_bytes(const tri_queue *queue, bool large);
+/* Returns the arguments of a kernel for a product without bias. */
+matmul_arguments tri_gpu_matmul_arguments(const tri_matmul *product, const void *a, const void *b, void *c);
 tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *product, int variant, const void *a,
                                   const void *b, const void *bias, void *c);
 

@@ -50,38 +50,32 @@ tri_status tri_gpu_gemms_open(tri_gpu_gemms *products) {
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
+enum { NUM_NUMBERS = 14 };
+
+static void numbers_of(const tri_gpu_gemm *p, int64_t out[NUM_NUMBERS]) {
+  const int64_t all[NUM_NUMBERS] = {p->m,
+                                    p->n,
+                                    p->k,
+                                    p->lda,
+                                    p->ldb,
+                                    p->ldc,
+                                    (int64_t)p->in,
+                                    (int64_t)p->out,
+                                    p->a_transposed,
+                                    p->b_transposed,
+                                    p->accumulate,
+                                    p->bias,
+                                    p->tf32,
+                                    p->alignment};
+  memcpy(out, all, sizeof all);
+}
+
 static int compare_bytes(const void *left, const void *right) {
-  const tri_gpu_gemm *a = left, *b = right;
-  const int64_t of_a[] = {a->m,
-                          a->n,
-                          a->k,
-                          a->lda,
-                          a->ldb,
-                          a->ldc,
-                          (int64_t)a->in,
-                          (int64_t)a->out,
-                          a->a_transposed,
-                          a->b_transposed,
-                          a->accumulate,
-                          a->bias,
-                          a->tf32,
-                          a->alignment};
-  const int64_t of_b[] = {b->m,
-                          b->n,
-                          b->k,
-                          b->lda,
-                          b->ldb,
-                          b->ldc,
-                          (int64_t)b->in,
-                          (int64_t)b->out,
-                          b->a_transposed,
-                          b->b_transposed,
-                          b->accumulate,
-                          b->bias,
-                          b->tf32,
-                          b->alignment};
-  for (size_t i = 0; i < sizeof of_a / sizeof *of_a; i++) {
-    if (of_a[i] != of_b[i]) return of_a[i] < of_b[i] ? -1 : 1;
+  int64_t a[NUM_NUMBERS], b[NUM_NUMBERS];
+  numbers_of(left, a);
+  numbers_of(right, b);
+  for (int i = 0; i < NUM_NUMBERS; i++) {
+    if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
   }
   return 0;
 }
@@ -241,12 +235,9 @@ static tri_status add_line(lines *to, const char *line) {
 
 static tri_status end_lines(lines *from, tri_status status, char **out) {
   if (status == TRI_OK && from->text == NULL) status = tri_strdup("", &from->text);
-  if (status != TRI_OK) {
-    tri_free(from->text);
-    return status;
-  }
-  *out = from->text;
-  return TRI_OK;
+  if (status == TRI_OK) *out = from->text;
+  if (status != TRI_OK) tri_free(from->text);
+  return status;
 }
 
 static int compare_entries(const void *left, const void *right) {

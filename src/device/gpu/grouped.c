@@ -99,22 +99,8 @@ static tri_status gpu_grouped_matmul(tri_queue *queue, const tri_grouped_matmul 
     TRI_TRY(prepare_b(queue, &call, begins, &b, workspace));
   }
   const bool large = is_large(&call);
-  const grouped_arguments arguments = {.product = {.a = a,
-                                                   .b = b,
-                                                   .c = c,
-                                                   .m = p->m,
-                                                   .n = p->n,
-                                                   .k = p->k,
-                                                   .lda = p->lda,
-                                                   .ldb = p->ldb,
-                                                   .ldc = p->ldc,
-                                                   .a_transposed = p->a_transposed,
-                                                   .b_transposed = p->b_transposed,
-                                                   .c_is_wide = p->c_type != p->a_type,
-                                                   .accumulate = p->accumulate},
-                                       .begins = begins,
-                                       .groups = call.groups,
-                                       .stride = call.stride};
+  const grouped_arguments arguments = {
+      .product = tri_gpu_matmul_arguments(p, a, b, c), .begins = begins, .groups = call.groups, .stride = call.stride};
   const tri_gpu_shape shape = {.x = most_tiles(&call, large ? MATMUL_LARGE : MATMUL_SMALL),
                                .shared_bytes = tri_gpu_tile_bytes(queue, large)};
   return tri_gpu_launch(queue, kernel_of(&call, large), p->a_type, shape, &arguments, sizeof arguments);

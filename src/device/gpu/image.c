@@ -86,12 +86,9 @@ tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architect
   TRI_TRY(compile(&j, true, &image, &bytes, &said));
   tri_status status = tri_gpu_cache_write(folder, name, image, bytes);
   tri_free(image);
-  if (status != TRI_OK) {
-    tri_free(said);
-    return status;
-  }
-  *log = said;
-  return TRI_OK;
+  if (status == TRI_OK) *log = said;
+  if (status != TRI_OK) tri_free(said);
+  return status;
 }
 
 /* Compiles a module and writes it to the cache; a full or read-only disk does not stop a run. */

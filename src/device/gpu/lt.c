@@ -118,12 +118,9 @@ static tri_status lt_open(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri
   TRI_TRY(tri_alloc("a library of matrix products", 1, sizeof *state, &state));
   *state = (tri_gpu_gemm_state){.library = library, .lt = library->lt, .gpu = gpu};
   tri_status status = start(state);
-  if (status != TRI_OK) {
-    lt_close(state);
-    return status;
-  }
-  *out = state;
-  return TRI_OK;
+  if (status == TRI_OK) *out = state;
+  if (status != TRI_OK) lt_close(state);
+  return status;
 }
 
 static void lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]) {

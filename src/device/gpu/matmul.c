@@ -69,22 +69,26 @@ size_t tri_gpu_tile_bytes(const tri_queue *queue, bool large) {
   return stages * 2 * (large ? MATMUL_LARGE : MATMUL_SMALL) * MATMUL_ROW_BYTES;
 }
 
+matmul_arguments tri_gpu_matmul_arguments(const tri_matmul *p, const void *a, const void *b, void *c) {
+  return (matmul_arguments){.a = a,
+                            .b = b,
+                            .c = c,
+                            .m = p->m,
+                            .n = p->n,
+                            .k = p->k,
+                            .lda = p->lda,
+                            .ldb = p->ldb,
+                            .ldc = p->ldc,
+                            .a_transposed = p->a_transposed,
+                            .b_transposed = p->b_transposed,
+                            .c_is_wide = p->c_type != p->a_type,
+                            .accumulate = p->accumulate};
+}
+
 tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *p, int variant, const void *a, const void *b,
                                   const void *bias, void *c) {
-  const matmul_arguments arguments = {.a = a,
-                                      .b = b,
-                                      .bias = p->bias ? bias : NULL,
-                                      .c = c,
-                                      .m = p->m,
-                                      .n = p->n,
-                                      .k = p->k,
-                                      .lda = p->lda,
-                                      .ldb = p->ldb,
-                                      .ldc = p->ldc,
-                                      .a_transposed = p->a_transposed,
-                                      .b_transposed = p->b_transposed,
-                                      .c_is_wide = p->c_type != p->a_type,
-                                      .accumulate = p->accumulate};
+  matmul_arguments arguments = tri_gpu_matmul_arguments(p, a, b, c);
+  arguments.bias = p->bias ? bias : NULL;
   const bool large = variant == LARGE;
   const tri_gpu_shape shape = {.x = tiles(p, large ? MATMUL_LARGE : MATMUL_SMALL),
                                .shared_bytes = tri_gpu_tile_bytes(queue, large)};

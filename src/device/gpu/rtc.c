@@ -525,12 +525,9 @@ static tri_status compile_and_take(const tri_gpu_compiler *compiler, tri_gpu_rtc
   TRI_TRY(compile_program(compiler, program, options, log));
   TRI_TRY(copy_image(compiler, program, options, &image, bytes));
   tri_status status = compiler->rtc->examine(what, options, image, *bytes, log);
-  if (status != TRI_OK) {
-    tri_free(image);
-    return status;
-  }
-  *out = image;
-  return TRI_OK;
+  if (status == TRI_OK) *out = image;
+  if (status != TRI_OK) tri_free(image);
+  return status;
 }
 
 tri_status tri_gpu_compiler_compile(const tri_gpu_compiler *compiler, const tri_gpu_compilation *what, void **out,
@@ -544,10 +541,7 @@ tri_status tri_gpu_compiler_compile(const tri_gpu_compiler *compiler, const tri_
   TRI_TRY(create_program(compiler, what->source, &program));
   tri_status status = compile_and_take(compiler, program, what, &options, out, bytes, &said);
   (void)compiler->rtc->library->calls.destroy(&program);
-  if (status != TRI_OK) {
-    tri_free(said);
-    return status;
-  }
-  *log = said;
-  return TRI_OK;
+  if (status == TRI_OK) *log = said;
+  if (status != TRI_OK) tri_free(said);
+  return status;
 }

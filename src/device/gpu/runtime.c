@@ -89,12 +89,9 @@ static tri_status open_gpu(const tri_gpu_vendor *vendor, int ordinal, const char
   context->calls = &driver->calls;
   context->ordinal = ordinal;
   tri_status status = begin_context(context);
-  if (status != TRI_OK) {
-    runtime_close(context);
-    return status;
-  }
-  *out = context;
-  return TRI_OK;
+  if (status == TRI_OK) *out = context;
+  if (status != TRI_OK) runtime_close(context);
+  return status;
 }
 
 static tri_status runtime_facts(tri_gpu_context *context, tri_gpu_facts *out) {
@@ -239,12 +236,9 @@ static tri_status runtime_stream_create(tri_gpu_context *context, tri_queue *que
   stream->context = context;
   stream->queue = queue;
   tri_status status = create_stream(stream);
-  if (status != TRI_OK) {
-    tri_free(stream);
-    return status;
-  }
-  *out = stream;
-  return TRI_OK;
+  if (status == TRI_OK) *out = stream;
+  if (status != TRI_OK) tri_free(stream);
+  return status;
 }
 
 static void *runtime_stream_handle(tri_gpu_stream *stream, const char *work) {
@@ -318,12 +312,9 @@ static tri_status runtime_event_create(tri_gpu_context *context, bool timed, tri
   TRI_TRY(tri_alloc("an event", 1, sizeof *event, &event));
   event->context = context;
   tri_status status = create_event(event, timed);
-  if (status != TRI_OK) {
-    tri_free(event);
-    return status;
-  }
-  *out = event;
-  return TRI_OK;
+  if (status == TRI_OK) *out = event;
+  if (status != TRI_OK) tri_free(event);
+  return status;
 }
 
 static void runtime_event_destroy(tri_gpu_event *event) {
@@ -484,12 +475,9 @@ static tri_status runtime_graph_end(tri_gpu_stream *stream, tri_gpu_graph **out)
   tri_gpu_graph_run_handle run = NULL;
   TRI_TRY(end_recording(stream, &run));
   tri_status status = tri_alloc("a recording", 1, sizeof **out, out);
-  if (status != TRI_OK) {
-    (void)stream->context->calls->graph_run_destroy(run);
-    return status;
-  }
-  **out = (tri_gpu_graph){stream->context, run, stream->last};
-  return TRI_OK;
+  if (status == TRI_OK) **out = (tri_gpu_graph){stream->context, run, stream->last};
+  if (status != TRI_OK) (void)stream->context->calls->graph_run_destroy(run);
+  return status;
 }
 
 static tri_status runtime_graph_launch(tri_gpu_graph *graph, tri_gpu_stream *stream) {

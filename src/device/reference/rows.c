@@ -155,30 +155,7 @@ tri_status tri_reference_gated_forward(tri_queue *queue, tri_dtype type, tri_act
   return tri_reference_weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
-/* Computes the gradient of a row of x, with its weight in y. Returns the gradient of the weight. */
-static double gated_backward(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x,
-                             double weight, const void *gradient_y, void *gradient_x) {
-  double sum = 0;
-  for (int64_t c = 0; c < width; c++) {
-    int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
-    double gate = load(type, x, gate_at);
-    double up = load(type, x, up_at);
-    double dy = load(type, gradient_y, r * width + c);
-    sum += times_activation(kind, dy, gate) * up;
-    store(type, gradient_x, gate_at, times_slope(kind, weight * dy * up, gate));
-    store(type, gradient_x, up_at, times_activation(kind, weight * dy, gate));
-  }
-  return sum;
-}
-
-tri_status tri_reference_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
-                                        int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
-  (void)queue;
-  const int64_t live = tri_rows_live(rows);
-  for (int64_t r = 0; r < live; r++) gated_backward(type, kind, r, width, x, 1.0, gradient_y, gradient_x);
-  return TRI_OK;
-}
-
+/* weights NULL: 1; then gradient_weights is not written. */
 tri_status tri_reference_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                                  int64_t width, const void *x, const void *weights,
                                                  const void *gradient_y, void *gradient_x, void *gradient_weights) {
@@ -186,10 +163,24 @@ tri_status tri_reference_weighted_gated_backward(tri_queue *queue, tri_dtype typ
   const int64_t live = tri_rows_live(rows);
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < live; r++) {
-    double weight = load(wide, weights, r);
-    store(wide, gradient_weights, r, gated_backward(type, kind, r, width, x, weight, gradient_y, gradient_x));
+    double sum = 0, weight = weights == NULL ? 1.0 : load(wide, weights, r);
+    for (int64_t c = 0; c < width; c++) {
+      int64_t gate_at = r * 2 * width + c, up_at = gate_at + width;
+      double gate = load(type, x, gate_at);
+      double up = load(type, x, up_at);
+      double dy = load(type, gradient_y, r * width + c);
+      sum += times_activation(kind, dy, gate) * up;
+      store(type, gradient_x, gate_at, times_slope(kind, weight * dy * up, gate));
+      store(type, gradient_x, up_at, times_activation(kind, weight * dy, gate));
+    }
+    if (weights != NULL) store(wide, gradient_weights, r, sum);
   }
   return TRI_OK;
+}
+
+tri_status tri_reference_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
+                                        int64_t width, const void *x, const void *gradient_y, void *gradient_x) {
+  return tri_reference_weighted_gated_backward(queue, type, kind, rows, width, x, NULL, gradient_y, gradient_x, NULL);
 }
 
 tri_status tri_reference_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,

@@ -3,6 +3,7 @@
 #define TRI_DEVICE_CPU_KERNELS_KERNELS_H
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/variants.h"
 #include "device/device.h"
 #include "device/kernels.h"
 
@@ -20,23 +21,7 @@ enum { TRI_ALONE = 16384 };
 #define REGIONS tri_cpu_regions_of(&queue->device->description)
 
 /* Each function fills in the table entries of its file. */
-void TRI_KERNEL(table_elements)(tri_device_kernels *table);
-void TRI_KERNEL(table_embedding)(tri_device_kernels *table);
-void TRI_KERNEL(table_norm)(tri_device_kernels *table);
-void TRI_KERNEL(table_loss)(tri_device_kernels *table);
-void TRI_KERNEL(table_logit_query)(tri_device_kernels *table);
-void TRI_KERNEL(table_rows)(tri_device_kernels *table);
-void TRI_KERNEL(table_optimizer)(tri_device_kernels *table);
-void TRI_KERNEL(table_updates)(tri_device_kernels *table);
-void TRI_KERNEL(table_matrices)(tri_device_kernels *table);
-void TRI_KERNEL(table_factored)(tri_device_kernels *table);
-void TRI_KERNEL(table_low_rank)(tri_device_kernels *table);
-void TRI_KERNEL(table_quantised)(tri_device_kernels *table);
-void TRI_KERNEL(table_nf4)(tri_device_kernels *table);
-void TRI_KERNEL(table_magnitude)(tri_device_kernels *table);
-void TRI_KERNEL(table_router)(tri_device_kernels *table);
-void TRI_KERNEL(table_grouping)(tri_device_kernels *table);
-void TRI_KERNEL(table_attention_pages)(tri_device_kernels *table);
+TRI_CPU_FILES(TRI_CPU_DECLARE, TRI_ISA, TRI_ISA)
 /* Returns the bytes of scratch memory of one thread. */
 size_t TRI_KERNEL(attention_pages_scratch)(const tri_attention *call);
 
