@@ -41,8 +41,8 @@ static tri_status reserve_entries(tri_generator *g) {
   return TRI_OK;
 }
 
-/* Lists the sequences for the scheduler. Of the waiting ones without pages only the first sizes.sequences are listed,
- * because no more can begin in one step. */
+/* Lists the sequences for the scheduler. Waiting sequences without pages are listed only up to sizes.sequences, because
+ * no more can begin in one step. */
 static tri_status list_entries(tri_generator *g, int64_t *out) {
   int64_t count = 0, waiting = 0;
   TRI_TRY(reserve_entries(g));

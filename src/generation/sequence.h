@@ -42,8 +42,8 @@ void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int6
 void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
 /* Releases all pages, and counts all tokens as not read. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
-/* If the sequence is longer than `positions`, moves `offset` forward and drops its pages. A sequence of which nothing
- * is read keeps `positions` tokens after `offset`, another one half of them. */
+/* If the sequence is longer than `positions`, moves `offset` forward and drops its pages. Then `positions` tokens are
+ * left to read, or half as many if some were read before. */
 void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);
 /* Returns the number of unread tokens, counted from the last, that need logits. */
 int64_t tri_sequence_wants_logits(const tri_sequence *sequence);

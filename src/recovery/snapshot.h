@@ -23,8 +23,8 @@ void tri_snapshots_destroy(tri_snapshots *snapshots);
 /* COLLECTIVE, between two steps. Takes a snapshot; snapshots of other steps are removed once it is complete. */
 tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *progress);
 
-/* COLLECTIVE. Sets *step to the newest complete step, of which every rank's part is on some node of the job; -1:
- * none. */
+/* COLLECTIVE. Sets *step to the newest complete step, or to -1. A step is complete if every rank's part is on some node
+ * of the job. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
 /* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state and *progress

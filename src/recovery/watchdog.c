@@ -167,7 +167,7 @@ static bool sleep_some(tri_watchdog *w, double seconds) {
   return goes_on;
 }
 
-/* Ends the job: other ranks' watchdogs see the file `ended`, and the launcher ends a job of which a rank exits without
+/* Ends the job: other ranks' watchdogs see the file `ended`, and the launcher ends a job if a rank exits without
  * MPI_Finalize. No MPI function is called here, because only the thread that is stuck may call them. */
 static void end_job(const tri_watchdog *w) {
   int file = open(w->ended, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
