@@ -1,8 +1,10 @@
 /* GEMM autotuning. A library has several algorithms for a GEMM, which differ in speed and in the last bits of the
  * result. So all ranks of a run use the same algorithm for equal GEMMs, and a resumed run uses the previous algorithms:
- * one rank's device chooses, and the others use its choices. GEMMs and choices are texts with one per line, which only
- * devices with the same chooser can read. If the algorithm of a GEMM was not chosen ahead, the library's ranking
- * chooses it when the GEMM first runs. Devices with the same chooser then choose the same. */
+ * one rank's device chooses, and the others use its choices.
+ *
+ * GEMMs and choices are texts with one per line, which only devices with the same chooser can read. If the algorithm of
+ * a GEMM was not chosen ahead, the library's ranking chooses it when the GEMM first runs. Devices with the same chooser
+ * then choose the same. */
 #ifndef TRI_DEVICE_GEMM_CHOICES_H
 #define TRI_DEVICE_GEMM_CHOICES_H
 

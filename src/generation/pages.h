@@ -1,9 +1,11 @@
 /* Pool of pages of keys and values, with reference counts and a prefix cache: if a text begins like an earlier one, the
  * pages of the common tokens are found in the cache, and only the tokens after them are read. A page is a number here;
- * no device memory is touched. A page is *in use* if its reference count is above 0. A page is *cached* (kept) if
- * tri_pages_find can return it; it is looked up by its tokens and by the prefix before it. A cached page that is not in
- * use remains cached until it is allocated again. Unused pages are allocated in this order: first the ones that are not
- * cached, then the cached one that was released longest ago. */
+ * no device memory is touched.
+ *
+ * A page is *in use* if its reference count is above 0. A page is *cached* (kept) if tri_pages_find can return it; it
+ * is looked up by its tokens and by the prefix before it. A cached page that is not in use remains cached until it is
+ * allocated again. Unused pages are allocated in this order: first the ones that are not cached, then the cached one
+ * that was released longest ago. */
 #ifndef TRI_GENERATION_PAGES_H
 #define TRI_GENERATION_PAGES_H
 

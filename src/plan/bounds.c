@@ -626,10 +626,11 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
 }
 
 /* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
- * parameters. 0 if weights are frozen, since it is not known here how many are updated. tri_price_update_bytes counts 7
- * accesses of AdamW to each element in planned systems. 3 of them do not depend on the optimizer: value and gradient
- * are read, and the value is written. In place of the other 4, each state of the optimizer with the fewest bytes is
- * read and written once (2 * least_states). */
+ * parameters. 0 if weights are frozen, since it is not known here how many are updated.
+ *
+ * tri_price_update_bytes counts 7 accesses of AdamW to each element in planned systems. 3 of them do not depend on the
+ * optimizer: value and gradient are read, and the value is written. In place of the other 4, each state of the
+ * optimizer with the fewest bytes is read and written once (2 * least_states). */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;

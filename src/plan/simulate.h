@@ -1,10 +1,11 @@
 /* The simulator. It gives every instruction of every stage's step program a duration on a cluster, and runs the stages
  * together. A rank computes one instruction at a time, and its reductions overlap with the computation. The transfer of
- * a message begins when the message has been sent and its receive has been posted. All ranks of a stage do the same at
- * the same time, so one of them is simulated for all. The middle of a step with very many micro-batches repeats. So a
- * shorter step is simulated first. If every turn of every stage in its middle is later by the same time from one period
- * to the next, the missing periods are added without simulating them. Otherwise the whole step is simulated
- * (event_sim.h). */
+ * a message begins when the message has been sent and its receive has been posted.
+ *
+ * All ranks of a stage do the same at the same time, so one of them is simulated for all. The middle of a step with
+ * very many micro-batches repeats. So a shorter step is simulated first. If every turn of every stage in its middle is
+ * later by the same time from one period to the next, the missing periods are added without simulating them. Otherwise
+ * the whole step is simulated (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 

@@ -1,8 +1,9 @@
 /* The vendors' libraries of GEMMs: NVIDIA's cuBLASLt, versions 12 and 13, and AMD's hipBLASLt from 0.7 on (ROCm 6.1;
- * earlier versions number compute types differently). Struct tri_gpu_lt has the differences. The libraries use
- * column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T a^T: b is the first
- * matrix and a the second, each plain or transposed as in the program's request. The libraries add a bias along the
- * rows of their result, which are the columns of c. */
+ * earlier versions number compute types differently). Struct tri_gpu_lt has the differences.
+ *
+ * The libraries use column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T
+ * a^T: b is the first matrix and a the second, each plain or transposed as in the program's request. The libraries add
+ * a bias along the rows of their result, which are the columns of c. */
 #include "base/memory.h"
 #include "device/gpu/gemm.h"
 #include "device/gpu/library.h"

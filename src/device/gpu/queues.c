@@ -1,7 +1,8 @@
 /* Queues of a GPU, which are streams of the runtime. A mark is an event in a ring. Once the ring has wrapped, the event
- * of a later mark replaces that of an earlier one, and a wait for the earlier mark may last longer than necessary. All
- * work of a queue, its marks and waits of it for other queues come from one thread, the one that runs the steps; the
- * threads of the saver and of the watchdog do not use the device. So `marked` is written without the lock. */
+ * of a later mark replaces that of an earlier one, and a wait for the earlier mark may last longer than necessary.
+ *
+ * `marked` is written without a lock, because only one thread queues work and marks in a queue: the main thread, which
+ * also drives communication (comm/progress.c). The threads of the saver and of the watchdog do not use the device. */
 #include "device/gpu/internal.h"
 
 #include "base/log.h"

@@ -1,9 +1,10 @@
 /* Implements the run-time table for GPUs of NVIDIA and of AMD, whose libraries have the same calls under different
- * names (calls.h). A second table has the differences (vendor.h); cuda.c and hip.c fill it. Errors of a GPU are sticky:
- * once a kernel has failed, or the GPU has gone, every later call reports the same error, and the program stops with
- * the first report. CUDA does this itself. With HIP, calls after a failed kernel may succeed, with wrong results. So
- * the first unrecoverable error of a GPU is stored in its context, the library is not called for that GPU any more, and
- * every later call reports the stored error. */
+ * names (calls.h). A second table has the differences (vendor.h); cuda.c and hip.c fill it.
+ *
+ * Errors of a GPU are sticky: once a kernel has failed, or the GPU has gone, every later call reports the same error,
+ * and the program stops with the first report. CUDA does this itself. With HIP, calls after a failed kernel may
+ * succeed, with wrong results. So the first unrecoverable error of a GPU is stored in its context, the library is not
+ * called for that GPU any more, and every later call reports the stored error. */
 #include "device/gpu/runtime.h"
 
 #include "base/format.h"

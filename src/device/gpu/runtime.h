@@ -1,9 +1,12 @@
 /* Access to a GPU: a table of run-time calls with three implementations. Those for CUDA and HIP share the code in
  * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests (emulated/emulated.c). The
- * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, gemm.c and the kernels' files). An
- * implementation opens its library when first needed, with dlopen and prototypes of its own. It reports a failure in
+ * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, gemm.c and the kernels' files).
+ *
+ * An implementation opens its library when first needed, with dlopen and prototypes of its own. It reports a failure in
  * one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects: the caller
- * releases each object that it has created, in reverse order. Calls may come from several threads at once. */
+ * releases each object that it has created, in reverse order.
+ *
+ * Calls may come from several threads at once. */
 #ifndef TRI_DEVICE_GPU_RUNTIME_H
 #define TRI_DEVICE_GPU_RUNTIME_H
 
