@@ -155,7 +155,7 @@ static parts_way choose_parts_way(const tri_request *request, size_t bytes) {
   const bool fits = bytes <= group->buffer_bytes - shown_bytes(group);
   uint64_t offset;
   if (fits && bytes <= IN_BUFFER_BYTES) return PARTS_IN_BUFFER;
-  if (tri_share_find(request->values, request->bytes, &offset) != 0) return PARTS_IN_PLACE;
+  if (tri_share_find(group, request->values, request->bytes, &offset) != 0) return PARTS_IN_PLACE;
   return fits ? PARTS_IN_BUFFER : PARTS_BY_MESSAGES;
 }
 

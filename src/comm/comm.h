@@ -75,6 +75,9 @@ tri_group tri_group_alone(const char *name);
 /* Returns the group of all ranks of the job. */
 tri_group tri_group_world(void);
 
+/* LOCAL. Returns the number of the node on which a rank of the group runs: equal for ranks on one node. */
+int tri_group_node_of(const tri_group *group, int rank);
+
 /* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Allocates the staging memory of the
  * group's collectives; they allocate none later. */
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
@@ -117,13 +120,12 @@ tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t 
  * twice the speed, and a background request needs fewer calls of tri_comm_progress on the other ranks (in_place.c). The
  * sums have equal bits. */
 
-/* COLLECTIVE over the job. Lets the ranks of this node read [memory, memory + bytes), and the rest of its first and
- * last page. The memory must come from a private anonymous mapping, such as tri_device's memory. Its contents and its
- * use do not change, but it loses huge pages if the system cannot share these. Ranks may pass different sizes, also 0.
- * *shared is false, on all ranks of the node, if the system does not allow sharing. */
-tri_status tri_comm_share(void *memory, size_t bytes, bool *shared);
-/* COLLECTIVE over the job, in the order of the calls of tri_comm_share. Call it before the memory is released, while no
- * collective is in progress. */
+/* COLLECTIVE over the group. Lets the group's ranks of this node read [memory, memory + bytes), and the rest of its
+ * first and last page. The memory must come from a private anonymous mapping, such as tri_device's memory. Its contents
+ * and its use do not change, but it loses huge pages if the system cannot share these. Ranks may pass different sizes,
+ * also 0. *shared is false, on all of these ranks, if the system does not allow sharing. */
+tri_status tri_comm_share(const tri_group *group, void *memory, size_t bytes, bool *shared);
+/* COLLECTIVE over the same group. Call it before the memory is released, while no collective is in progress. */
 void tri_comm_unshare(void *memory);
 
 /* ---- in the background --------------------------------------------------------------------------------------------

@@ -210,6 +210,8 @@ retire_group:
 
 tri_group tri_group_alone(const char *name) { return (tri_group){.name = name, .size = 1}; }
 
+int tri_group_node_of(const tri_group *group, int rank) { return group->impl == NULL ? 0 : group->impl->nodes[rank]; }
+
 tri_group tri_group_world(void) { return tri_comm_job()->world; }
 
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out) {

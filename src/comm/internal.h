@@ -58,9 +58,9 @@ void tri_window_destroy(tri_group_impl *group);
 /* LOCAL. Returns the bytes of this rank's part of the window. */
 size_t tri_window_bytes(const tri_group_impl *group);
 
-/* LOCAL. Returns the number of the shared segment that contains all of these bytes, and their offset in it. Returns 0
- * if they are not in a segment. */
-uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset);
+/* LOCAL. Returns the number of the segment that contains all of these bytes, and their offset in it. Returns 0 if they
+ * are not in a segment that all ranks of the group on this node share. */
+uint32_t tri_share_find(const tri_group_impl *group, const void *memory, size_t bytes, uint64_t *offset);
 /* LOCAL. Returns the address, in this process, of that offset in the segment of local rank `local`, or NULL if this
  * process has not mapped it. */
 const char *tri_share_look(uint32_t segment, uint64_t offset, int local);
@@ -300,15 +300,15 @@ typedef struct tri_job {
   int *node_of;     /* [size]: the node of each rank of the job; a node's number is the lowest rank on it */
   MPI_Comm machine; /* the ranks on this machine, in the order of tri_comm_local_rank */
   tri_group world;
-  tri_segment *shared;               /* list of segments (share.c) */
-  uint32_t num_shared, last_segment; /* number of segments mapped by all ranks of the node; newest segment */
-  size_t looked_bytes;               /* bytes of other ranks' memory that may be resident in this process */
-  tri_group_impl *retired;           /* list of destroyed groups, whose MPI objects are freed when the job ends */
-  tri_group_impl *busy;              /* list of groups with collectives in progress */
-  tri_request *messages;             /* list of messages in progress */
-  bool failed;                       /* every later call fails */
-  bool secondary;                    /* an MPI call failed, probably because another rank is gone */
-  char failure[1024];                /* message of the first failure; later calls fail with it */
+  tri_segment *shared;     /* list of segments (share.c) */
+  uint32_t last_segment;   /* number of the newest one */
+  size_t looked_bytes;     /* bytes of other ranks' memory that may be resident in this process */
+  tri_group_impl *retired; /* list of destroyed groups, whose MPI objects are freed when the job ends */
+  tri_group_impl *busy;    /* list of groups with collectives in progress */
+  tri_request *messages;   /* list of messages in progress */
+  bool failed;             /* every later call fails */
+  bool secondary;          /* an MPI call failed, probably because another rank is gone */
+  char failure[1024];      /* message of the first failure; later calls fail with it */
 } tri_job;
 
 /* Returns the job of this process. Like MPI's state, it exists once in a process. */

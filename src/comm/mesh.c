@@ -82,13 +82,13 @@ static tri_status split_tied(tri_mesh *mesh) {
   return tri_group_split(tri_mesh_group(mesh, TRI_DOMAIN_PIPELINE), "tied", color, stage, &mesh->tied);
 }
 
-tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out) {
+tri_status tri_mesh_create(const tri_group *parent, const tri_mesh_shape *shape, tri_mesh *out) {
   tri_status status;
-  TRI_TRY(check_shape(shape, tri_comm_size()));
+  TRI_TRY(check_shape(shape, parent->size));
   tri_mesh mesh = tri_mesh_alone();
   mesh.shape = *shape;
-  mesh.place = tri_mesh_coordinates_of(shape, tri_comm_rank());
-  mesh.world = tri_group_world();
+  mesh.place = tri_mesh_coordinates_of(shape, parent->rank);
+  mesh.world = *parent;
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) TRI_TRY_GOTO(split_domain(&mesh, (tri_domain)d), destroy_mesh);
   TRI_TRY_GOTO(split_tied(&mesh), destroy_mesh);
   *out = mesh;
@@ -101,7 +101,7 @@ destroy_mesh:
 void tri_mesh_destroy(tri_mesh *mesh) {
   tri_group_destroy(&mesh->tied);
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) tri_group_destroy(&mesh->groups[d]);
-  tri_group_destroy(&mesh->world);
+  mesh->world = tri_group_alone(mesh->world.name);
 }
 
 const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain) {

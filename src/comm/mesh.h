@@ -1,5 +1,5 @@
-/* The mesh: the ranks of a job arranged along the axes of a layout (mesh/coordinates.h). The tensor axis varies
- * fastest, so the ranks of a tensor group are adjacent, on one node if the node has enough ranks. */
+/* The mesh: the ranks of a job, or of a group of it, arranged along the axes of a layout (mesh/coordinates.h). The
+ * tensor axis varies fastest, so the ranks of a tensor group are adjacent, on one node if the node has enough ranks. */
 #ifndef TRI_COMM_MESH_H
 #define TRI_COMM_MESH_H
 
@@ -9,17 +9,17 @@
 typedef struct tri_mesh {
   tri_mesh_shape shape;
   tri_mesh_coordinates place;           /* coordinates of this rank */
-  tri_group world;                      /* the whole mesh */
+  tri_group world;                      /* the whole mesh: its parent */
   tri_group groups[TRI_NUM_DOMAINS];    /* [domain]; a group of one rank if the domain has no group */
   tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the first domain with the same ranks, whose group it uses */
   tri_group tied; /* the first and the last stage of this rank's pipeline, for tied embeddings; on other stages a group
                      of one */
 } tri_mesh;
 
-/* COLLECTIVE over the job. The product of the shape's sizes must be the number of ranks (else TRI_BAD_LAYOUT, with the
- * product). Domains of the expert mesh have groups only if shape->expert is at least 1. Release with tri_mesh_destroy.
- */
-tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out);
+/* COLLECTIVE over `parent`, which must outlive the mesh. The product of the shape's sizes must be the number of its
+ * ranks (else TRI_BAD_LAYOUT, with the product). Domains of the expert mesh have groups only if shape->expert is at
+ * least 1. Release with tri_mesh_destroy. */
+tri_status tri_mesh_create(const tri_group *parent, const tri_mesh_shape *shape, tri_mesh *out);
 /* LOCAL. Returns a mesh of one rank without a job. */
 tri_mesh tri_mesh_alone(void);
 void tri_mesh_destroy(tri_mesh *mesh);
@@ -32,7 +32,7 @@ const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain);
 int tri_mesh_domain_of(const tri_mesh *mesh, const char *group);
 /* LOCAL. Returns the number of ranks of that group. */
 int tri_mesh_group_size(const tri_mesh *mesh, const char *group);
-/* LOCAL. Returns the world rank of rank `at` in this rank's group of that name. */
+/* LOCAL. Returns the rank in the mesh of rank `at` in this rank's group of that name. */
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
 
 #endif

@@ -41,7 +41,7 @@ void tri_node_pass_write_note(const tri_request *request, bool in_place) {
   tri_group_impl *group = request->group;
   tri_note *note = &group->staging[group->local].flag->notes[(group->step + 1) % 2];
   *note = (tri_note){.number = request->number, .bytes = request->bytes, .operation = request->operation};
-  if (in_place) note->segment = tri_share_find(request->values, request->bytes, &note->offset);
+  if (in_place) note->segment = tri_share_find(group, request->values, request->bytes, &note->offset);
 }
 
 tri_status tri_node_pass_check_notes(const tri_request *request) {

@@ -39,7 +39,7 @@ static bool can_look(const tri_request *request) {
 /* Returns whether the ranks exchange the positions of their buffers. All ranks must return the same, so it depends only
  * on values that are equal on all of them. */
 static bool may_look(const tri_request *request) {
-  return request->group->num_local > 1 && tri_comm_job()->num_shared > 0 && request->bytes >= IN_PLACE_BYTES;
+  return request->group->num_local > 1 && request->bytes >= IN_PLACE_BYTES;
 }
 
 tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved) {

@@ -5,8 +5,9 @@
  * the file contains a label with its owner, because in another container the same process number can belong to a
  * different process.
  *
- * tri_comm_share is collective over all ranks of the machine, so a segment has the same number on all of them, and they
- * agree on `shared`. */
+ * The ranks that share a segment agree on its number, which is larger than those of all earlier segments of any of
+ * them, and on `shared`. So two segments with the same number have no rank in common. A collective reads a buffer in
+ * place only if all of its group's ranks of this node share the segment (tri_share_find), whichever group shared it. */
 #include "base/loop_threads.h"
 #include "base/memory.h"
 #include "comm/internal.h"
@@ -29,7 +30,8 @@ struct tri_segment {
     const char *begin;
     size_t bytes;
     size_t first, end; /* range of offsets read since the pages were last dropped */
-  } * views;           /* [local_size]: the mappings of the other ranks' files */
+    bool shares;       /* the rank shares the segment, perhaps with no bytes */
+  } * views;           /* [local_size]: mappings of the files of the other ranks that share the segment */
 };
 
 enum { PIECE_BYTES = 1 << 22 };
@@ -103,7 +105,7 @@ static bool view_file(const label *theirs, struct view *out) {
                memcmp(&found, theirs, sizeof found) == 0;
   if (right && theirs->bytes > 0) pages = mmap(NULL, theirs->bytes, PROT_READ, MAP_SHARED, file, 0);
   close(file);
-  if (pages != MAP_FAILED) *out = (struct view){.begin = pages, .bytes = theirs->bytes};
+  if (pages != MAP_FAILED) *out = (struct view){.begin = pages, .bytes = theirs->bytes, .shares = true};
   return right && (theirs->bytes == 0 || pages != MAP_FAILED);
 }
 
@@ -111,20 +113,23 @@ static void close_views(tri_segment *segment) {
   for (int l = 0; l < tri_comm_job()->local_size; l++) {
     struct view *view = &segment->views[l];
     if (view->begin != NULL) munmap((void *)(uintptr_t)view->begin, view->bytes);
-    *view = (struct view){0};
+    *view = (struct view){.shares = view->shares};
   }
 }
 
-/* COLLECTIVE over the machine. Maps the files of all other ranks. If that fails on any rank, all ranks unmap them. */
-static tri_status exchange_views(tri_segment *segment, const label *mine, label *all, bool *shared) {
-  tri_job *job = tri_comm_job();
-  TRI_MPI("share", MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, job->machine));
+/* COLLECTIVE over the group's ranks of this node. Maps the files of the other ranks. If that fails on any rank, all
+ * ranks unmap them. all[num_local]: room for their labels. */
+static tri_status exchange_views(const tri_group_impl *group, tri_segment *segment, const label *mine, label *all,
+                                 bool *shared) {
+  const int bytes = (int)sizeof *mine;
+  TRI_MPI(group->name, MPI_Allgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, group->node_comm));
   int fine = 1;
-  for (int l = 0; l < job->local_size && fine; l++) {
-    fine = all[l].file >= 0 && (l == job->local_rank || view_file(&all[l], &segment->views[l]));
+  for (int l = 0; l < group->num_local && fine; l++) {
+    struct view *view = &segment->views[group->machine_ranks[l]];
+    fine = all[l].file >= 0 && (l == group->local || view_file(&all[l], view));
   }
   int all_fine = 0;
-  TRI_MPI("share", MPI_Allreduce(&fine, &all_fine, 1, MPI_INT, MPI_MIN, job->machine));
+  TRI_MPI(group->name, MPI_Allreduce(&fine, &all_fine, 1, MPI_INT, MPI_MIN, group->node_comm));
   if (!all_fine) close_views(segment);
   *shared = all_fine != 0;
   return TRI_OK;
@@ -139,13 +144,22 @@ static void remove_segment(tri_segment *segment) {
     *link = segment->next;
     break;
   }
-  if (segment->shared) job->num_shared--;
   close_views(segment);
   tri_free(segment);
 }
 
+/* COLLECTIVE over the group's ranks of this node. Sets the number of the next segment that they share. */
+static tri_status next_number(const tri_group_impl *group, uint32_t *out) {
+  tri_job *job = tri_comm_job();
+  uint32_t last = 0;
+  TRI_MPI(group->name, MPI_Allreduce(&job->last_segment, &last, 1, MPI_UINT32_T, MPI_MAX, group->node_comm));
+  *out = job->last_segment = last + 1;
+  return TRI_OK;
+}
+
 /* Creates the segment of the whole pages that contain the given memory. */
-static tri_status create_segment(void *memory, size_t bytes, tri_segment **out) {
+static tri_status create_segment(const tri_group_impl *group, void *memory, size_t bytes, uint32_t number,
+                                 tri_segment **out) {
   tri_job *job = tri_comm_job();
   tri_segment *segment = NULL;
   size_t views = (size_t)job->local_size * sizeof(struct view);
@@ -156,22 +170,26 @@ static tri_status create_segment(void *memory, size_t bytes, tri_segment **out) 
   segment->begin = (char *)memory - lead;
   segment->bytes = bytes > 0 ? (bytes + lead + page - 1) / page * page : 0;
   segment->views = (struct view *)(segment + 1);
-  segment->number = ++job->last_segment;
+  segment->number = number;
+  for (int l = 0; l < group->num_local; l++) segment->views[group->machine_ranks[l]].shares = true;
   segment->next = job->shared;
   job->shared = segment;
   *out = segment;
   return TRI_OK;
 }
 
-tri_status tri_comm_share(void *memory, size_t bytes, bool *shared) {
+tri_status tri_comm_share(const tri_group *group, void *memory, size_t bytes, bool *shared) {
   tri_job *job = tri_comm_job();
+  const tri_group_impl *of = group->impl;
   tri_segment *segment = NULL;
   label *all = NULL;
+  uint32_t number = 0;
   *shared = false;
-  if (job->local_size == 1) return TRI_OK;
+  if (of == NULL || of->num_local == 1) return TRI_OK;
   TRI_TRY(tri_comm_check());
-  TRI_TRY(create_segment(memory, bytes, &segment));
-  tri_status status = tri_alloc("shared memory", (size_t)job->local_size, sizeof *all, &all);
+  TRI_TRY(next_number(of, &number));
+  TRI_TRY(create_segment(of, memory, bytes, number, &segment));
+  tri_status status = tri_alloc("shared memory", (size_t)of->num_local, sizeof *all, &all);
   if (status != TRI_OK) goto remove;
   label mine;
   memset(&mine, 0, sizeof mine); /* padding included: labels are compared with memcmp */
@@ -180,10 +198,9 @@ tri_status tri_comm_share(void *memory, size_t bytes, bool *shared) {
   mine.number = segment->number;
   mine.bytes = segment->bytes;
   mine.file = make_file(segment, &mine);
-  status = exchange_views(segment, &mine, all, &segment->shared);
+  status = exchange_views(of, segment, &mine, all, &segment->shared);
   if (mine.file >= 0) close(mine.file);
   if (status != TRI_OK) goto remove;
-  if (segment->shared) job->num_shared++;
   *shared = segment->shared;
 remove:
   tri_free(all);
@@ -205,14 +222,21 @@ void tri_share_close(void) {
 
 /* ---- reads ------------------------------------------------------------------------------------------------------- */
 
-uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset) {
+/* Returns whether all ranks of the group on this node share a segment. */
+static bool all_share(const tri_segment *segment, const tri_group_impl *group) {
+  for (int l = 0; l < group->num_local; l++) {
+    if (!segment->views[group->machine_ranks[l]].shares) return false;
+  }
+  return segment->shared;
+}
+
+uint32_t tri_share_find(const tri_group_impl *group, const void *memory, size_t bytes, uint64_t *offset) {
   uintptr_t at = (uintptr_t)memory;
   for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
     uintptr_t begin = (uintptr_t)segment->begin;
-    if (!segment->shared || at < begin || at - begin > segment->bytes || bytes > segment->bytes - (at - begin))
-      continue;
+    if (at < begin || at - begin > segment->bytes || bytes > segment->bytes - (at - begin)) continue;
     *offset = at - begin;
-    return segment->number;
+    return all_share(segment, group) ? segment->number : 0;
   }
   return 0;
 }

@@ -106,7 +106,7 @@ tri_status tri_engine_share_gradients(tri_engine *engine) {
   char *gradients = engine->executor->arena + plan->gradient_values;
   bool seen;
   if (!adds_up_between_ranks(engine->options.mesh) || !engine->device->info.host_access) return TRI_OK;
-  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes + plan->transfer_bytes, &seen));
+  TRI_TRY(tri_comm_share(&engine->options.mesh->world, gradients, plan->gradient_bytes + plan->transfer_bytes, &seen));
   engine->shared = gradients;
   return TRI_OK;
 }

@@ -65,7 +65,7 @@ static tri_status share_gradients(tri_measure *m) {
   if (!m->device->info.host_access) return TRI_OK;
   TRI_TRY(tri_common_status(m->world, tri_device_memory_create(m->device, BUFFER_BYTES, &memory)));
   m->gradients = memory;
-  TRI_TRY(tri_comm_share(memory, BUFFER_BYTES, &seen));
+  TRI_TRY(tri_comm_share(m->world, memory, BUFFER_BYTES, &seen));
   double unseen = seen ? 0 : 1;
   TRI_TRY(tri_all_maximum(m->world, TRI_FP64, 1, &unseen));
   m->sees = unseen == 0;

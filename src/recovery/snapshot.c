@@ -59,15 +59,16 @@ static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_me
 
 /* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* Returns the rank that stores a copy of `rank`'s file: with n ranks on its node, the first of `rank` + n, `rank` + n +
- * 1, ... (modulo `size`) that is on another node. Returns -1 if there is only one node. */
-static int64_t neighbour_of(int64_t rank, int64_t size) {
-  int node = tri_comm_node_of((int)rank);
+/* Returns the rank that stores a copy of `rank`'s file. With n ranks on its node, it is the first of `rank` + n,
+ * `rank` + n + 1, ... (modulo the number of ranks) that is on another node. Returns -1 if there is only one node. */
+static int64_t neighbour_of(const tri_group *world, int64_t rank) {
+  const int64_t size = world->size;
+  const int node = tri_group_node_of(world, (int)rank);
   int64_t local = 0;
-  for (int64_t r = 0; r < size; r++) local += tri_comm_node_of((int)r) == node ? 1 : 0;
+  for (int64_t r = 0; r < size; r++) local += tri_group_node_of(world, (int)r) == node ? 1 : 0;
   for (int64_t away = local; away < local + size; away++) {
     int64_t other = (rank + away) % size;
-    if (tri_comm_node_of((int)other) != node) return other;
+    if (tri_group_node_of(world, (int)other) != node) return other;
   }
   return -1;
 }
@@ -107,7 +108,7 @@ static tri_status find_folder(tri_snapshots *s, const char *output, const tri_id
   TRI_TRY(tri_directory_create_private(
       s->base)); /* private, since the name can be guessed and /dev/shm is world-writable */
   if (tri_comm_local_rank() == 0) remove_other_runs(s->base, identity->run);
-  snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", s->base, identity->run, tri_comm_node_of(world_of(s)->rank));
+  snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", s->base, identity->run, tri_comm_node_of(tri_comm_rank()));
   return TRI_OK;
 }
 
@@ -129,9 +130,10 @@ static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool p
 
 /* Returns whether this rank is the lowest one of its node. It does the work that is done once per node. */
 static bool is_first_of_node(const tri_snapshots *s) {
-  int rank = world_of(s)->rank, first = 0;
-  while (tri_comm_node_of(first) != tri_comm_node_of(rank)) first++;
-  return first == rank;
+  const tri_group *world = world_of(s);
+  int first = 0;
+  while (tri_group_node_of(world, first) != tri_group_node_of(world, world->rank)) first++;
+  return first == world->rank;
 }
 
 /* ---- mapped files ------------------------------------------------------------------------------------------------ */
@@ -199,7 +201,7 @@ static tri_status snapshot_set_up(tri_snapshots *s, const tri_run_config *config
   TRI_TRY(sign(s, config, identity));
   TRI_TRY(tri_checkpoint_map_create(s->engine, TRI_CHECKPOINT_MAP_LOAD, &s->map));
   s->bytes = HEADER_BYTES + (tri_checkpoint_map_bytes(&s->map) + 7) / 8 * 8;
-  s->neighbour = neighbour_of(world->rank, world->size);
+  s->neighbour = neighbour_of(world, world->rank);
   return tri_alloc("sizes of snapshots", (size_t)world->size, sizeof *s->sizes, &s->sizes);
 }
 
@@ -251,7 +253,7 @@ static tri_status create_kept(const tri_snapshots *s, int64_t step, kept *all, i
   const tri_group *world = world_of(s);
   char path[TRI_PATH_BYTES];
   for (int64_t r = 0; r < world->size; r++) {
-    if (neighbour_of(r, world->size) != world->rank) continue;
+    if (neighbour_of(world, r) != world->rank) continue;
     file_path(s, step, r, true, path);
     all[*count].rank = r;
     TRI_TRY(map_file(path, true, (size_t)s->sizes[r], &all[*count].file));

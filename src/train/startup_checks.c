@@ -92,7 +92,7 @@ typedef struct need {
  * kept while the new one is written. */
 static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world) {
   bool nodes = false;
-  for (int r = 1; r < world->size; r++) nodes = nodes || tri_comm_node_of(r) != tri_comm_node_of(0);
+  for (int r = 1; r < world->size; r++) nodes = nodes || tri_group_node_of(world, r) != tri_group_node_of(world, 0);
   return (nodes ? 4 : 2) * (plan->parameter_bytes + plan->optimizer_bytes);
 }
 
@@ -172,7 +172,7 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
   text told = {.length = 0};
   int ranks = 0;
   for (int r = first; r < mesh->world.size; r++) {
-    if (tri_comm_node_of(r) != tri_comm_node_of(first)) continue;
+    if (tri_group_node_of(&mesh->world, r) != tri_group_node_of(&mesh->world, first)) continue;
     sum.parameters += needs[r].parameters;
     sum.gradients += needs[r].gradients;
     sum.optimizer += needs[r].optimizer;
@@ -220,7 +220,9 @@ tri_status tri_startup_check_memory(const tri_engine_options *options, tri_devic
   status = tri_gather_bytes(&mesh->world, sizeof own, &own, needs);
   for (int r = 0; r < mesh->world.size && status == TRI_OK; r++) {
     bool first = true;
-    for (int before = 0; before < r && first; before++) first = tri_comm_node_of(before) != tri_comm_node_of(r);
+    for (int before = 0; before < r && first; before++) {
+      first = tri_group_node_of(&mesh->world, before) != tri_group_node_of(&mesh->world, r);
+    }
     status = check_device(mesh, needs, r);
     if (first && status == TRI_OK) status = check_node(mesh, needs, r);
   }

@@ -84,7 +84,7 @@ static tri_status trainer_start(tri_training *t, const tri_train_options *option
   if (t->config->allow_tf32) tri_device_allow_tf32(t->device);
   if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
   tri_mesh_shape shape = tri_layout_mesh_of(&t->config->layout, &t->config->model);
-  TRI_TRY(tri_mesh_create(&shape, &t->mesh));
+  TRI_TRY(tri_mesh_create(&world, &shape, &t->mesh));
   if (!tri_training_is_rank0(t)) tri_log_set_quiet();
   return trainer_train(t, options->resume);
 }

@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
            "library", "Trireme", "library", "Trireme", "ratio", "of best");
   }
   measure_all("", name, &j, largest, rounds);
-  require(tri_comm_share(j.values, bytes, &shared) == TRI_OK, "share");
+  require(tri_comm_share(&j.world, j.values, bytes, &shared) == TRI_OK, "share");
   if (j.world.rank == 0 && !shared) printf("SKIPPED: the system lets no rank see another's memory\n");
   if (shared) measure_all("shared", name, &j, largest, rounds);
   tri_comm_unshare(j.values);

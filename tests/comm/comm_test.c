@@ -167,9 +167,9 @@ static tri_mesh_shape shape_of(int ranks) {
 /* The ranks of a domain: those of the mesh whose place differs along its axes alone, and those of a stage in either
  * view, in the order of the mesh. */
 static void check_domain(const tri_mesh *mesh, tri_domain domain) {
-  members m = members_of(*tri_mesh_group(mesh, domain));
+  members m = members_of(*tri_mesh_group(mesh, domain)), all = members_of(mesh->world);
   int found = 0;
-  for (int rank = 0; rank < tri_comm_size(); rank++) {
+  for (int rank = 0; rank < mesh->world.size; rank++) {
     tri_mesh_coordinates place = tri_mesh_coordinates_of(&mesh->shape, rank);
     bool belongs = true;
     for (int a = 0; a < TRI_NUM_AXES; a++) {
@@ -180,9 +180,9 @@ static void check_domain(const tri_mesh *mesh, tri_domain domain) {
           belongs && tri_mesh_axis_at(&mesh->shape, &place, axis) == tri_mesh_axis_at(&mesh->shape, &mesh->place, axis);
     }
     if (!belongs) continue;
-    CHECK(found < m.group.size && m.job_ranks[found] == rank, "%s, rank %d", m.group.name, found);
+    CHECK(found < m.group.size && m.job_ranks[found] == all.job_ranks[rank], "%s, rank %d", m.group.name, found);
     CHECK(tri_mesh_world_rank(mesh, m.group.name, found) == rank, "%s, rank %d", m.group.name, found);
-    CHECK(rank != tri_comm_rank() || m.group.rank == found, "%s", m.group.name);
+    CHECK(rank != mesh->world.rank || m.group.rank == found, "%s", m.group.name);
     found++;
   }
   CHECK(found == m.group.size && found == tri_mesh_group_size(mesh, m.group.name), "%s", m.group.name);
@@ -205,9 +205,9 @@ static void check_experts(const tri_mesh *mesh) {
   CHECK(same == (sequence == tri_mesh_group(mesh, TRI_DOMAIN_TENSOR)), "%s", sequence->name);
 }
 
-static void check_mesh_of(tri_mesh_shape shape) {
+static void check_mesh_of(const tri_group *parent, tri_mesh_shape shape) {
   tri_mesh mesh;
-  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  CHECK_OK(tri_mesh_create(parent, &shape, &mesh));
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
     tri_domain domain = (tri_domain)d;
     bool wanted = shape.expert > 0 || !tri_domain_is_of_experts(domain) || tri_domain_size(&shape, domain) == 1;
@@ -231,30 +231,52 @@ static void check_mesh_of(tri_mesh_shape shape) {
 }
 
 static void check_mesh(void) {
+  const tri_group world = tri_group_world();
   tri_mesh mesh;
   int ranks = tri_comm_size();
   tri_mesh_shape wrong = {.size = {2, 1, 1, ranks, 1}};
-  CHECK(tri_mesh_create(&wrong, &mesh) == TRI_BAD_LAYOUT, "a mesh of twice the ranks");
+  CHECK(tri_mesh_create(&world, &wrong, &mesh) == TRI_BAD_LAYOUT, "a mesh of twice the ranks");
   CHECK(strstr(tri_status_message(), "but the job has") != NULL, "%s", tri_status_message());
-  check_mesh_of(shape_of(ranks));
-  check_mesh_of((tri_mesh_shape){.size = {1, ranks, 1, 1, 1}});
-  check_mesh_of((tri_mesh_shape){.size = {1, 1, ranks, 1, 1}});
-  if (ranks % 2 == 0) check_mesh_of((tri_mesh_shape){.size = {1, 1, 2, ranks / 2, 1}});
-  if (ranks % 2 == 0) check_mesh_of((tri_mesh_shape){.size = {1, 2, ranks / 2, 1, 1}});
-  if (ranks % 4 == 0) check_mesh_of((tri_mesh_shape){.size = {2, 1, 2, ranks / 4, 1}});
+  check_mesh_of(&world, shape_of(ranks));
+  check_mesh_of(&world, (tri_mesh_shape){.size = {1, ranks, 1, 1, 1}});
+  check_mesh_of(&world, (tri_mesh_shape){.size = {1, 1, ranks, 1, 1}});
+  if (ranks % 2 == 0) check_mesh_of(&world, (tri_mesh_shape){.size = {1, 1, 2, ranks / 2, 1}});
+  if (ranks % 2 == 0) check_mesh_of(&world, (tri_mesh_shape){.size = {1, 2, ranks / 2, 1, 1}});
+  if (ranks % 4 == 0) check_mesh_of(&world, (tri_mesh_shape){.size = {2, 1, 2, ranks / 4, 1}});
   for (int expert_tensor = 1; expert_tensor <= ranks; expert_tensor++) {
     int left = ranks / expert_tensor;
     if (ranks % expert_tensor != 0) continue;
-    check_mesh_of((tri_mesh_shape){.size = {1, 1, 1, ranks, 1}, .expert_tensor = expert_tensor, .expert = left});
-    check_mesh_of((tri_mesh_shape){.size = {1, 1, ranks, 1, 1}, .expert_tensor = expert_tensor, .expert = 1});
+    check_mesh_of(&world,
+                  (tri_mesh_shape){.size = {1, 1, 1, ranks, 1}, .expert_tensor = expert_tensor, .expert = left});
+    check_mesh_of(&world, (tri_mesh_shape){.size = {1, 1, ranks, 1, 1}, .expert_tensor = expert_tensor, .expert = 1});
     if (ranks % 2 != 0) continue;
-    check_mesh_of((tri_mesh_shape){.size = {2, 1, 1, ranks / 2, 1}, .expert_tensor = expert_tensor, .expert = left});
+    check_mesh_of(&world,
+                  (tri_mesh_shape){.size = {2, 1, 1, ranks / 2, 1}, .expert_tensor = expert_tensor, .expert = left});
     if (left % 2 == 0)
-      check_mesh_of(
-          (tri_mesh_shape){.size = {1, 2, 1, ranks / 2, 1}, .expert_tensor = expert_tensor, .expert = left / 2});
+      check_mesh_of(&world, (tri_mesh_shape){
+                                .size = {1, 2, 1, ranks / 2, 1}, .expert_tensor = expert_tensor, .expert = left / 2});
     if (left % 2 == 0)
-      check_mesh_of(
-          (tri_mesh_shape){.size = {1, 1, 1, ranks / 2, 2}, .expert_tensor = expert_tensor, .expert = left / 2});
+      check_mesh_of(&world, (tri_mesh_shape){
+                                .size = {1, 1, 1, ranks / 2, 2}, .expert_tensor = expert_tensor, .expert = left / 2});
+  }
+}
+
+/* Meshes of the first rank, and of the others; and of every second rank, backwards. */
+static void check_meshes_of_groups(void) {
+  const tri_group world = tri_group_world();
+  const int rank = world.rank, colors[] = {rank == 0, rank % 2}, keys[] = {rank, -rank};
+  for (int i = 0; i < 2; i++) {
+    tri_group parent;
+    CHECK_OK(tri_group_split(&world, "parent", colors[i], keys[i], &parent));
+    for (int r = 0; r < parent.size; r++) {
+      const bool same = tri_group_node_of(&parent, r) == tri_group_node_of(&parent, parent.rank);
+      const members all = members_of(parent);
+      CHECK(same == (tri_comm_node_of(all.job_ranks[r]) == tri_comm_node_of(rank)), "rank %d", r);
+    }
+    check_mesh_of(&parent, shape_of(parent.size));
+    check_mesh_of(&parent, (tri_mesh_shape){.size = {1, parent.size, 1, 1, 1}});
+    if (parent.size % 2 == 0) check_mesh_of(&parent, (tri_mesh_shape){.size = {1, 1, 2, parent.size / 2, 1}});
+    tri_group_destroy(&parent);
   }
 }
 
@@ -442,9 +464,10 @@ static void check_background(const tri_mesh *mesh, tri_domain one, tri_domain ot
 }
 
 static void check_backgrounds(void) {
+  const tri_group world = tri_group_world();
   tri_mesh mesh;
   tri_mesh_shape shape = shape_of(tri_comm_size());
-  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  CHECK_OK(tri_mesh_create(&world, &shape, &mesh));
   for (uint64_t seed = 1; seed <= 6; seed++) {
     check_background(&mesh, TRI_DOMAIN_REPLICAS, TRI_DOMAIN_TENSOR, seed * 1000);
     check_background(&mesh, TRI_DOMAIN_PIPELINE, TRI_DOMAIN_REPLICAS, seed * 1002);
@@ -463,12 +486,13 @@ static void check_shared(void) {
   CHECK(pages != MAP_FAILED, "%zu bytes", bytes);
   for (size_t i = 0; i < bytes; i += 1000) pages[i] = (char)hash(i);
   /* Not whole pages, and nothing at all on one rank for a moment. */
-  CHECK_OK(tri_comm_share(pages, world.rank == 0 ? 0 : 1, &shared));
+  CHECK_OK(tri_comm_share(&world, pages, world.rank == 0 ? 0 : 1, &shared));
   tri_comm_unshare(pages);
-  CHECK_OK(tri_comm_share(pages + 128, bytes - 5000, &shared));
+  CHECK_OK(tri_comm_share(&world, pages + 128, bytes - 5000, &shared));
   for (size_t i = 0; i < bytes; i += 1000) CHECK(pages[i] == (char)hash(i), "byte %zu", i);
   CHECK(!shared || world.size > 1, "with no rank");
-  if (!shared && world.rank == 0 && world.size > 1) printf("SKIPPED: the system lets no rank see another's memory\n");
+  const bool has_neighbour = world.size > 1 && tri_group_node_of(&world, 0) == tri_group_node_of(&world, 1);
+  if (!shared && world.rank == 0 && has_neighbour) printf("SKIPPED: the system lets no rank see another's memory\n");
   the_arena = (arena){pages + 128, bytes - 5000};
   check_group(world, true);
   check_mesh();
@@ -478,6 +502,42 @@ static void check_shared(void) {
   tri_comm_unshare(pages + 128);
   CHECK_OK(tri_barrier(&world));
   munmap(pages, bytes);
+}
+
+static char *map_pages(size_t bytes) {
+  char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(pages != MAP_FAILED, "%zu bytes", bytes);
+  return pages;
+}
+
+/* Memory that a part of the job shares, with other numbers of segments in its parts, and memory of the whole job. A
+ * collective of all ranks in memory that only some of them see gives the same sums. */
+static void check_shared_by_groups(void) {
+  const size_t bytes = (size_t)48 << 20;
+  const tri_group world = tri_group_world();
+  tri_group part;
+  bool shared;
+  char *own = map_pages(bytes), *common = map_pages(bytes), *first = map_pages(4096);
+  CHECK_OK(tri_group_split(&world, "part", world.rank % 2, world.rank, &part));
+  if (world.rank % 2 == 0) CHECK_OK(tri_comm_share(&part, first, 4096, &shared));
+  CHECK_OK(tri_comm_share(&part, own, bytes, &shared));
+  CHECK(!shared || part.size > 1, "with no rank");
+  the_arena = (arena){own, bytes};
+  check_group(part, true);
+  check_group(world, true);
+  CHECK_OK(tri_comm_share(&world, common, bytes, &shared));
+  the_arena = (arena){common, bytes};
+  check_group(part, true);
+  check_group(world, true);
+  the_arena = (arena){NULL, 0};
+  tri_comm_unshare(common);
+  tri_comm_unshare(own);
+  if (world.rank % 2 == 0) tri_comm_unshare(first);
+  CHECK_OK(tri_barrier(&world));
+  tri_group_destroy(&part);
+  munmap(own, bytes);
+  munmap(common, bytes);
+  munmap(first, 4096);
 }
 
 /* ---- what a watchdog sees ---------------------------------------------------------------------------------------- */
@@ -572,9 +632,11 @@ static void check_everything(void) {
   check_group(tri_group_alone("alone"), false);
   check_mesh();
   check_odd_groups();
+  check_meshes_of_groups();
   check_messages();
   check_backgrounds();
   check_shared();
+  check_shared_by_groups();
   check_watchdog();
   check_long_wait();
 }

@@ -399,9 +399,10 @@ static void lose_a_rank(int number, const char *what, const char *device, const 
   pthread_t thread;
   int pid = getpid(), pids[64];
   setting s = set_up(device);
+  const tri_group world = tri_group_world();
   for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++)
     shape.size[axis] = axis == TRI_AXIS_CONTEXT ? tri_comm_size() : 1;
-  CHECK_OK(tri_mesh_create(&shape, &mesh));
+  CHECK_OK(tri_mesh_create(&world, &shape, &mesh));
   const tri_group *group = tri_mesh_group(&mesh, TRI_DOMAIN_CONTEXT_OUTER);
   CHECK_OK(tri_gather_bytes(group, sizeof pid, &pid, pids));
   CHECK_OK(tri_watchdog_start(&mesh, folder, 3, &watchdog));

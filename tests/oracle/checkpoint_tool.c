@@ -101,8 +101,9 @@ static tri_status run_layout(const job *j, const char *name, tri_run_config *con
   tri_mesh mesh;
   tri_device *device = NULL;
   tri_engine *engine = NULL;
+  const tri_group world = tri_group_world();
   tri_mesh_shape shape = tri_layout_mesh_of(&config->layout, &config->model);
-  TRI_TRY(tri_mesh_create(&shape, &mesh));
+  TRI_TRY(tri_mesh_create(&world, &shape, &mesh));
   tri_status status = tri_device_create(config->device, 1, &device);
   tri_engine_options options = {.model = &config->model,
                                 .layout = &config->layout,

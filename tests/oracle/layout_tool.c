@@ -202,8 +202,9 @@ static tri_status run_layout(const arguments *a, const tri_model *model, char *l
   FILE *to = NULL;
   TRI_TRY(parse_layout(line, name, &layout));
   TRI_TRY(tri_layout_resolve(&layout, model, a->sequence, a->global_batch, tri_comm_size()));
+  const tri_group world = tri_group_world();
   tri_mesh_shape shape = tri_layout_mesh_of(&layout, model);
-  TRI_TRY(tri_mesh_create(&shape, &mesh));
+  TRI_TRY(tri_mesh_create(&world, &shape, &mesh));
   snprintf(path, sizeof path, "%s/%s.bin", a->out, name);
   if (tri_comm_rank() == 0) {
     to = fopen(path, "wb");

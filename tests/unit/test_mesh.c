@@ -238,7 +238,7 @@ static void a_group_of_one(void **state) {
   assert_true(done);
   CHECK_OK(tri_request_wait(&request));
   CHECK_OK(tri_comm_progress());
-  CHECK_OK(tri_comm_share(values, sizeof values, &shared));
+  CHECK_OK(tri_comm_share(&part, values, sizeof values, &shared));
   tri_comm_unshare(values);
   assert_false(shared);
   assert_int_equal(copy, 7);
@@ -251,15 +251,18 @@ static void a_group_of_one(void **state) {
 
 static void shapes_that_do_not_fit(void **state) {
   (void)state;
+  const tri_group world = tri_group_world();
   tri_mesh mesh;
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {2, 1, 1, 3, 2}}, &mesh), TRI_BAD_LAYOUT,
+  CHECK_FAILS(tri_mesh_create(&world, &(tri_mesh_shape){.size = {2, 1, 1, 3, 2}}, &mesh), TRI_BAD_LAYOUT,
               "tensor 2 x context 1 x data 3 x pipeline 2 are 12 ranks, but the job has 1");
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {1, 1, 1, 0, 1}}, &mesh), TRI_BAD_LAYOUT, "layout.data is 0");
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {65536, 1, 65536, 65536, 65536}}, &mesh), TRI_BAD_LAYOUT,
-              "are over 2147483647 ranks");
-  CHECK_FAILS(tri_mesh_create(&(tri_mesh_shape){.size = {1, 1, 1, 1, 1}, .expert_tensor = 1, .expert = 2}, &mesh),
-              TRI_BAD_LAYOUT, "layout.expert_tensor 1 x layout.expert 2 do not divide the 1 ranks of a stage");
-  CHECK_OK(tri_mesh_create(&(tri_mesh_shape){.size = {1, 1, 1, 1, 1}}, &mesh));
+  CHECK_FAILS(tri_mesh_create(&world, &(tri_mesh_shape){.size = {1, 1, 1, 0, 1}}, &mesh), TRI_BAD_LAYOUT,
+              "layout.data is 0");
+  CHECK_FAILS(tri_mesh_create(&world, &(tri_mesh_shape){.size = {65536, 1, 65536, 65536, 65536}}, &mesh),
+              TRI_BAD_LAYOUT, "are over 2147483647 ranks");
+  CHECK_FAILS(
+      tri_mesh_create(&world, &(tri_mesh_shape){.size = {1, 1, 1, 1, 1}, .expert_tensor = 1, .expert = 2}, &mesh),
+      TRI_BAD_LAYOUT, "layout.expert_tensor 1 x layout.expert 2 do not divide the 1 ranks of a stage");
+  CHECK_OK(tri_mesh_create(&world, &(tri_mesh_shape){.size = {1, 1, 1, 1, 1}}, &mesh));
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
     assert_int_equal(tri_mesh_group(&mesh, (tri_domain)d)->size, 1);
     assert_string_equal(tri_mesh_group(&mesh, (tri_domain)d)->name, tri_domain_name((tri_domain)d));
