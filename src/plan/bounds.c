@@ -96,8 +96,7 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* entries of hash t
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen;    /* the request's model with all weights frozen; request.model, if its trained layers differ from
-                          each other */
+  tri_model frozen;    /* the request's model, all weights frozen; request.model if its layers train differently */
   tri_model priced;    /* request.model, with no more layers than are priced */
   tri_model untrained; /* the frozen model, with as many layers as `priced` */
   int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
@@ -152,8 +151,7 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
 }
 
 /* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
- * gradients passing through. Its layers have no GEMMs for weight gradients, no gradients and no updates, so each costs
- * at most as much as the layer of the request's model. */
+ * gradients passing through: no layer of it costs more, without weight gradients and updates. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -260,8 +258,7 @@ typedef struct layout_prices {
   const layer_prices *listed, *kept; /* prices of layers with the layout's recompute, and of layers that it skips */
 } layout_prices;
 
-/* Finds or computes the prices of a layout's layers. *hit is the index that the last lookup found; it is tried first,
- * and updated. */
+/* Finds or computes the prices of a layout's layers. *hit: index of the last lookup, tried first, and updated. */
 static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, int64_t *hit, const layer_prices **out) {
   if (*hit < bounds->num_prices && tri_layouts_alike(&bounds->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
     *out = &bounds->prices[*hit];
@@ -295,7 +292,7 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
 }
 
 /* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. All layouts that
- * share a layer_sizes share it. The position with the most tokens, which may hold more experts, differs among them. */
+ * share a layer_sizes share it, but not the position with the most tokens. */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -469,15 +466,14 @@ static double layers_s(const tri_layout *layout, const layout_prices *of, layer_
 }
 
 /* Returns the seconds that one micro-batch needs to pass a layer in both directions. With a split backward only the
- * forward counts, because the last stage may compute weight gradients while the last gradient travels back. */
+ * forward counts, because weight gradients may be computed while the last gradient travels back. */
 static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
   if (splits_backward(layout->schedule)) return layer->forward;
   return layer->forward + layer->backward_input;
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after the
- * other. Before the last stage begins, the first micro-batch passes all layers ahead of it, and when it has ended, the
- * last gradient passes them backwards. */
+ * other. The first one passes all layers before the last stage; the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed;
@@ -535,15 +531,14 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  /* How many weights are frozen is not known here. They have the activations' type or 4 bits, and are sharded like
-   * trained ones, so the smaller of all frozen and all trained is a lower bound. */
+  /* Frozen weights have the activations' type or 4 bits, and are sharded, too. All weights may be frozen. */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Returns the bytes of the buffers for messages between stages. For a system other than this program, returns instead
- * the bytes of its libraries' contexts and of its buckets. */
+/* Returns the bytes of the buffers for messages between stages; for a system other than this program, the bytes of its
+ * libraries' contexts and of its buckets instead. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
@@ -590,8 +585,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
     kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
   }
-  /* A first stage without layers sends the embedding's output at once and does not keep it. This program's engine does:
-   * it has a stage buffer for it. */
+  /* A first stage without layers sends the embedding's output at once; only this program's engine keeps it. */
   bool stays = all > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
@@ -604,8 +598,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
     }
     kept += packed;
   }
-  /* If only some layers recompute, it is unknown whether one of them has the first backward, so the smaller workspace
-   * counts: the one without recompute. */
+  /* If only some layers recompute, one that does not may have the first backward: its smaller workspace counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
@@ -613,9 +606,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
-/* Returns a lower bound of the seconds of gathering new parameters. It prices one gather of all elements, while the
- * simulator adds a gather for each bucket. One gather is at most as long if the seconds grow no faster than the bytes,
- * as on links (network.h); for measured tables nothing guarantees that. 0.999 is a margin, not a measured number. */
+/* Returns a lower bound of the seconds of gathering new parameters: one gather of all elements, which on links takes at
+ * most as long as a gather for each bucket; measured tables do not ensure that. 0.999 is only a margin. */
 static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
   const tri_system *system = request->system;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
@@ -626,11 +618,8 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
 }
 
 /* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
- * parameters. 0 if weights are frozen, since it is not known here how many are updated.
- *
- * tri_price_update_bytes counts 7 accesses of AdamW to each element in planned systems. 3 of them do not depend on the
- * optimizer: value and gradient are read, and the value is written. In place of the other 4, each state of the
- * optimizer with the fewest bytes is read and written once (2 * least_states). */
+ * parameters. 0 if any weights are frozen. In planned systems tri_price_update_bytes counts 7 accesses of AdamW to an
+ * element. 3 of them are to value and gradient; instead of the other 4, the least states are read and written once. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
