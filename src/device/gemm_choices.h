@@ -2,9 +2,9 @@
  * result. So all ranks of a run use the same algorithm for equal GEMMs, and a resumed run uses the previous algorithms:
  * one rank's device chooses, and the others use its choices.
  *
- * GEMMs and choices are texts, one per line, which only devices of the same chooser understand. The algorithm of a GEMM
- * that was not chosen ahead is chosen when it is first needed, by the library's ranking; equal choosers then choose the
- * same. */
+ * GEMMs and choices are texts with one per line, which only devices with the same chooser can read. If the algorithm of
+ * a GEMM was not chosen ahead, the library's ranking chooses it when the GEMM first runs. Devices with the same chooser
+ * then choose the same. */
 #ifndef TRI_DEVICE_GEMM_CHOICES_H
 #define TRI_DEVICE_GEMM_CHOICES_H
 
@@ -12,8 +12,8 @@
 
 enum { TRI_DEVICE_GEMM_LIBRARY_BYTES = 192 };
 
-/* Allows fp32 GEMMs to round their operands to TF32 (10 bits) if that is faster. To be called before any other use of
- * the device. */
+/* Allows fp32 GEMMs to round their operands to TF32 (10 bits of mantissa), which is faster. To be called before any
+ * other use of the device. */
 void tri_device_allow_tf32(tri_device *device);
 
 /* Returns the chooser, with the versions and the chip that its choices are valid for: "cuBLASLt 13.1.0 on NVIDIA H200
@@ -25,7 +25,7 @@ void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRAR
 tri_status tri_device_gemms_asked(tri_device *device, char **out);
 
 /* Chooses an algorithm for each of these GEMMs, and uses it from then on: the first in the library's ranking, or with
- * `timed` the fastest of the first eight on random numbers, for which it temporarily allocates memory. Release *choices
+ * `timed` the fastest of the first eight. Timing temporarily allocates memory for random operands. Release *choices
  * with tri_free. */
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 

@@ -155,7 +155,7 @@ tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t cou
   return status;
 }
 
-/* Shares full pages. The last, partly filled page is copied when `to` begins to read. */
+/* Shares the full pages of `from`. Its last, partly filled page is copied when `to` begins to read. */
 static tri_status share_pages(tri_generator *g, const tri_sequence *from, tri_sequence *to) {
   const int64_t whole = from->held / TRI_PAGE_ROWS;
   to->gone = from->gone;
@@ -195,10 +195,10 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   TRI_TRY(tri_sequence_append(s, ids, count));
   const tri_status status = check(g, s, options);
   if (status != TRI_OK) {
-    s->count -= count; /* on failure it stays as it was */
+    s->count -= count; /* a failure leaves the sequence unchanged */
     return status;
   }
-  g->list[s->place] = NULL; /* moves to the end of the list */
+  g->list[s->place] = NULL; /* begin() adds it to the end of the list */
   return begin(g, s, options);
 }
 

@@ -35,13 +35,14 @@ typedef enum tri_finish {
 /* Returns "none", "read", "length", "end", "stop", "cancelled" or "failed". */
 const char *tri_finish_name(tri_finish finish);
 
-/* Callbacks of a sequence. They run between steps, in the order in which sequences were begun. Either may be NULL. */
+/* Callbacks of a sequence. tri_generator_step calls them after the run of the model, in the order in which the
+ * sequences were begun or extended; tri_generator_cancel calls `done`. Either may be NULL. */
 typedef struct tri_sequence_observer {
   void *context;
-  /* Called for each sampled token, including one that ends the sequence. May set *stop. */
+  /* Receives each sampled token, including one that ends the sequence. *stop = true ends the sequence. */
   tri_status (*token)(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop);
-  /* Called when the sequence has ended (tri_sequence_finish). It may be extended, forked or released by the callback.
-   */
+  /* Called when the sequence has ended (tri_sequence_finish), but not if it has failed. May extend, fork or release the
+   * sequence. */
   tri_status (*done)(void *context, tri_sequence *sequence);
 } tri_sequence_observer;
 
@@ -51,13 +52,13 @@ typedef struct tri_sequence_options {
   int num_ends;
   int64_t wanted;                 /* tokens to sample; 0: none */
   tri_sampling_request requested; /* numbers to look up for each sampled token */
-  int64_t scored;                 /* number of given tokens, counted from the last, to compute log-probabilities of */
-  double *scores; /* [scored], receives the log-probabilities; must outlive the reading of the sequence */
+  int64_t scored; /* number of given tokens, counted from the last, whose log-probabilities are computed */
+  double *scores; /* [scored], receives the log-probabilities; must be valid until all given tokens are read */
   tri_sequence_observer observer;
 } tri_sequence_options;
 
-/* Creates a generator on `runner`, which it does not own, but whose pages only it may use. Release with
- * tri_generator_destroy, which releases all sequences. */
+/* Creates a generator on `runner`. The runner must outlive it, and no other generator may use the runner's pages.
+ * Release with tri_generator_destroy, which also releases all sequences. */
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
@@ -65,14 +66,15 @@ void tri_generator_destroy(tri_generator *generator);
  * (tri_sampling_is_whole) needs none. */
 size_t tri_generator_sampler_bytes(int64_t vocab_size, int threads);
 
-/* Sets the proposer: up to `most` (0 to TRI_MOST_GUESSES) tokens of each sequence are guessed while that is faster. The
- * proposer's context must outlive the generator. Call it before any sequence is begun. */
+/* Sets the proposer, which guesses up to `most` tokens of each sequence per step (0 to TRI_MOST_GUESSES). Steps without
+ * guesses are used while they are faster (tri_guess_policy). The proposer's context must outlive the generator. Call
+ * this before any sequence is begun. */
 void tri_generator_set_proposer(tri_generator *generator, const tri_proposer *proposer, int64_t most);
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-/* Begins a sequence with these tokens, which are copied. TRI_BAD_USAGE if it can never fit. The caller releases it
- * (tri_generator_release). */
+/* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if a token is not in the vocabulary,
+ * or if the sequence needs more pages than the runner has. The caller releases it (tri_generator_release). */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
 /* Begins a sequence with all tokens of `from`, which must have ended, followed by ids [count]. Shares the pages of
@@ -88,10 +90,10 @@ void tri_generator_rewind(tri_generator *generator, tri_sequence *sequence, int6
 tri_status tri_generator_cancel(tri_generator *generator, tri_sequence *sequence);
 /* Cancels all sequences that have not ended. Sequences that the observers begin meanwhile are not cancelled. */
 tri_status tri_generator_cancel_all(tri_generator *generator);
-/* Releases a sequence in any state, without a call of its observer. */
+/* Releases a sequence in any state. Does not call its observer. */
 void tri_generator_release(tri_generator *generator, tri_sequence *sequence);
 
-/* Runs the model once. *more is set if any sequence has not ended. */
+/* Runs the model once, unless all sequences have ended. Sets *more to whether any sequence has not ended. */
 tri_status tri_generator_step(tri_generator *generator, bool *more);
 /* Runs steps until all sequences have ended. */
 tri_status tri_generator_run(tri_generator *generator);
@@ -105,14 +107,14 @@ void tri_generator_forget(tri_generator *generator);
 const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count);
 int64_t tri_sequence_sampled(const tri_sequence *sequence); /* tokens sampled since it was begun or extended */
 tri_finish tri_sequence_finish(const tri_sequence *sequence);
-bool tri_sequence_has_slid(const tri_sequence *sequence); /* it was longer than the positions */
+bool tri_sequence_has_slid(const tri_sequence *sequence); /* it was longer than the model's positions */
 
-/* Counters for benchmarks and tests. */
+/* Counters for benchmarks and tests, since the generator was created: `steps` counts runs of the model, `rows` the rows
+ * read, `found_rows` rows that were not read because they were in cached pages, and `preempted` preemptions. */
 typedef struct tri_generator_counts {
-  int64_t steps, rows, found_rows,
-      preempted;         /* runs of the model; rows read; rows of prompts that were in cached pages; preemptions */
-  int64_t guessed, kept; /* tokens read as guesses, and the correct ones */
-  int64_t free_pages, sequences; /* at present */
+  int64_t steps, rows, found_rows, preempted;
+  int64_t guessed, kept;         /* tokens read as guesses, and the correct ones */
+  int64_t free_pages, sequences; /* current numbers, not counters */
 } tri_generator_counts;
 tri_generator_counts tri_generator_count(const tri_generator *generator);
 

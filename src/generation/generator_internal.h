@@ -7,16 +7,16 @@
 #include "generation/scheduler.h"
 #include "generation/sequence.h"
 
-/* The rows of one sequence in a step. Its logits are consecutive logit rows of the run; tokens are sampled from the
- * last 1 + guesses of them. */
+/* The rows of one sequence in a step. Its logits are logit rows [first_logit, first_logit + logits) of the run. If it
+ * samples, tokens are sampled from the last 1 + guesses of them. */
 typedef struct tri_reading {
-  tri_sequence *of; /* NULL: ended or released during this step */
+  tri_sequence *of; /* NULL: cancelled or released during this step */
   int64_t logits, first_logit;
   bool samples;
   int64_t guesses;
   int64_t first_query; /* index of its first query in the run */
   int64_t failed_row,
-      failed_behind; /* scored logit row that is not finite, and the number of tokens before it; -1: all are finite */
+      failed_behind; /* a scored logit row that is not finite, and the number of tokens before it; -1: all are finite */
 } tri_reading;
 
 static inline int64_t tri_reading_first_sample(const tri_reading *r) {
@@ -43,26 +43,26 @@ struct tri_generator {
   tri_schedule_entry *entries; /* [room] */
   tri_sequence **of;           /* [room], the sequence of each entry */
   int64_t room;
-  int32_t *holders;   /* [sizes.pages] */
+  int32_t *holders;   /* [sizes.pages], the scheduler's copy of the reference counts */
   tri_reading *reads; /* [num_reads <= sizes.sequences] */
   int64_t num_reads;
   tri_logit_query *queries; /* [sizes.logit_rows] */
   tri_sampled
-      *sampled; /* [sizes.logit_rows], by logit row, if a token is sampled from it; id -1: its logits are not finite */
-  const void **copies; /* [sizes.logit_rows], host copies of their logits */
+      *sampled; /* [sizes.logit_rows], the token sampled from each logit row; id -1: the row's logits are not finite */
+  const void **copies; /* [sizes.logit_rows], the row's logits in host memory, if the host samples from them */
   int threads;
   tri_sampling_scratch *scratch; /* [threads]; NULL until the host samples */
 };
 
 /* Computes the scores and samples the tokens of all readings of this step. */
 tri_status tri_generator_answer(tri_generator *generator);
-/* Returns the error for logit row `row`, after `behind` tokens, which is not finite. */
+/* Fails with the reason why logit row `row`, which follows `behind` tokens, is not finite. */
 tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, int64_t behind);
 
 /* Ends a sequence and calls its observer. */
 tri_status tri_generator_end(tri_generator *generator, tri_sequence *sequence, tri_finish finish);
 
-/* Asks the proposer for guesses for each sequence that has one token left to read and samples after it. Called before a
+/* Asks the proposer for guesses for each sequence that samples after reading its only unread token. Called before a
  * step is scheduled. */
 tri_status tri_generator_guess(tri_generator *generator);
 /* Frees the proposer's state of a sequence. */

@@ -18,7 +18,7 @@ static void forget_released(tri_generator *g) {
   g->count = count;
 }
 
-/* Adds cached pages to a sequence that waits, up to the first token whose logits are needed. */
+/* Adds cached pages to a waiting sequence. Stops before the first token whose logits are needed. */
 static tri_status find_pages(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
   while (s->copied < 0 && s->held == s->kept * TRI_PAGE_ROWS && s->held + TRI_PAGE_ROWS <= most) {
@@ -41,8 +41,8 @@ static tri_status reserve_entries(tri_generator *g) {
   return TRI_OK;
 }
 
-/* Lists the entries for the scheduler. Waiting sequences without pages are left out after the first sizes.sequences,
- * because no more can begin. */
+/* Lists the sequences for the scheduler. Waiting sequences without pages are listed only up to sizes.sequences, because
+ * no more can begin in one step. */
 static tri_status list_entries(tri_generator *g, int64_t *out) {
   int64_t count = 0, waiting = 0;
   TRI_TRY(reserve_entries(g));
@@ -53,7 +53,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     if (s->num_pages == s->gone && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences)))
       continue;
     waiting += !ended && !s->has_place;
-    if (s->copied >= 0) { /* appended, but not counted in num_pages: num_holds below includes it */
+    if (s->copied >= 0) { /* the page to copy follows in the array; num_holds counts it, num_pages does not */
       TRI_TRY(tri_sequence_add_page(s, s->copied));
       s->num_pages--;
     }
@@ -71,7 +71,8 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
   return TRI_OK;
 }
 
-/* Schedules the rows of a step. *again is set if no sequence got a row, but one was preempted. */
+/* Schedules the rows of a step. Sets *again if no sequence got a row because sequences were preempted; their pages are
+ * free in the next call. */
 static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
   bool preempted = false, rows = false;
   TRI_TRY(list_entries(g, count));
@@ -100,7 +101,8 @@ static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
 
 /* ---- run --------------------------------------------------------------------------------------------------------- */
 
-/* Allocates pages for the next `rows` rows. The first of them may be a copy of another sequence's page. */
+/* Allocates pages for the next `rows` rows. The first new page is filled with a copy of another sequence's page if
+ * `copied` is set. */
 static tri_status allocate_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
   while (s->num_pages * TRI_PAGE_ROWS < s->held + rows) {
     const int32_t page = tri_pages_take(g->pages);
@@ -153,7 +155,7 @@ static tri_status run(tri_generator *g, int64_t count) {
   return tri_runner_run(g->runner);
 }
 
-/* Caches the pages that are full now. */
+/* Adds the sequence's full pages to the prefix cache, or replaces them by equal cached pages. */
 static void keep_pages(tri_generator *g, tri_sequence *s) {
   for (; (s->kept + 1) * TRI_PAGE_ROWS <= s->held; s->kept++) {
     int32_t *page = &s->pages[s->kept];
@@ -180,7 +182,7 @@ static bool ends_with(const tri_sequence *s, int32_t id) {
   return false;
 }
 
-/* Appends a sampled token. *ended: the sequence has ended, and its observer may have extended or released it since. */
+/* Appends a sampled token. Sets *ended if that ended the sequence; its observer may then have extended or freed it. */
 static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
   const tri_sequence_observer *observer = &s->options.observer;
   bool stop = false;
@@ -204,8 +206,8 @@ static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, 
   return tri_generator_say_not_finite(g, row, behind);
 }
 
-/* Takes the token sampled after the last one; then, as long as each sampled token equals the guess, the tokens sampled
- * after the guesses. */
+/* Appends the token sampled after the last one. As long as a sampled token equals the guess for its position, also
+ * appends the token sampled after that guess. */
 static tri_status append_samples(tri_generator *g, const tri_reading *r) {
   tri_sequence *s = r->of;
   bool ended = false;
@@ -215,7 +217,7 @@ static tri_status append_samples(tri_generator *g, const tri_reading *r) {
     const bool right = i < r->guesses && s->ids[s->count] == sampled->id;
     TRI_TRY(append_sample(g, s, sampled, &ended));
     if (ended || !right) break;
-    s->held++; /* the guess is read already */
+    s->held++; /* the token was read as a guess */
     g->counts.kept++;
   }
   if (r->guesses > 0 && !ended) tri_sequence_trim_pages(s, g->pages);
@@ -243,7 +245,8 @@ static bool any_left(const tri_generator *g) {
   return false;
 }
 
-/* Runs the step as recorded work, so that the record of a training run that waits for its samples shows progress. */
+/* Runs the step as work in the flight recorder, so that the watchdog of a training run sees progress while the run
+ * generates samples. */
 static tri_status run_and_answer(tri_generator *g, int64_t count) {
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
   const uint64_t ticket = tri_recorder_begin(&record);
@@ -253,7 +256,8 @@ static tri_status run_and_answer(tri_generator *g, int64_t count) {
   return status;
 }
 
-/* Records the pace of the step, unless it did more than sampling. */
+/* Records the tokens per second of the step, unless it also read prompts: then it has more rows than one of each
+ * sequence and its guesses. */
 static void note_pace(tri_generator *g, const tri_generator_counts *before, double seconds) {
   const int64_t guessed = g->counts.guessed - before->guessed, kept = g->counts.kept - before->kept;
   if (g->most_guesses == 0 || g->counts.rows - before->rows != g->num_reads + guessed) return;

@@ -1,5 +1,6 @@
-/* Pool of pages of keys and values, with reference counts and a prefix cache: of a text that begins like an earlier
- * one, only the tokens after the common pages are read. Pages are numbers; no device memory is touched here.
+/* Pool of pages of keys and values, with reference counts and a prefix cache: if a text begins like an earlier one, the
+ * pages of the common tokens are found in the cache, and only the tokens after them are read. A page is a number here;
+ * no device memory is touched.
  *
  * A page is *in use* if its reference count is above 0. A page is *cached* (kept) if tri_pages_find can return it; it
  * is looked up by its tokens and by the prefix before it. A cached page that is not in use remains cached until it is
@@ -27,6 +28,7 @@ const int32_t *tri_pages_holders(const tri_pages *pages);
 
 /* Allocates a page with reference count 1, and evicts it from the prefix cache. Returns -1 if all pages are in use. */
 int32_t tri_pages_take(tri_pages *pages);
+/* Increments and decrements a page's reference count. */
 void tri_pages_hold(tri_pages *pages, int32_t page);
 void tri_pages_release(tri_pages *pages, int32_t page);
 

@@ -29,7 +29,7 @@ struct tri_runner {
   bool prepared;
   void *logits; /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
   void *queries,
-      *device_queries; /* queries of a run and their answers (query_bytes), in host memory and in device memory */
+      *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */
   const void *made;    /* logits of the last run, device memory */
 
   /* The run in preparation. */
@@ -217,7 +217,7 @@ tri_status tri_runner_begin(tri_runner *runner) {
   const int64_t slices = runner->list->windows.count * runner->sizes.sequences;
   if (!runner->prepared) TRI_TRY(tri_executor_prepare(runner->executor));
   runner->prepared = true;
-  TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* the previous run's batch is copied */
+  TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* the host batch is overwritten below */
   runner->host = tri_executor_host_batch(runner->executor, 0);
   for (int64_t i = 0; i < slices; i++) runner->host.slices[i] = (tri_attention_slice){0};
   runner->rows = runner->sequences = 0;

@@ -33,8 +33,8 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
                              tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
-/* Bytes that tri_runner_create allocates on a device that already has its queue; tri_runner_plan computes them without
- * allocating them. device_bytes includes cache_bytes, the bytes of the pages. */
+/* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
+ * of the pages. tri_runner_plan computes them and allocates nothing on the device. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
 } tri_runner_need;
@@ -55,7 +55,7 @@ const tri_parameter_table *tri_runner_parameters(const tri_runner *runner);
 typedef struct tri_runner_rows {
   const int32_t *ids; /* [count] */
   int64_t first, count;
-  const int32_t *pages; /* pages of all positions up to the last of these rows */
+  const int32_t *pages; /* [(first + count) / TRI_PAGE_ROWS, rounded up], pages of all positions up to the last row */
   int64_t logits;       /* number of rows, counted from the last, that have logits */
 } tri_runner_rows;
 

@@ -25,7 +25,7 @@ static int64_t pages_of(const scheduling *s, const tri_schedule_entry *e) {
   return e->rows == 0 ? e->num_pages : tri_larger(e->num_pages, pages_for(s, e->held + e->rows));
 }
 
-/* Returns how many more rows the entry could get, if it has at most `most` in all. */
+/* Returns how many more rows the entry can get, with at most `most` in all. */
 static int64_t room_for(const scheduling *s, const tri_schedule_entry *e, int64_t most) {
   const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
   const int64_t rows = tri_smaller(tri_smaller(most, e->unread) - e->rows, tri_smaller(s->rows, of_pages));
@@ -78,9 +78,9 @@ static void read_on(scheduling *s, int64_t number) {
   give(s, e, rows);
 }
 
-/* Returns whether a waiting entry may begin: there must be a place, and pages for all tokens that it has to read and
- * one more (at most `most_pages`), so that it need not be preempted soon after. `alone`: no entry has a place; such an
- * entry may always begin, since it can get all pages. */
+/* Returns whether a waiting entry may begin: there must be a place, and pages for all its unread tokens and one more
+ * (at most `most_pages`), so that it is not preempted soon after. If no entry has a place (`alone`), pages do not
+ * matter, since all others can be preempted. */
 static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alone) {
   const int64_t pages = tri_smaller(pages_for(s, e->held + e->unread + 1) - e->num_pages, s->limits->most_pages);
   return s->places > 0 && (alone || pages <= s->free_pages);
@@ -121,7 +121,7 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
     if (e->preempted || !may_begin(&s, e, s.oldest < 0)) break;
     e->has_place = true;
     s.places--;
-    if (s.oldest < 0) { /* no other entry has a place: preempts entries that hold pages, if needed */
+    if (s.oldest < 0) { /* no other entry has a place: entries that only hold pages are preempted if needed */
       s.oldest = i;
       read_on(&s, i);
     }

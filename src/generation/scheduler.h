@@ -18,34 +18,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A sequence, in the order of arrival. A sequence *has a place* if it is one of the at most `places` sequences
- * that have begun and not ended; the others wait, or only hold pages. */
+/* A sequence. Entries are in the order of arrival. A sequence *has a place* if it has begun and not ended; at most
+ * `places` sequences have one. The others wait, or only hold pages. */
 typedef struct tri_schedule_entry {
   int64_t unread;       /* tokens not read yet; 0: the sequence only holds pages */
-  int64_t held;         /* positions in its pages */
+  int64_t held;         /* tokens read, whose keys and values are in its pages */
   int64_t wants_logits; /* number of unread tokens, counted from the last, that need logits */
-  int64_t guesses;      /* guesses that may be read after its only unread token, with logits of each */
+  int64_t guesses;      /* guesses that may be read after its only unread token, with the logits of each */
   bool has_place;
-  int64_t num_pages;    /* pages that it has for its positions */
-  const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, and one to copy */
+  int64_t num_pages;    /* pages of its positions, counted from position 0; the first ones may be released already */
+  const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, then a page to copy, if any */
   int64_t num_holds;
   /* Result: */
   int64_t rows;       /* rows to read in this step */
   int64_t guess_rows; /* guesses to read in this step; only after a single unread token */
-  bool preempted;     /* its pages must be released before the step, and it has lost its place */
+  bool preempted;     /* it has lost its place, and the caller must release its pages before the step */
 } tri_schedule_entry;
 
 typedef struct tri_schedule_limits {
   int64_t rows, logit_rows; /* largest numbers in a step */
-  int64_t places;           /* largest number of sequences that are read in turn, <= logit_rows */
+  int64_t places;           /* largest number of sequences that have a place, <= logit_rows */
   int64_t page_rows;        /* positions of a page */
   int64_t most_pages; /* largest number of pages of a sequence; fewer than for all positions if it releases old pages */
-  int64_t free_pages; /* unused pages */
-  int32_t *holders;   /* [pages], reference counts; scratch, decremented as sequences are preempted */
+  int64_t free_pages; /* pages with reference count 0 */
+  int32_t *holders;   /* [pages], a copy of the reference counts, which preemptions decrement */
 } tri_schedule_limits;
 
-/* Decides for all entries. If entries have unread tokens and none gets a row, one was preempted, and the next call
- * gives rows. */
+/* Sets the results of all entries. If entries have unread tokens and none gets a row, one was preempted, and the next
+ * call gives rows. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
 /* Returns the largest number of pages that a sequence of this length holds at a time. If no token attends to more than

@@ -26,25 +26,26 @@ struct tri_sequence {
   int64_t gone; /* number of leading pages that are released because no later token attends to them */
   int64_t kept; /* number of leading full pages that are cached or were found in the cache */
   tri_prefix prefix;
-  int32_t
-      copied; /* page of another sequence, with a reference to it, that its last page is to be copied from; -1: none */
+  int32_t copied; /* another sequence's page, with a reference, that its last page will be a copy of; -1: none */
 };
 
 tri_status tri_sequence_append(tri_sequence *sequence, const int32_t *ids, int64_t count);
-/* Writes `count` guesses after its tokens, without making them tokens of it. */
+/* Writes the first `count` guesses after the tokens in `ids`, but does not count them as tokens. */
 tri_status tri_sequence_lay_guesses(tri_sequence *sequence, int64_t count);
 tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
 /* Releases the pages after the held positions. */
 void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
-/* Releases the pages whose positions no token from `held` on attends to. Window 0: none. */
+/* Releases the leading pages that no unread token attends to. With window 0 tokens attend to all positions: releases
+ * none. */
 void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int64_t window);
-/* Reduces the positions that are read to the first `held`, or to none if the next token attends to a released page. */
+/* Counts only the first `held` positions as read, or none if the next token attends to a released page. */
 void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
 /* Releases all pages, and counts all tokens as not read. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
-/* Moves `offset` forward if the sequence is longer than `positions`, and drops its pages. */
+/* If the sequence is longer than `positions`, moves `offset` forward and drops its pages. Then `positions` tokens are
+ * left to read, or half as many if some were read before. */
 void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);
-/* Returns the number of the tokens left to read, counted from the last, that need logits. */
+/* Returns the number of unread tokens, counted from the last, that need logits. */
 int64_t tri_sequence_wants_logits(const tri_sequence *sequence);
 void tri_sequence_destroy(tri_sequence *sequence, tri_pages *pages);
 

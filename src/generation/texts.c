@@ -23,8 +23,9 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
   return TRI_OK;
 }
 
-/* Returns in *out the number of tokens to sample. Default: the folder's max_length less the prompt, else
- * 100; or the positions left if they are fewer (and not 0). */
+/* Computes the number of tokens to sample: as requested, else the folder's max_length minus the prompt's tokens, else
+ * 100. A number that was not requested is limited to the positions left after the prompt, unless none are left: then
+ * the text slides. */
 static tri_status count_tokens(const tri_texts *t, const tri_written *text, int64_t most, int64_t *out) {
   const int64_t room = most - text->tokens.count, length = t->generation->max_length;
   *out = t->asked.tokens;
@@ -40,8 +41,8 @@ static tri_status count_tokens(const tri_texts *t, const tri_written *text, int6
   return TRI_OK;
 }
 
-/* Checks that prompts generated together have the same length, if rotary positions depend on the length of the prompt.
- */
+/* Checks that prompts in one batch may share a rotary table: with rope_scaling `dynamic`, positions depend on the
+ * length of the prompt. */
 static tri_status check_dynamic(const tri_texts *t) {
   const tri_rope_scaling *scaling = &t->generation->model.rope_scaling;
   for (int64_t i = 1; i < t->count; i++) {
@@ -58,7 +59,7 @@ static tri_status check_dynamic(const tri_texts *t) {
 /* Chooses the number of pages: as many as cache_bytes allows, but no more than a batch of texts can use. */
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision);
-  const int64_t copied = t->samples > 1 ? 2 : 0; /* the last pages of two prompts, which their samples copy */
+  const int64_t copied = t->samples > 1 ? 2 : 0; /* last pages of two prompts, held until their samples copy them */
   const int64_t window = tri_runner_window(&t->generation->model);
   const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;
   sizes->pages = all;
@@ -112,7 +113,7 @@ static tri_status start_samples(void *context, tri_sequence *prompt) {
   return TRI_OK;
 }
 
-/* Reads a prompt with several samples once; the samples are forks of it. */
+/* Begins to read a prompt that has several samples. They are forked from it when it is read (start_samples). */
 static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   tri_sequence *sequence = NULL;
   const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
@@ -138,7 +139,7 @@ static tri_status visit_ended(void *context, tri_written *written) {
   for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
     if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->told]));
   }
-  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* all others are cancelled, too */
+  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* tri_generator_cancel_all cancels all others, too */
   return start_texts(t);
 }
 

@@ -12,12 +12,12 @@ typedef struct tri_texts_request {
   int64_t num_prompts;
   int64_t samples;    /* samples of each prompt; 0: one */
   int64_t batch;      /* largest number of texts at a time */
-  int64_t tokens;     /* largest number of tokens to sample; 0: 100, or the positions left after the prompt if they are
-                         fewer (and not 0) */
+  int64_t tokens;     /* largest number of tokens to sample; 0: the folder's max_length minus the prompt, else 100, but
+                         no more than the positions left after the prompt (unless 0 are left) */
   int64_t context;    /* largest number of positions to use; 0: the model's */
   size_t cache_bytes; /* largest size of the cache of keys and values; 0: enough for all texts of a batch */
   tri_sampling_request requested;
-  bool prompt_scores; /* whether to compute log-probabilities of the prompts' tokens */
+  bool prompt_scores; /* log-probabilities of the prompts' tokens are computed */
 } tri_texts_request;
 
 /* Texts in the order of the prompts. */

@@ -43,7 +43,7 @@ typedef enum layer_kind { DENSE, EXPERTS, LAYER_KINDS } layer_kind;
 
 /* Numbers of layers of each kind, by what their backward does. */
 typedef struct layer_count {
-  double recomputed[LAYER_KINDS]; /* layers that recompute as the layout says */
+  double recomputed[LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
   double kept[LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
   double untrained[LAYER_KINDS];  /* layers up to the lowest trained one: forward only */
 } layer_count;
@@ -60,7 +60,7 @@ static layer_count layers_plus(layer_count a, double times, layer_count b) {
 }
 
 typedef struct layer_prices {
-  tri_layout of; /* a layout with these prices; only its keys that affect layers count */
+  tri_layout of; /* a layout with these prices, compared by the keys that affect layers (TRI_LAYOUT_OF_LAYERS) */
   tri_unit_price embedding, layer[LAYER_KINDS], head;
   tri_unit_price untrained[LAYER_KINDS]; /* layers that run their forward only */
   int64_t next;                          /* index in `prices` of the next entry with the same hash; -1: the last */
@@ -77,12 +77,12 @@ static elements elements_plus(elements a, double times, elements b) {
 }
 
 typedef struct layer_sizes {
-  tri_layout of; /* a layout with these sizes; only its keys that affect parameters count */
-  double embedding, tied, head;
-  elements layer[LAYER_KINDS];
+  tri_layout of; /* a layout with these sizes, compared by the keys that affect parameters (TRI_LAYOUT_OF_PARAMETERS) */
+  double embedding, tied, head; /* elements; tied: the copy of the embedding that the head has */
+  elements layer[LAYER_KINDS];  /* elements of one layer */
 } layer_sizes;
 
-/* Numbers of layers of the stages that bounds need: the first two and the last. Many layouts share one division. */
+/* Numbers of layers of the first two stages and of the last, which is all that bounds need. Many layouts share one. */
 typedef struct layer_division {
   tri_layout of; /* a layout with this division (divided_alike) */
   struct {
@@ -92,23 +92,22 @@ typedef struct layer_division {
   layer_count ahead; /* layers before the first chunk of the last stage */
 } layer_division;
 
-enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 };
+enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* entries of hash tables */
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen;    /* the request's model with all weights frozen; replaces it in `request` if its trained layers
-                          differ */
-  tri_model priced;    /* the request's model, with no more layers than are priced */
+  tri_model frozen;    /* the request's model, all weights frozen; request.model if its layers train differently */
+  tri_model priced;    /* request.model, with no more layers than are priced */
   tri_model untrained; /* the frozen model, with as many layers as `priced` */
-  int64_t lowest;      /* index of the lowest layer with a trained weight; num_layers: only the head has one */
+  int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
   double frozen_bytes; /* least bytes of one frozen parameter */
   layer_prices *prices;
   int64_t num_prices, room;
   int64_t *first_price; /* [PRICE_NUMBERS]: index in `prices` of the first entry with this hash; -1: none */
   layer_sizes *sizes;
   int64_t num_sizes, sizes_room;
-  layer_division *divisions; /* [DIVISIONS_HELD]: a cache, by a hash of the layout's keys */
-  int64_t hit, kept_hit;     /* indices in `prices` of the last lookups, with and without recompute */
+  layer_division *divisions; /* [DIVISIONS_HELD]: a cache, indexed by a hash of the layout's keys */
+  int64_t hit, kept_hit;     /* indices in `prices` of the last lookups: of the layout, and of its skipped layers */
 };
 
 /* Returns the least bytes of a frozen parameter. With 4 bits, scales and tensors that are not quantised need more,
@@ -151,8 +150,8 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
   return true;
 }
 
-/* Chooses the model to price. If its layers train differently, that is the frozen model with gradients passing through:
- * without GEMMs for weight gradients, gradients and updates it costs no more than any layer of the request's model. */
+/* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
+ * gradients passing through: no layer of it costs more, without weight gradients and updates. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -164,8 +163,8 @@ static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   return TRI_OK;
 }
 
-/* Sets the models that are priced. Listing the operations of a tuned model needs a table of all its parameters, so a
- * model with fewer layers saves time. */
+/* Sets the models that are priced. To list the operations of a model with frozen weights or an adapter, a table of all
+ * its parameters is needed, so a model with fewer layers saves time. */
 static void set_priced(tri_bounds *bounds) {
   bounds->priced = *bounds->request.model;
   bounds->untrained = bounds->frozen;
@@ -210,15 +209,15 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-/* Prices the first layer of [first, end), if there is one. Instead of layer 0 it prices layer 1 if that is in the
- * range, because the norm of layer 0 costs more than a norm after the residual sum of another layer. */
+/* Prices the first layer of [first, end), if there is one. Layer 1 is priced instead of layer 0 if the range has both,
+ * because the first norm of layer 0 costs more than that of another layer, which comes with a residual sum. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
   const int64_t layer = first == 0 && end > 1 ? 1 : first;
   const int64_t begin = first > 0                                  ? layer - 1
                         : bounds->request.model == &bounds->frozen ? 0
-                                                                   : -1; /* with the embedding */
+                                                                   : -1; /* -1: the list begins with the embedding */
   const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
   return tri_price_unit(&bounds->request, &of->of, &wanted);
 }
@@ -228,7 +227,7 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t first[LAYER_KINDS] = {0, dense}, end[LAYER_KINDS] = {dense, all};
-  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
+  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* first layer that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
@@ -256,10 +255,10 @@ static tri_layout one_of(const tri_layout *layout) {
 }
 
 typedef struct layout_prices {
-  const layer_prices *listed, *kept; /* of layers that recompute as the layout says, and of skipped ones */
+  const layer_prices *listed, *kept; /* prices of layers with the layout's recompute, and of layers that it skips */
 } layout_prices;
 
-/* Finds or computes the prices of a layout's layers. *hit: the index of the last lookup, which is tried first. */
+/* Finds or computes the prices of a layout's layers. *hit: index of the last lookup, tried first, and updated. */
 static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, int64_t *hit, const layer_prices **out) {
   if (*hit < bounds->num_prices && tri_layouts_alike(&bounds->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
     *out = &bounds->prices[*hit];
@@ -287,12 +286,13 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   if (layout->recompute_every > 1) TRI_TRY(find_prices_of(bounds, &kept, &bounds->kept_hit, &out->kept));
   TRI_TRY(find_prices_of(bounds, layout, &bounds->hit, &out->listed));
   out->kept =
-      &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit]; /* the list may have moved */
+      &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit]; /* looked up again: the second call
+                                                                                        may have moved the array */
   return TRI_OK;
 }
 
-/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. It is the same for
- * all layouts that share a layer_sizes; the position with the most tokens is not. */
+/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. All layouts that
+ * share a layer_sizes share it, but not the position with the most tokens. */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -300,7 +300,7 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
                              tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Adds a parameter of the first layer of a kind, and ignores the other layers. */
+/* Adds a parameter to the sizes of its kind of layer, if it is in the first layer of that kind. */
 static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
   const int64_t first[LAYER_KINDS] = {0, model->dense_layers};
   const layer_kind kind = kind_of(model, entry->layer);
@@ -409,11 +409,11 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Returns the numbers of layers times the micro-batches that are in flight in them when a stage begins its first
+/* Returns the numbers of layers, each times the micro-batches that are in flight in it when the stage begins its first
  * backward (of weights, if the backward is split). With one chunk, pipeline - stage micro-batches are in flight; with
  * zero bubble `pipeline` of them, because weight gradients are delayed by `stage` micro-batches. With several chunks,
- * the first group of micro-batches is in flight in all chunks but the last. In the last chunk as many are in flight as
- * the warm-up runs ahead. */
+ * the first group of micro-batches is in flight in all chunks but the last. In the last chunk no more than 2 *
+ * (pipeline - stage) - 1 of them are, because the warm-up runs no further ahead. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -438,14 +438,15 @@ static bool splits_backward(tri_schedule_kind schedule) {
   return true;
 }
 
-/* Returns the seconds of one micro-batch in a layer: forward, backward, recomputation. */
+/* Returns the seconds of one micro-batch in a layer: forward and backward. `backward` includes one recomputation, and a
+ * split backward recomputes twice. */
 static double layer_s(const tri_layout *layout, const tri_unit_price *layer) {
   double seconds = layer->forward + layer->backward;
   if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
 
-/* Returns the sum of a time over several layers; that of untrained ones is their forward's. */
+/* Returns the sum of a time over several layers. Untrained layers count with their forward. */
 static double sum_s(const tri_layout *layout, const layout_prices *of, const layer_count *n,
                     double (*time_of)(const tri_layout *layout, const tri_unit_price *layer)) {
   double seconds = 0;
@@ -459,21 +460,20 @@ static double sum_s(const tri_layout *layout, const layout_prices *of, const lay
   return seconds;
 }
 
-/* The same as layer_s for several layers, one after the other. */
+/* Returns the seconds of one micro-batch in several layers, one after the other. */
 static double layers_s(const tri_layout *layout, const layout_prices *of, layer_count n) {
   return sum_s(layout, of, &n, layer_s);
 }
 
-/* Returns the seconds that one micro-batch needs to pass a layer in both directions. A split backward counts its
- * forward alone, because weight gradients may be computed while the last gradient travels back. */
+/* Returns the seconds that one micro-batch needs to pass a layer in both directions. With a split backward only the
+ * forward counts, because weight gradients may be computed while the last gradient travels back. */
 static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
   if (splits_backward(layout->schedule)) return layer->forward;
   return layer->forward + layer->backward_input;
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after the
- * other; the first one reaches the last stage through all layers before it, and the last gradient returns through them.
- */
+ * other. The first one passes all layers before the last stage; the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed;
@@ -525,20 +525,20 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   double weight = planned ? wide : system->weight_bytes, gradient = planned ? wide : system->gradient_bytes;
   double states = planned ? least_states(request) : system->state_bytes;
   bool alone = tri_layout_micro_batches(layout, request->global_batch) == 1;
-  /* The engine never shards a tied embedding's values and gradients. */
+  /* This program's engine never shards the values and gradients of a tied embedding. */
   const double whole = planned ? tied : 0, all = count.plain + count.stacked;
   const double sharded = shared_out(layout, (elements){count.plain - whole, count.stacked});
-  /* Frozen weights have the activations' type or 4 bits, and are sharded like trained ones. */
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
+  /* Frozen weights have the activations' type or 4 bits, and are sharded, too. All weights may be frozen. */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Returns the bytes of the buffers for messages between stages. For another system than this program: the bytes of its
- * libraries' contexts and its buckets. */
+/* Returns the bytes of the buffers for messages between stages; for a system other than this program, the bytes of its
+ * libraries' contexts and of its buckets instead. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
@@ -585,7 +585,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
     kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
   }
-  /* A first stage without layers sends the embedding's output at once; the engine has a stage buffer for it. */
+  /* A first stage without layers sends the embedding's output at once; only this program's engine keeps it. */
   bool stays = all > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
@@ -598,8 +598,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
     }
     kept += packed;
   }
-  /* If some layers recompute and others do not, it is unknown which backward comes first, so the smaller workspace
-   * counts. */
+  /* If only some layers recompute, one that does not may have the first backward: its smaller workspace counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
@@ -607,6 +606,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
+/* Returns a lower bound of the seconds of gathering new parameters: one gather of all elements, which on links takes at
+ * most as long as a gather for each bucket; measured tables do not ensure that. 0.999 is only a margin. */
 static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
   const tri_system *system = request->system;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
@@ -617,7 +618,8 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
 }
 
 /* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
- * parameters. 0 if weights are frozen. */
+ * parameters. 0 if any weights are frozen. In planned systems tri_price_update_bytes counts 7 accesses of AdamW to an
+ * element. 3 of them are to value and gradient; instead of the other 4, the least states are read and written once. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
@@ -640,7 +642,7 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   TRI_TRY(find_sizes(bounds, layout, &sizes));
   const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
-  /* The first stage may have the embedding alone. */
+  /* Stage 1 may need more memory than the first stage, which may have only the embedding. */
   if (layout->pipeline > 2) bytes = tri_larger_double(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
   *out =
       (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};

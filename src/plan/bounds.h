@@ -7,21 +7,20 @@
 
 typedef struct tri_bounds tri_bounds;
 
-/* Release with tri_bounds_destroy. */
+/* Creates the bounds for a search. Release with tri_bounds_destroy. */
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out);
 void tri_bounds_destroy(tri_bounds *bounds);
 
-/* Changes the global batch and the optimizer, which must outlive the bounds, of the steps that later calls bound;
- * prices of layers are kept. */
+/* Sets the global batch and the optimizer for later calls of tri_bounds_of. Prices of layers are kept. The optimizer
+ * must outlive the bounds. */
 void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_optimizer_settings *optimizer);
 
 typedef struct tri_bound {
-  double step_s, bytes; /* lower bounds of the time of a step and of the memory of a rank */
+  double step_s, bytes; /* lower bounds of the time of a step, and of the memory of the rank that needs the most */
 } tri_bound;
 
-/* The bounds of a resolved layout. Not for several threads at once, since it computes prices of layers when first
- * needed.
- */
+/* Computes the bounds of a resolved layout. Not for several threads at once, since it caches prices of layers in
+ * `bounds`. */
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Bytes of one rank of a stage. For Trireme they are the engine's memory plan. For another system weights, gradients
- * and states are its bytes per parameter, and activations are planned from the same operations. */
+/* Predicts the bytes of one rank of a stage. For Trireme they are the engine's memory plan. For another system,
+ * weights, gradients and states are its bytes per parameter, and activations are planned from the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "model/experts.h"
@@ -10,8 +10,8 @@
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
 
-/* Returns a number of micro-batches that is enough to have as many in flight as in the whole step (all of them with
- * GPipe). The last group is as large as in the whole step. */
+/* Returns a number of micro-batches that is enough to have as many in flight as in the whole step: all with GPipe, else
+ * a few periods, so that the program to plan is short. The last group is as large as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;
@@ -25,8 +25,8 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
   return micro_batches < few + period ? micro_batches : few;
 }
 
-/* Elements of parameters on this rank, before and after sharding over replicas. Experts have other replicas than the
- * rest of the model. */
+/* Elements of parameters on this rank, before and after sharding over replicas. The replicas of experts are a different
+ * domain from those of the rest of the model. */
 typedef struct held_elements {
   double all, shared_out; /* trained parameters */
   double frozen, frozen_shared_out;
@@ -44,7 +44,7 @@ static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape 
   return sum;
 }
 
-/* Returns the elements of the tied embedding on this rank. */
+/* Returns the elements of the tied embedding on this rank, whether it holds the embedding, the head's copy, or both. */
 static double tied_of(const tri_parts *parts) {
   double count = 0;
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
@@ -56,9 +56,9 @@ static double tied_of(const tri_parts *parts) {
   return count;
 }
 
-/* Returns the bytes that count: all of them, or on an accelerator those in its own memory. */
+/* Returns the bytes to compare with the cluster's memory: on an accelerator those in its own memory, else all. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL) return plan->total_bytes; /* the device of this machine, which shares its memory */
+  if (request->device != NULL) return plan->total_bytes; /* a device of this machine, whose memory it shares */
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;
@@ -81,8 +81,8 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 
 /* Returns the bytes that attention with stored scores keeps of a micro-batch, as in Korthikanti et al. (arXiv
  * 2205.05198, equation 1): for each score the softmax's result, dropout's mask of one byte and dropout's result, and
- * with a cap its tanh. The backward of a layer also has the gradients of both results. Recomputed layers, or recomputed
- * attention, have all this one layer at a time. Raises *transfer to the bytes that one layer has in addition. */
+ * with a cap its tanh. The backward of a layer also has the gradients of both results. With recompute only the layer in
+ * progress has all this. Raises *transfer to the bytes that the layer in progress has in addition. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *transfer) {
   const tri_layout *layout = request->layout;
@@ -101,8 +101,9 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
   return stays ? stay : 0;
 }
 
-/* Returns the bytes of whole sequences, gathered from the slices of the tensor ranks, that the engine keeps. A system
- * that gathers again in the backward has them for one layer at a time: raises *transfer. */
+/* Returns the bytes of a gathered sequence that the memory plan counts as kept, although the system does not keep it:
+ * it gathers the slices of the tensor ranks again in the backward. Only the layer in progress has them: raises
+ * *transfer. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
                              double *transfer) {
   if (!tri_price_gathers_again(request->system, list, call)) return 0;
@@ -113,8 +114,9 @@ static double gathered_bytes(const tri_simulation_request *request, const tri_op
   return bytes;
 }
 
-/* Adds to frames[chunks] the bytes of a micro-batch that the plan's frames do not have. Returns the bytes that the
- * layer in progress has in addition. */
+/* Corrects frames[chunks], the plan's bytes of a micro-batch in flight, for the system: adds stored scores, and
+ * subtracts sequences that it does not keep and activations in host memory. Returns the bytes that the layer in
+ * progress has in addition. */
 static double add_to_frames(const tri_simulation_request *request, const tri_parts *parts, double *frames) {
   const double share = request->system->offload_activations;
   double scores = 0, gathered = 0, at_work = 0;
@@ -133,12 +135,12 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
     }
   }
   return scores + gathered +
-         2 * at_work; /* at_work twice: one layer computes while another is transferred to or from the host */
+         2 * at_work; /* twice: one layer computes while another is transferred to or from the host */
 }
 
-/* Computes the largest sum of the bytes of all micro-batches in flight. The engine allocates the maximum of each chunk,
- * and these do not occur at the same time; a system with a caching allocator needs only this sum. A micro-batch is in
- * flight in a chunk from its first instruction to its last. */
+/* Computes the largest sum of the bytes of all micro-batches in flight. The engine allocates the maximum of each chunk;
+ * as the maxima do not occur at the same time, a system with a caching allocator needs less, this sum. A micro-batch is
+ * in flight in a chunk from its first instruction to its last. */
 static tri_status most_in_flight(const tri_parts *parts, const double *frames, double *out) {
   const tri_program *program = parts->program;
   int64_t *last = NULL, count = program->num_chunks * program->num_micro_batches;
@@ -152,7 +154,7 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
     const tri_instruction *in = &program->instructions[i];
     if (in->frame < 0) continue;
     int64_t *end = &last[in->chunk * program->num_micro_batches + in->micro_batch];
-    if (*end > 0) { /* first instruction of this micro-batch: marked by a negative end */
+    if (*end > 0) { /* its first instruction; from now on the end is negative */
       held += frames[in->chunk];
       *end = -*end;
     }
@@ -164,7 +166,8 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
   return TRI_OK;
 }
 
-/* Computes the bytes of activations: micro-batches in flight, with the received messages, and the layer in progress. */
+/* Computes a system's bytes of activations: of the micro-batches in flight, with received messages if it keeps them,
+ * and of the layer in progress. */
 static tri_status activations_of(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                  const tri_memory_plan *plan, double *out) {
   double *frames = NULL, most = 0;
@@ -184,9 +187,9 @@ static tri_status activations_of(const tri_simulation_request *request, int64_t 
   return status;
 }
 
-/* Returns the number of communicators of a rank: the world, one along each axis with several ranks, and the group in
- * which norms are summed; with expert parallelism also the ranks that exchange rows, and the replicas of experts. Each
- * has its own buffers in NCCL and RCCL. */
+/* Returns the number of communicators of a rank: the world; one along each axis with several ranks; with tensor and
+ * pipeline parallelism one in which norms are summed; with expert parallelism one in which rows are exchanged, and one
+ * of the replicas of experts if there are several. Each has its own buffers in NCCL and RCCL. */
 static double communicators_of(const tri_mesh_shape *shape) {
   bool model = tri_domain_size(shape, TRI_DOMAIN_TENSOR) > 1 && tri_domain_size(shape, TRI_DOMAIN_PIPELINE) > 1;
   double count = model ? 2 : 1;
@@ -263,8 +266,9 @@ done:
   return status;
 }
 
-/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight, so among adjacent
- * stages with equal numbers of layers, with and without experts, only the first one may. */
+/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight, so a stage with
+ * no more layers, and no more layers with experts, than the stage before it does not. Stage 0 has the embedding, stage
+ * 1 is the first without it, and the last has the head: all three may. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;

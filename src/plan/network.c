@@ -5,7 +5,7 @@
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain) {
   tri_group_extent span = {1, 1};
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* the other view of the mesh */
+    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* an axis of the other view */
     int64_t size = tri_mesh_axis_size(shape, (tri_axis)axis);
     if (tri_domain_has(domain, (tri_axis)axis)) {
       span.size *= size;
@@ -24,8 +24,8 @@ static int64_t members_within(tri_group_extent group, int64_t devices) {
   return most < group.size ? most : group.size;
 }
 
-/* Returns the bytes per second of one of `flows` flows that share a unit's ports; a flow uses at most `stripe` ports at
- * once. All units of the level send at the same time, so that each has `link->share` of its ports' bandwidth. */
+/* Returns the bytes per second of one of `flows` flows that share a unit's ports. A flow uses at most `stripe` ports at
+ * once. All units of the level send at the same time, so each has only `link->share` of its ports' bandwidth. */
 static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
   double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;
   double most = port * (double)stripe;
@@ -45,9 +45,9 @@ typedef struct carriage {
   double bytes_s, hops_s;
 } carriage;
 
-/* Returns the seconds with the fastest protocol, which libraries choose. Protocols that send flags together with the
- * data have a lower latency for each hop and a lower bandwidth (NCCL's LL sends 4 bytes of flag with each 4 of data,
- * LL128 8 with each 120). */
+/* Returns the seconds with the fastest protocol, since libraries choose it. Protocols that send flags with the data
+ * have a lower latency per hop and a lower bandwidth: NCCL's LL sends 4 bytes of flags with 4 bytes of data, LL128 8
+ * with 120. */
 static double quickest_s(const tri_cluster *cluster, carriage of) {
   double best = of.bytes_s + of.hops_s;
   for (int64_t p = 0; p < cluster->num_protocols; p++) {
@@ -58,9 +58,9 @@ static double quickest_s(const tri_cluster *cluster, carriage of) {
   return best;
 }
 
-/* A path through all members of a group. The links of a level join `parts` units of the level below into `left` larger
- * ones: a ring has parts - left hops on them, a tree log2(parts / left) levels. A unit carries the rings of several
- * groups. */
+/* Speed and latencies of a ring or a tree through all members of a group. The links of a level join `parts` units of
+ * the level below into `left` larger ones: a ring has parts - left hops on them, a tree log2(parts / left) levels. The
+ * rings of several groups share a unit's ports. */
 typedef struct walk {
   double speed;    /* bytes per second of the slowest link */
   double ring_s;   /* latencies of all hops of a ring but one */
@@ -88,8 +88,8 @@ static walk walk_of(const route *by, tri_group_extent group) {
   return it;
 }
 
-/* Returns how many times the data cross each link of a ring: an all-reduce is a reduce-scatter and an all-gather. 0 for
- * collectives that are not priced as rings. */
+/* Returns how many times the data cross each link of a ring: twice in an all-reduce, which is a reduce-scatter and an
+ * all-gather. 0 for collectives that are not priced as rings. */
 static double passes_of(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:
@@ -107,15 +107,15 @@ static carriage ring(const walk *way, double passes, double bytes, tri_group_ext
   return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
 }
 
-/* Returns the time of a tree, to the root and back, pipelined in small pieces: each link carries the buffer once per
- * pass. */
+/* Returns the time of a tree, to the root and back. It is pipelined in small pieces, so each link carries the whole
+ * buffer once per pass. */
 static carriage tree(const walk *way, double passes, double bytes) {
   return (carriage){passes * bytes / way->speed, passes * way->height_s};
 }
 
-/* Returns the time of hierarchical rings, the sum over the levels: each level does a reduce-scatter inside its units,
- * and every device continues with its part on the next level, so that all devices use the outer ports. INFINITY if
- * the number of members in a unit is not a multiple of that in a unit of the level below. */
+/* Returns the time of hierarchical rings, the sum over the levels. Each level does a reduce-scatter inside its units,
+ * and every device continues with its part on the next level, so that all devices use the outer ports. INFINITY if the
+ * members do not divide evenly over the units of a level. */
 static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage sum = {0};
@@ -127,7 +127,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      /* On the innermost level nothing is scattered yet: one ring of whole buffers. */
+      /* On the innermost level nothing is scattered yet: it is a plain ring. */
       if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
@@ -138,7 +138,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
 }
 
 /* Returns the seconds of an all-to-all. Each rank sends to near and far ranks at the same time, so the slowest level of
- * links decides; all devices of a unit share its ports. */
+ * links determines them. All devices of a unit share its ports. */
 static double all_to_all_s(const route *by, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage worst = {0};
@@ -164,8 +164,8 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
-/* Returns whether the tables have the collective, and sets *seconds. The tables were measured on adjacent ranks; in a
- * cluster of one node all ranks count as adjacent. */
+/* Returns whether the tables have the collective; if so, sets *seconds. The tables were measured on adjacent ranks. In
+ * a cluster of one node all ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

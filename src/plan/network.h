@@ -15,19 +15,19 @@ typedef struct tri_group_extent {
 /* Returns the extent of a domain of a mesh; the domain's axes must be adjacent. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
-/* Returns the seconds of a collective of `bytes` (tri_cost_exchange), while all other groups of the domain do the same,
- * and until the last rank has reached it. They are from the cluster's tables; without a table, those of the fastest of
- * a ring, a tree (all-reduce) and hierarchical rings (if the system has them), with the fastest of the cluster's
- * protocols. INFINITY if the cluster has no links. */
+/* Returns the seconds of a collective of `bytes` (tri_cost_exchange) while all other groups of the domain do the same,
+ * including the wait for the last rank to reach it. They are from the cluster's tables if these have the collective.
+ * Otherwise they are of the fastest algorithm with its fastest protocol: a ring, a tree (all-reduce only), or
+ * hierarchical rings (if the system has them). INFINITY if the cluster has no links. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
-/* The same for buffers in memory that the ranks of a node share (tri_measured_collective.shared). */
+/* As tri_network_collective, for buffers in memory that the ranks of a node share (tri_measured_collective.shared). */
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 
-/* Returns the seconds of a message from each device of a stage to the next stage, over the slowest link between two
- * adjacent stages, which determines the speed of all. */
+/* Returns the seconds in which each device of a stage sends a message of `bytes` to the next stage. The slowest link
+ * between two adjacent stages determines them for all stages. */
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages);
 
 #endif

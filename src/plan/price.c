@@ -19,13 +19,13 @@ static bool unfused_softmax(const tri_system *system, const tri_cost *cost) {
   return fmod(cost->products, (double)system->softmax_batches) != 0;
 }
 
-/* Returns the additional kernels of an unfused softmax: conversion to fp32, scale, mask (ones, triangle, conversion to
- * bits, masked fill), conversion to 16 bits; the backward does not make the mask. */
+/* Returns the number of additional kernels of an unfused softmax: conversion to fp32, scale, four for the mask (ones,
+ * triangle, conversion to bits, masked fill), conversion to 16 bits. The backward makes no mask, which saves three. */
 static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0); }
 
-/* Returns the seconds of attention that stores its scores: the whole square, one kernel after the other. Forward:
- * scores, softmax, dropout (with a mask of one byte each), the sum of values. Backward: the gradients of probabilities
- * and of v, those of dropout and softmax, the gradients of q and k. */
+/* Returns the seconds of attention that stores its scores. It computes the whole square of scores, one kernel after the
+ * other. Forward: scores, softmax, dropout (with a mask of one byte per score), the sum of values. Backward: the
+ * gradients of probabilities and of v, those of dropout and softmax, the gradients of q and k. */
 static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                             tri_pass pass) {
   const tri_gemm scores = {.rows = cost->rows, .inner = cost->inner, .columns = cost->columns, .batch = cost->products};
@@ -39,7 +39,8 @@ static double kept_scores_s(const tri_cluster *cluster, const tri_system *system
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout + cap));
 }
 
-/* Prices a pass by the cluster's tables: its GEMMs and its element-wise work. Returns false if a table lacks one. */
+/* Prices the GEMMs and the element-wise work of a pass by the cluster's tables. Returns false if they lack any of
+ * it. */
 static bool measured_s(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                        const tri_cost *cost, tri_pass pass, tri_price *out) {
   const tri_measured *m = &cluster->measured;
@@ -84,7 +85,8 @@ bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call) {
   return system->fp8_products && call->recomputable && call->type == TRI_BF16 && !call->op->routes;
 }
 
-/* Returns the seconds of converting the input of a GEMM to FP8. The gradient of a weight reuses converted operands. */
+/* Returns the seconds of converting the input of a GEMM to FP8; 0 for the gradient of a weight, which reuses operands
+ * that are converted already. */
 static double converting_s(const tri_cluster *cluster, const tri_system *system, const tri_cost *cost, tri_pass pass) {
   const double elements = tri_pass_choose(pass, 1, 1, 0) * cost->rows * cost->inner * cost->products;
   return tri_price_memory(cluster, elements * system->fp8_conversion);
@@ -101,7 +103,7 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
     arithmetic = cost->flops / (tri_cluster_peak(cluster, type) * cluster->efficiency.attention);
   } else if (cost->flops > 0) {
     double whole =
-        2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* one of the three GEMMs of a loss */
+        2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* FLOPs of one GEMM; a loss has three */
     const tri_gemm p = {.rows = cost->rows,
                         .inner = cost->inner,
                         .columns = cost->columns,
@@ -116,8 +118,8 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   return converted + tri_larger_double(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
-/* Returns the seconds of exchanging rows of experts if they are sent once to each holder: rows move between ranks with
- * the same shard of experts; the ranks of a holder gather them, and reduce-scatter the results. */
+/* Returns the seconds of exchanging rows of experts in a system that sends a row once to each holder: ranks with the
+ * same shard of experts exchange rows, and the ranks of a holder gather them (or reduce-scatter the results). */
 static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
                          const tri_mesh_shape *shape) {
   const tri_group_extent holder = tri_network_extent(shape, TRI_DOMAIN_EXPERT_TENSOR);
@@ -139,12 +141,12 @@ double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, 
   return tri_network_shared(cluster, exchange->collective, bytes, group, system);
 }
 
-/* Adds the exchanges of a pass. The transfers of a ring overlap with parts of the computation, which
- * continue at the share `beside` of their rate. */
+/* Adds the exchanges of a pass. The transfers of a ring overlap with parts of the computation, which meanwhile run at
+ * the share `beside` of their rate. */
 static void price_exchanges(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                             const tri_cost *cost, const tri_mesh_shape *shape, tri_price *price) {
   const double launch_s = system->kernels > 0 ? cluster->efficiency.launch : 0, kernels_s = price->launch_s;
-  double free_s = -1; /* seconds of a part of the computation that overlaps with a transfer */
+  double free_s = -1; /* seconds that transfers may still overlap with one part of the computation; -1: not set yet */
   for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
     const tri_cost_exchange *exchange = &cost->exchanges[e];
     if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
@@ -221,7 +223,8 @@ bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, co
   return call->recompute || (whole && call->layer % layout->recompute_every == 0);
 }
 
-/* The engine reads value, gradient and both moments, and writes all of them except the gradient, in the wide type. */
+/* The engine reads the value, the gradient and both moments, and writes all of them except the gradient: 7 accesses in
+ * the wide type. Other systems read the gradient, read and write their states, and write the weight. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision) {
   if (system->planned) return 7.0 * (double)tri_dtype_bytes(tri_dtype_wide(precision));
   return system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;

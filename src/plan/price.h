@@ -12,7 +12,7 @@ typedef struct tri_price {
   double compute_s;             /* seconds on the device */
   double along_s[TRI_NUM_AXES]; /* seconds of collectives, by the axis under which reports show them */
   double launch_s; /* seconds of the host for launching kernels; hidden by the device's time if that is longer */
-  double first_s, later_s; /* seconds added to compute_s in the first micro-batch of a step; in the others */
+  double first_s, later_s; /* seconds added to compute_s: in the first micro-batch of a step, and in each later one */
 } tri_price;
 
 /* Returns the seconds of all collectives. */
@@ -34,8 +34,8 @@ static inline tri_price tri_price_add_scaled(tri_price a, double scale, tri_pric
 static inline tri_price tri_price_plus(tri_price a, tri_price b) { return tri_price_add_scaled(a, 1, b); }
 static inline tri_price tri_price_minus(tri_price a, tri_price b) { return tri_price_add_scaled(a, -1, b); }
 
-/* Returns the price of a pass by the roofline model: the longer of arithmetic (gemm_time.h) and memory traffic, each
- * with the cluster's efficiency. `shape` is the mesh of the layout. */
+/* Returns the price of a pass: from the cluster's tables if they have it, else by the roofline model, the longer of
+ * arithmetic (gemm_time.h) and memory traffic, each with the cluster's efficiency. `shape`: the layout's mesh. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          const tri_mesh_shape *shape);
 
@@ -43,25 +43,27 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape);
 
-/* Returns whether the GEMMs of a call are computed in FP8: those of layers in bf16, except routers and attention. */
+/* Returns whether a call is computed in FP8 in this system: calls of layers in bf16, except routers. Attention never is
+ * (tri_price_pass). */
 bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
 
-/* Returns whether a call's forward is recomputed before its layer's backward: if the list marks it; in systems with
- * whole_recompute all calls of such a layer; in those with selective_attention attention. */
+/* Returns whether a call's forward is recomputed before its layer's backward. The list of operations marks the call,
+ * with two exceptions: systems with whole_recompute recompute all calls of a layer that recomputes, and systems with
+ * selective_attention recompute attention. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Returns the seconds of a cost that is not a pass of an operation: computation, then communication. */
+/* Returns the seconds of a cost outside of the operations' passes: of its computation, then of its communication. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 
-/* Returns the bytes that an update of one parameter reads and writes. */
+/* Returns the bytes that an AdamW update of one element reads and writes. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
 /* Returns the seconds of reading and writing that many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* Returns the seconds of element-wise work of a step outside of operations: from the cluster's tables; if they do not
- * have it, from its memory traffic, `bytes`. */
+/* Returns the seconds of element-wise work of a step outside of operations: from the cluster's tables if they have it,
+ * else from its memory traffic, `bytes`. */
 double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

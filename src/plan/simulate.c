@@ -11,14 +11,14 @@
 
 /* ---- many micro-batches ------------------------------------------------------------------------------------------ */
 
-/* The middle of a step from micro-batch `first` on, which may repeat every `period` micro-batches. */
+/* A guess of the middle of a step: from micro-batch `first` on it may repeat every `period` micro-batches. */
 typedef struct middle {
   int64_t first, period;
 } middle;
 
-/* Simulates a shorter step and adds the periods that it lacks, if its middle repeats. The probed micro-batches are
- * followed by as many as can be in flight, so that the end of the step does not affect them. The shorter step has at
- * most half of the micro-batches, since otherwise little time would be saved. */
+/* Simulates a shorter step, and if its middle repeats, sets *settled and adds the missing periods. The probed
+ * micro-batches are followed by as many as can be in flight, so that the end of the step does not affect them. Does
+ * nothing if the shorter step would have more than half of the micro-batches, since little time would be saved. */
 static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, middle at, tri_step_sample *out,
                               bool *settled) {
   const tri_layout *layout = stages->request->layout;
@@ -36,19 +36,19 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   for (int i = 0; i < TRI_TIME_PARTS; i++) {
     tri_time_parts(&out->time)[i] += more * tri_time_parts(&looks.time)[i];
   }
-  out->time.bubble += out->step_s - tri_step_time_sum(&out->time); /* rounding */
+  out->time.bubble += out->step_s - tri_step_time_sum(&out->time); /* the difference is rounding */
   return TRI_OK;
 }
 
-/* Forwards of a step whose turns need so much memory that a search simulates one such step at a time. */
+/* Forwards of a step from which on its turns need so much memory that threads of a search simulate one at a time. */
 enum { LONG_STEP = 1000000 };
-/* Forwards up to which a step is simulated in full, without looking for its middle. */
+/* Forwards of a step up to which it is simulated in full, without looking for its middle. */
 enum { SHORT_STEP = 4000 };
 
 /* Returns whether a step has a middle that repeats. */
 static bool repeats_itself(tri_schedule_kind schedule) {
   switch (schedule) {
-    case TRI_SCHEDULE_GPIPE: return false; /* all forwards first */
+    case TRI_SCHEDULE_GPIPE: return false; /* all forwards, then all backwards */
     case TRI_SCHEDULE_1F1B:
     case TRI_SCHEDULE_INTERLEAVED:
     case TRI_SCHEDULE_ZERO_BUBBLE: return true;
@@ -113,14 +113,15 @@ double tri_step_model_flops(const tri_simulation_request *request) {
          (double)request->global_batch * (double)request->sequence;
 }
 
-/* Returns the FLOPs of attention's GEMMs: the part that grows with the sequence. */
+/* Returns the FLOPs of attention's GEMMs in forward and backward: the part of the step's FLOPs per token that grows
+ * with the sequence. */
 static double attention_flops(const tri_simulation_request *request) {
   double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_attention_fraction(request));
   return (per_token - tri_model_flops_per_token(request->model, 0, 1)) * (double)request->global_batch *
          (double)request->sequence;
 }
 
-/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up, since the output of down is not read again. */
+/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up, since no backward reads the output of down. */
 static double again_of_experts(const tri_simulation_request *request) {
   const tri_model *model = request->model;
   const double tokens = (double)request->global_batch * (double)request->sequence;
@@ -128,9 +129,9 @@ static double again_of_experts(const tri_simulation_request *request) {
   return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
 }
 
-/* Adds the FLOPs of recompute: of experts, the GEMMs of gate and up; selective, the forward of attention (a third of
- * its FLOPs) in systems with selective_attention; full, the forward of one in recompute_every layers, without the head.
- */
+/* Adds the FLOPs of recompute. `experts`: the GEMMs of gate and up. `selective`: the forward of attention, a third of
+ * its FLOPs, in systems with selective_attention. `full`: the forward of one in recompute_every layers, without the
+ * head. */
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
@@ -195,7 +196,7 @@ static tri_expert_load expert_load(const tri_stages *stages) {
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Adds the forwards that a loss of preferences needs. The forward of mismatched answers is part of the step. */
+/* Prices the further forwards that a preference loss needs. The forward of mismatched answers is added to the step. */
 static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri_prediction *out) {
   const tri_preference_rules rules = tri_step_preference_rules(stages->request);
   tri_step_sample forward;
@@ -203,7 +204,7 @@ static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri
   TRI_TRY(run_forward(stages, &forward));
   out->reference_s = forward.step_s;
   if (!rules.kl) return TRI_OK;
-  out->reference_s = 2 * forward.step_s; /* the answers, and mismatched answers */
+  out->reference_s = 2 * forward.step_s; /* for the answers and for mismatched answers */
   out->mismatched_s = forward.step_s;
   step->step_s += forward.step_s;
   for (int i = 0; i < TRI_TIME_PARTS; i++) tri_time_parts(&step->time)[i] += tri_time_parts(&forward.time)[i];
@@ -249,7 +250,7 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* Simulates the same step without overlap, and takes the differences of communication and computation. */
+/* Simulates the same step without overlap, and subtracts the seconds of communication and of computation. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);
@@ -267,7 +268,7 @@ tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri
   return TRI_OK;
 }
 
-/* Inserts the forward of mismatched answers before the step, which is drawn already. */
+/* Draws the forward of mismatched answers before the step, whose events are drawn already and move to later times. */
 static tri_status draw_forward(tri_stages *stages, tri_timeline *timeline) {
   const int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   tri_step_sample forward;

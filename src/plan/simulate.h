@@ -1,11 +1,11 @@
 /* The simulator. It gives every instruction of every stage's step program a duration on a cluster, and runs the stages
- * together. A rank computes one thing at a time, and its reductions overlap with that. The transfer of a message begins
- * when it has been sent and its receive has been posted.
+ * together. A rank computes one instruction at a time, and its reductions overlap with the computation. The transfer of
+ * a message begins when the message has been sent and its receive has been posted.
  *
- * Ranks of one stage do the same at the same time, so one of them stands for all. The middle of a step with very many
- * micro-batches repeats: a shorter step is simulated, and if every turn of every stage in its middle is delayed by
- * the same time from one period to the next, further periods are added without simulating them; if not, the whole step
- * is simulated (event_sim.h). */
+ * All ranks of a stage do the same at the same time, so one of them is simulated for all. The middle of a step with
+ * very many micro-batches repeats. So a shorter step is simulated first. If every turn of every stage in its middle is
+ * later by the same time from one period to the next, the missing periods are added without simulating them. Otherwise
+ * the whole step is simulated (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -28,9 +28,9 @@ typedef struct tri_simulation_request {
   tri_dtype precision;
   bool masked;                         /* documents of a sequence do not attend to each other */
   double masked_attention_fraction;    /* attention fraction that document masks leave; 0: unknown, counts as 1 */
-  tri_attention_fraction_table *drawn; /* fractions of single micro-batches; NULL: all have the mean */
-  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those under perfect balance; 0 counts
-                              as 1 */
+  tri_attention_fraction_table *drawn; /* fractions of drawn micro-batches; NULL: all have the mean */
+  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of their number under perfect balance; 0
+                              counts as 1 */
   const tri_train_objective *objective;        /* NULL: cross entropy */
   const tri_optimizer_settings *optimizer;     /* for systems that are planned (tri_system.planned); NULL: AdamW */
   const struct tri_device_description *device; /* for scratch memory and packed weights; NULL: by the cluster's kind */
@@ -56,16 +56,14 @@ typedef struct tri_memory_parts {
   double steady; /* between steps */
 } tri_memory_parts;
 
-/* How much the attention of micro-batches with masked documents differs. Fractions are those of
- * tri_attention_fractions.
- */
+/* How much the attention of micro-batches with masked documents differs, as fractions (tri_attention_fractions).
+ * `busiest` and `worst` are of the fractions of each micro-batch's busiest rank. */
 typedef struct tri_document_imbalance {
   int64_t micro_batches; /* drawn; 0: none, and all members are 0 */
   double mean;           /* mean over all ranks and micro-batches */
-  double busiest, worst; /* fraction of a micro-batch's busiest rank: mean over micro-batches, used for the
-                            step's price; maximum */
-  double waiting_s;      /* expected seconds in the step's bubble due to micro-batches with more than `busiest`, in the
-                            pipeline and on other data ranks */
+  double busiest, worst; /* mean over the micro-batches, by which the step is priced, and maximum */
+  double waiting_s;      /* expected seconds that the step waits, in the pipeline and for other data ranks, because of
+                            micro-batches with more than `busiest`; a part of the bubble */
 } tri_document_imbalance;
 
 typedef struct tri_prediction {
@@ -80,19 +78,18 @@ typedef struct tri_prediction {
   bool fits;
   tri_document_imbalance uneven;
   tri_expert_load experts; /* all 0 without experts */
-  double mismatched_s;     /* seconds of the step: the forward of mismatched answers, for losses with a KL divergence */
-  double reference_s; /* seconds of computing log-probabilities under the reference for the sequences of one step; a run
-                         computes them for all its data before the first step; 0: no reference */
+  double mismatched_s;     /* part of step_s: the forward of mismatched answers, for losses with a KL divergence */
+  double reference_s; /* seconds of the reference model's log-probabilities of the sequences of one step, not in step_s:
+                         a run computes them for all its data before the first step; 0: no reference */
   int64_t row_pairs;  /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
 } tri_prediction;
 
-/* Predicts time and memory; tri_simulate_step only the time: memory, fullest_stage, fits and row_pairs stay 0. */
+/* Predict time and memory, or only the time (tri_simulate_step: memory, fullest_stage, fits and row_pairs are 0). */
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* Seconds of a predicted step in which transfers of gradients and parameters overlap with the computation, and seconds
- * by which the computation becomes slower because of it. The parts of the step do not show them. 0 for a system without
- * overlap. */
+/* Seconds in which transfers of gradients and parameters overlap with the computation of a predicted step, and seconds
+ * by which they make the computation longer. tri_step_time does not show them. 0 for a system without overlap. */
 typedef struct tri_overlap {
   double hidden_s, slower_s;
 } tri_overlap;
@@ -116,12 +113,13 @@ double tri_model_num_parameters(const tri_model *model);
 /* Returns the attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_attention_fraction(const tri_simulation_request *request);
 
-/* Returns the needs of the objective's loss of preferences (reference, forwards); all false for cross entropy. */
+/* Returns whether the objective's preference loss needs a reference and further forwards; all false for cross
+ * entropy. */
 tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request);
 
-/* Returns the FLOPs of a step over all devices, without and with recompute and the forward of mismatched answers.
- * Attention counts the full square of positions, as in published numbers (tri_model_flops_per_token), times the
- * attention fraction. */
+/* Return the FLOPs of a step over all devices: tri_step_model_flops without, tri_step_hardware_flops with recompute and
+ * the forward of mismatched answers. Attention counts the full square of positions, as in published numbers
+ * (tri_model_flops_per_token), times the attention fraction. */
 double tri_step_model_flops(const tri_simulation_request *request);
 double tri_step_hardware_flops(const tri_simulation_request *request);
 

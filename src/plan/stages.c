@@ -8,6 +8,7 @@
 
 /* ---- equal stages -------------------------------------------------------------------------------------- */
 
+/* Returns whether two stages have equal layers. a and b [virtual_stages] are the layers of their chunks. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
@@ -26,14 +27,15 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the seconds of clearing a gradient if only some of its rows are written. */
+/* Returns the seconds of clearing a gradient once per step, for a call whose backward writes only some of its rows
+ * (tri_op.clears_gradient). */
 static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
   double elements = (double)parts->table->entries[call->parameters[0]].count;
   double bytes = elements * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   return tri_price_work(request->cluster, request->precision, TRI_WORK_ZERO, elements, bytes);
 }
 
-/* Returns the seconds of accumulating a layer's gradients, if GEMMs do not accumulate themselves. */
+/* Returns the seconds of accumulating a layer's gradients in a system whose GEMMs do not accumulate; else 0. */
 static double adding_s(const tri_simulation_request *request, const tri_parts *parts, int64_t layer) {
   double elements = 0, bytes = request->system->sum_bytes;
   for (int64_t i = 0; bytes > 0 && i < parts->table->num_entries; i++) {
@@ -43,8 +45,8 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
   return tri_price_memory(request->cluster, elements * bytes);
 }
 
-/* Adds the seconds of attention that depend on the documents. Stored scores, and windows shorter than the documents,
- * take the same time in all micro-batches. */
+/* Adds the call's seconds of attention that depend on the documents. Attention that stores its scores, or whose window
+ * is shorter than the documents, takes the same time in all micro-batches. */
 static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
   bool by_fraction =
       list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
@@ -55,7 +57,7 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
 }
 
 /* Overlaps the exchange of rows of experts in a layer with the computation of the same layer for another micro-batch.
- * The computation takes as long as this one's, and continues at the share `beside` of its rate during the exchange. */
+ * That computation takes as long as this one, and runs at the share `beside` of its rate during the exchange. */
 static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
   const double beside = request->cluster->beside;
   double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
@@ -74,8 +76,8 @@ static void overlap_batches(const tri_simulation_request *request, tri_chunk_pri
   }
 }
 
-/* Offload to the host: the transfer of a layer's kept activations overlaps with the forward of one layer, and the
- * transfer back with the backward of one layer. A layer takes at least as long as its transfer. */
+/* Offloading to the host: the transfer of a layer's kept activations overlaps with the forward of one layer, and the
+ * transfer back with the backward of one layer. A layer's pass takes at least as long as its transfer. */
 typedef struct offloading {
   double moved_s, forward_s, backward_s; /* sums over the layer so far */
 } offloading;
@@ -139,7 +141,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
   return TRI_OK;
 }
 
-/* Returns the price with the additional seconds of the first or of later micro-batches. */
+/* Returns the price with the additional seconds of the instruction's micro-batch: the first one's or a later one's. */
 static tri_price in_turn(tri_price price, const tri_instruction *at) {
   price.compute_s += at->micro_batch == 0 ? price.first_s : price.later_s;
   return price;
@@ -160,8 +162,8 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Returns the seconds of summing partial gradients over the bucket's `parts`: those of norms of sliced rows, and of
- * replicated key and value heads. */
+/* Returns the seconds of summing the bucket's partial gradients over the domain `parts`: gradients of norms of sliced
+ * rows, and of replicated key and value heads. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
@@ -182,7 +184,7 @@ static const tri_device_description *device_of(const tri_simulation_request *req
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
 }
 
-/* Counts the elements of the weights that the device packs. */
+/* Adds the elements of the weights that the device packs to *packed. */
 static tri_status count_packed(const tri_simulation_request *request, const tri_parts *parts, double *packed) {
   double element = (double)tri_dtype_bytes(request->precision);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
@@ -197,7 +199,7 @@ static tri_status count_packed(const tri_simulation_request *request, const tri_
   return TRI_OK;
 }
 
-/* Returns the seconds of computations on changed weights, once per step. */
+/* Returns the seconds of computations that depend only on weights, once per step (tri_op.prepare_cost). */
 static double price_preparing(const tri_simulation_request *request, const tri_parts *parts) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   double seconds = 0;
@@ -213,7 +215,8 @@ static double price_preparing(const tri_simulation_request *request, const tri_p
   return seconds;
 }
 
-/* Returns the seconds of the optimizer's additional work, and sets *traffic to its bytes as a multiple of AdamW's. */
+/* Returns the seconds of the optimizer's work beyond reading and writing its states (such as GEMMs), and sets *traffic
+ * to the bytes that it reads and writes as a multiple of AdamW's. */
 static double price_calls(const tri_simulation_request *request, const tri_updates *updates, double *traffic) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const double adamw = tri_price_update_bytes(request->system, request->precision);
@@ -233,8 +236,7 @@ static double price_calls(const tri_simulation_request *request, const tri_updat
   return seconds;
 }
 
-/* Returns the seconds of converting weights to FP8, once per step. If replicas shard the weights, each converts its
- * own. */
+/* Returns the seconds of converting weights to FP8, once per step. With ZeRO 3 each rank converts its own shard. */
 static double converting_weights_s(const tri_simulation_request *request, double own, double all) {
   const tri_system *system = request->system;
   if (!system->fp8_products) return 0;
@@ -242,7 +244,7 @@ static double converting_weights_s(const tri_simulation_request *request, double
 }
 
 /* Prices clipping, the update and the packing of new weights. If the device packs weights as plain 16-bit copies, the
- * update writes the rank's own. */
+ * update itself writes the copies of the rank's own weights. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {
   const tri_cluster *cluster = request->cluster;
@@ -259,8 +261,8 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
                                                       own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
-/* Returns the seconds of gathering the frozen parameters of a sharded bucket, type by type. In planned systems the
- * rank's part is copied into the slot first. */
+/* Returns the seconds of gathering the frozen parameters of a bucket whose values are sharded, type by type. In planned
+ * systems the rank first copies its own part into the slot. */
 static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
@@ -304,7 +306,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
-    /* The engine copies a rank's shard out of the slot, and into it before a gather. */
+    /* The engine copies the rank's shard out of the slot after a reduction, and into it before a gather. */
     if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
     if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
     if (!tri_bucket_is_trained(bucket)) kind->gather_s[b] = 0;
@@ -399,8 +401,8 @@ static tri_status stages_fill(tri_stages *stages) {
   return status;
 }
 
-/* Returns the seconds of a message to the next stage: whole rows, slices with sequence parallelism, or the part of each
- * tensor rank, which the receivers gather. */
+/* Returns the seconds of a message to the next stage. Each tensor rank sends whole rows; or its slice with sequence
+ * parallelism; or in systems with scatter_messages a part of the rows, which the receivers gather. */
 static double price_message(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));

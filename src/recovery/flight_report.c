@@ -24,6 +24,9 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
+/* Reads the step, the work and the joined collectives from the records, oldest first. The work is the newest one in
+ * progress, or if there is none, the newest that has ended. Collectives of the tied embeddings do not count as joined:
+ * they have numbers of their own, but the same domain as the pipeline. */
 static void read_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
                          tri_flight_report *out) {
   const tri_record *work = NULL;
@@ -92,7 +95,7 @@ static json_t *record_json(const tri_record *record, double now_s) {
   return object;
 }
 
-/* Returns the name of the domain's group; that of the world for TRI_NUM_DOMAINS. */
+/* Returns the name of a domain's group; for TRI_NUM_DOMAINS the name of the world. */
 static const char *group_name(const tri_mesh *mesh, int domain) {
   return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
 }

@@ -13,14 +13,14 @@ typedef struct tri_flight_report {
   double idle_s;      /* seconds since the last record began or ended */
   char doing[96];     /* "forward of micro-batch 2"; "" if no work is recorded */
   double doing_s;     /* seconds since that work began; if it has ended, since it ended */
-  char operation[24]; /* the communication that it waits for ("all_reduce"); "": it does not wait, and of the following
-                         members only `joined` is set */
+  char operation[24]; /* communication that the rank waits for ("all_reduce"); "": it does not wait, and group, number,
+                         bytes and waits_s are not set */
   char group[16];
-  int64_t number, bytes; /* number of that communication (tri_comm_wait), and its bytes */
-  int behind;            /* world rank that it waits for; -1: not known */
-  double waits_s;
-  int64_t joined[TRI_NUM_DOMAINS + 1]; /* by domain, then of the world: number of the newest collective that this rank
-                                          has joined in that group; 0: none */
+  int64_t number, bytes;               /* number of that communication in its group (tri_comm_wait), and its bytes */
+  int behind;                          /* world rank that it waits for; -1: not known */
+  double waits_s;                      /* seconds since the wait began */
+  int64_t joined[TRI_NUM_DOMAINS + 1]; /* number of the newest collective that this rank has joined in each domain's
+                                          group, then in the world; 0: none */
 } tri_flight_report;
 
 /* LOCAL, from any thread. Returns the report of this rank now. */

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Returns whether the checkpoint has a state that the run keeps. It has each state of the run for all weights or for
- * none; the first tensors of a map's run states are those of its first weight. */
+/* Returns whether the checkpoint has a run state, such as the average of the weights. A checkpoint has it for all
+ * weights or for none, so only the first weight is looked up: its run states are the first from first_of_run on. */
 static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                           const tri_optimizer_state *state) {
   for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
@@ -18,7 +18,7 @@ static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint
   return false;
 }
 
-/* Refuses a state with values that are not finite. */
+/* Fails if a weight of this rank, or with `optimizer` a state, has a value that is not finite. */
 static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, bool optimizer) {
   for (int64_t i = 0; i < map->num_slices; i++) {
     const tri_checkpoint_slice *slice = &map->slices[i];
@@ -33,8 +33,8 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read: weights always, optimizer states if `optimizer`, and states of the run if the
- * checkpoint also has them. */
+/* Returns whether a slice is read: weights always, optimizer states if `optimizer` is set, and run states if the
+ * checkpoint has them, too. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, const tri_checkpoint_slice *slice,
                     bool optimizer) {
   const int64_t kept = slice->tensor - map->num_weights;
@@ -70,8 +70,8 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
   tri_progress_read(state->progress, out);
 }
 
-/* Returns whether the checkpoint has optimizer states. An imported checkpoint does not: the states of a new run
- * are used. */
+/* Returns whether the checkpoint has optimizer states. An imported checkpoint (step 0) may have none; the run then
+ * keeps the states of a new run. */
 static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, map->optimizer[0].name));
@@ -90,7 +90,8 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
-/* Reads all slices. If that fails, verifies the checkpoint to tell a damaged one from one of another model. */
+/* Reads all slices. If that fails, verifies the checksums: a mismatch means that the checkpoint is damaged, a match
+ * that it belongs to another model. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -110,9 +111,9 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
   return tri_first_rank_status(world, status);
 }
 
-/* Returns whether the run keeps a state of its own that the checkpoint does not have. It then begins as a copy of the
- * weights (tri_engine_begin_states). An optimizer with states that also begin as copies of the weights is never
- * combined with an average. */
+/* Returns whether run state `state` is missing in the checkpoint although the run keeps it. It then begins as a copy of
+ * the weights (tri_engine_begin_states). That call also overwrites the states of an optimizer that averages its points
+ * (schedule_free); none is lost, because a run does not combine the two (tri_average_check). */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
@@ -126,8 +127,8 @@ static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
 }
 
 /* Reads the slices of this rank and verifies the checkpoint. Usually sizes, headers and other files are verified before
- * the tensors are read, and the tensors after it, from memory. If memory is not equal to the file's tensors (`whole`:
- * converted values, or tensors that are not a checkpoint's of the run itself), the whole checkpoint is verified first.
+ * the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs from the file
+ * (values are converted, or the map is of factors or a base model), the whole checkpoint is verified before (`whole`).
  * A plain Hugging Face folder has no checksums. */
 static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -144,8 +145,9 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
-  /* The point that an averaging optimizer saves is made of the values and of a state that begins as their copy.
-   * resume.c begins the states again once all values are final. */
+  /* An averaging optimizer saves a point that it computes from the values and a state. If the state was not read, it
+   * must be a copy of the values here, or the checksum of that point differs. resume.c begins the states again once all
+   * values are final. */
   if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
@@ -154,7 +156,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   return status;
 }
 
-/* Reads and verifies the checkpoint, and treats a state that is not finite as damaged. */
+/* Reads and verifies the checkpoint. A state that is not finite counts as damaged. */
 static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   TRI_TRY(read_and_verify(l, checkpoint, damaged));
@@ -180,8 +182,8 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
   if (!kept || new) progress->averaged = 0;
 }
 
-/* Logs that the checkpoint also has an average, because a user who begins with its weights may have expected the
- * average. */
+/* Logs that the average in the checkpoint is not used. Called when a run begins with the checkpoint's weights: the user
+ * may have expected the average. */
 static void say_average_stays(const tri_checkpoint *checkpoint) {
   const size_t ending = strlen(TRI_AVERAGE_SUFFIX);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
@@ -196,8 +198,8 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
   }
 }
 
-/* Resets the lowest validation loss and the count of evaluations since then if the validation loss is computed
- * differently from here on (other data or another objective): the old and the new losses cannot be compared. */
+/* Resets the lowest validation loss and the count of evaluations since then if the run has other validation data or
+ * another objective than the checkpoint: the old and the new losses cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_RESUME_KEY_BYTES];
@@ -217,7 +219,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
   tri_loading *l = context;
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   tri_checkpoint *checkpoint = NULL;
-  tri_status status = tri_engine_finish(l->engine); /* the host writes to the arrays */
+  tri_status status = tri_engine_finish(l->engine); /* queued work may use the arrays that are read into below */
   status = tri_common_failure(world, status == TRI_OK ? tri_checkpoint_open(path, &checkpoint) : status);
   *damaged = is_damage(status);
   if (status == TRI_OK) status = read_good(l, checkpoint, damaged);

@@ -2,8 +2,8 @@
  *
  *   never     The output is ignored. The run begins with the weights that `init` names (with an adapter: with the
  *             factors that `adapter.from` names), or with random ones.
- *   FOLDER    That checkpoint, or the newest good one of that run. Later checkpoints of the output are moved aside:
- *             the run is a branch from there.
+ *   FOLDER    That checkpoint, or the newest good one if FOLDER is the output of a run. The run branches from there:
+ *             later checkpoints of its own output are moved aside.
  *   auto      The snapshot in the memory of the nodes, if it is complete and no checkpoint is newer. Else FOLDER, if
  *             the run began with `--resume FOLDER` and has saved nothing since. Else the newest checkpoint of the
  *             output that is complete, finite and this run's. Else the same as `never`.
@@ -39,8 +39,8 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
   return tri_load_state(l, path, &damaged);
 }
 
-/* Logs the tensors of an adapter that are not LoRA factors, since a run begins with the factors alone, and checks that
- * PEFT would read these factors (peft_targets.h). */
+/* Logs how many tensors of an adapter are not LoRA factors and so are not loaded, and checks that PEFT would read the
+ * factors (peft_targets.h). */
 static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;
@@ -122,8 +122,8 @@ static tri_status find_and_load(tri_loading *l, const char *root, const char *re
   return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
-/* Moves later checkpoints out of the way. The run notes its branch before and after, so that a run killed in between
- * begins the branch again. */
+/* Moves later checkpoints aside. The branch is recorded before (with step INT64_MAX) and after, so that a run that is
+ * killed in between begins the branch again. */
 static tri_status begin_branch(const tri_loading *l, const char *path) {
   const tri_run_config *config = l->config;
   if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
@@ -131,8 +131,8 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* Loads a checkpoint, or the weights to begin with. *found: there is a checkpoint to resume from. *has_states: the
- * optimizer's states were loaded with it. */
+/* Loads a checkpoint, or the weights to begin with. Sets *found to whether it loaded a checkpoint to resume from, and
+ * *has_states to whether that included the optimizer's states. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
                                     bool *has_states) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
@@ -152,8 +152,8 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
 
-/* Loads the snapshot, if no checkpoint is newer. A damaged snapshot is skipped. With a `--resume` other than `auto`
- * removes the snapshots. */
+/* COLLECTIVE. Loads the newest snapshot, unless a checkpoint is newer or the snapshot is damaged. If `--resume` is not
+ * `auto`, removes the snapshots instead. */
 static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   char root[TRI_PATH_BYTES];
@@ -178,7 +178,8 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
-/* COLLECTIVE. Opens the base model in a folder, and computes initial values of an adapter from it with `begin`. */
+/* COLLECTIVE. Opens the base model in a folder, and calls `begin`, which computes an adapter's initial values from
+ * it. */
 static tri_status begin_of_base(tri_engine *engine, const char *folder,
                                 tri_status (*begin)(tri_engine *engine, const tri_checkpoint *base)) {
   tri_checkpoint *base = NULL;
@@ -188,8 +189,8 @@ static tri_status begin_of_base(tri_engine *engine, const char *folder,
   return status;
 }
 
-/* Computes initial magnitudes (DoRA) from the base model, for a run that does not resume or begin with an adapter's
- * factors. */
+/* Computes initial magnitudes (DoRA) from the base model, unless the run begins with an adapter's factors. Called if
+ * the run does not resume. */
 static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};
@@ -232,6 +233,6 @@ tri_status tri_resume(const tri_resume_request *request, tri_progress *progress,
   TRI_TRY(resume_checkpoint(request, progress, &found, &has_states));
   if (!found) TRI_TRY(begin_magnitudes(request));
   if (found) *out = TRI_RESUMED_CHECKPOINT;
-  /* Last, because factors and magnitudes of an adapter may have been computed above. */
+  /* Last, because some states begin as copies of factors and magnitudes, which may have been computed above. */
   return has_states ? TRI_OK : tri_engine_begin_states(request->engine);
 }

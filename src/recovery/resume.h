@@ -7,7 +7,7 @@
 typedef struct tri_resume_request {
   tri_engine *engine;
   const tri_run_config *config;
-  tri_identity *identity;   /* compared with the checkpoint's, and records a branch; NULL: neither */
+  tri_identity *identity;   /* compared with the checkpoint's, and updated if the run branches; NULL: neither */
   const char *from;         /* `--resume`: "auto", "never" or a folder */
   tri_snapshots *snapshots; /* NULL: the run takes no snapshots */
 } tri_resume_request;
@@ -18,8 +18,8 @@ typedef enum tri_resumed {
   TRI_RESUMED_CHECKPOINT,
 } tri_resumed;
 
-/* COLLECTIVE, at every start, before anything else is loaded. Loads the state into the engine, and sets *progress to
- * that of the state; *progress is not changed for TRI_RESUMED_NOTHING. */
+/* COLLECTIVE, at every start, before anything else is loaded. Loads the state to resume from, or the weights to begin
+ * with, into the engine. Sets *progress to the state's; it is not changed for TRI_RESUMED_NOTHING. */
 tri_status tri_resume(const tri_resume_request *request, tri_progress *progress, tri_resumed *out);
 
 #endif

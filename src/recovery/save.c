@@ -6,12 +6,12 @@
  *
  * The idea: a checkpoint passes through these stages.
  *
- *   due       after a step tri_save_after_step decides: a checkpoint (checkpoint.every, checkpoint.best, the end), a
+ *   due       after each step tri_save_after_step decides: a checkpoint (checkpoint.every, checkpoint.best, the end), a
  *             snapshot, or nothing
- *   begin     the state's description is made; in the background the state is copied (save_in_background)
+ *   begin     the description of the state is made; for a save in the background the state is copied
  *   write     every rank writes its slices
  *   join      the ranks agree that all have written (join_and_publish)
- *   publish   the first rank renames the folder to its final name, and removes what checkpoint.keep does not keep
+ *   publish   the first rank renames the folder to its final name, and removes checkpoints beyond checkpoint.keep
  *   prove     a later good step or an evaluation marks the checkpoint as good; a run that diverges marks it as bad
  *
  * In the background a thread of each rank does `write`, and a thread of the first rank does `publish`. Between steps
@@ -20,8 +20,8 @@
  * Invariants:
  * - at most one save is in progress; the next one waits for it;
  * - all ranks are in the same `stage`, and change it in the same collective call. Only the main thread communicates;
- * - steps change the engine's memory while the thread writes, so the thread reads only the copy (`staged`) and what
- *   `begin` has described;
+ * - steps change the engine's memory while the thread writes, so the thread reads only the copy (`staged`) and the
+ *   description of the state made by `begin`;
  * - a folder has its final name only if all ranks have written their slices without an error.
  *
  * Example: checkpoint.every 100 with checkpoint.async. After step 100 each rank copies its slices, and the steps
@@ -56,8 +56,8 @@ struct tri_saver {
   const tri_identity *identity;
   const tri_folder_lock *lock; /* NULL: not checked */
   tri_checkpoint_map map;
-  void *buffers;                /* memory of the engine for the save */
-  tri_checkpoint_slice *staged; /* [shards.num_slices], slices of the copy; NULL without checkpoint.async */
+  void *buffers;                /* the engine's memory for saves: write buffers, then the copy of the state */
+  tri_checkpoint_slice *staged; /* [map.num_slices], slices of the copy; NULL without checkpoint.async */
   char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* extra_files may be "" */
   char *run_config, *model_config;
   tri_extra_texts extra_texts;
@@ -163,7 +163,8 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
-/* Finds the folder that extra files are copied from: that of the weights, or that of the tokenizer. "": none. */
+/* Finds the folder to copy extra files from: the one of the weights that the run begins with, else the tokenizer's. ""
+ * if there is neither. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;
@@ -232,14 +233,14 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
-/* Checks that the output still belongs to this run before anything in it is published or removed: if the run was
- * suspended for a long time, another process may have considered it dead and taken over the output. */
+/* Checks that the output still belongs to this run. Called before anything in it is published or removed: while this
+ * process was suspended, another one may have considered it dead and taken over the output. */
 static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }
 
-/* Marks the newest checkpoint as proven. A failure does not end the run, since marks matter only for the next start and
- * for the removal of old checkpoints. */
+/* Marks checkpoint `unproven` as proven. A failure is only logged, since marks matter only for the next start and for
+ * the removal of old checkpoints. */
 static void mark_proven(tri_saver *saver) {
   tri_status status = check_lock(saver);
   if (status == TRI_OK && world_of(saver)->rank == 0) {
@@ -365,7 +366,7 @@ static tri_status all_done(tri_saver *saver, bool *out) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Waits for the thread, which ends the stage in progress, and begins the next stage. */
+/* COLLECTIVE. Waits for this rank's thread, whose end completes the stage in progress, and begins the next stage. */
 static tri_status advance(tri_saver *saver) {
   tri_status status = end_thread(saver);
   bool publishing = saver->stage == STAGE_PUBLISHING;
@@ -382,7 +383,7 @@ tri_status tri_saver_look(tri_saver *saver) {
 }
 
 tri_status tri_saver_finish(tri_saver *saver) {
-  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* this waits for the thread */
+  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* waits for the thread */
   return TRI_OK;
 }
 
@@ -408,14 +409,14 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
   const bool due = best || every || pending->checkpoint_due;
   TRI_TRY(tri_saver_look(saver));
-  if (progress->bad_in_row > 0 || progress->updates == 0) { /* a bad state, or the one that the run began with */
+  if (progress->bad_in_row > 0 || progress->updates == 0) { /* the state may be bad, or is the initial one */
     pending->checkpoint_due = due;
     return moment->last ? tri_saver_finish(saver) : TRI_OK;
   }
   if (due || (moment->last && config->checkpoint.at_end)) return save_checkpoint(saver, moment, pending);
   if (moment->last) return tri_saver_finish(saver);
   if (snapshots == NULL || progress->step % config->checkpoint.snapshot_every != 0) return TRI_OK;
-  TRI_TRY(tri_saver_finish_best(saver)); /* a run that resumes from the snapshot relies on this checkpoint */
+  TRI_TRY(tri_saver_finish_best(saver)); /* the snapshot's best_step names this checkpoint */
   pending->snapshot_unproven = true;
   return tri_snapshots_take(snapshots, progress);
 }
@@ -443,8 +444,8 @@ tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest;
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;
   (void)end_thread(saver);
-  saver->proven = false;                            /* an abandoned save is not proven */
-  if (saver->saving != NULL) end_save(saver, true); /* `good`: a single rank must not throw the folder away */
+  saver->proven = false;                            /* end_save marks no checkpoint */
+  if (saver->saving != NULL) end_save(saver, true); /* `true` keeps the folder: other ranks may still write into it */
   tri_free(saver->staged);
   tri_free(saver->adapter_config);
   tri_extra_texts_release(&saver->extra_texts);

@@ -7,19 +7,19 @@
 
 typedef struct tri_saver tri_saver;
 
-/* LOCAL. Saves go to OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". The engine must have
- * planned the memory (tri_engine_options.saves, and with checkpoint.async saves_in_background). `lock` is the output's
- * lock on the first rank; NULL: it is not checked. All arguments must outlive the saver; release with
+/* LOCAL. Creates a saver for OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". The engine must
+ * have planned the memory: tri_engine_options.saves, and saves_in_background if checkpoint.async is set. `lock` is the
+ * output's lock on the first rank; NULL: it is not checked. All arguments must outlive the saver; release with
  * tri_saver_destroy. */
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
 /* LOCAL, on the first rank, before the first save. Copies the extra files of the model (extra_files.h) to
- * OUTPUT/companions, once per run; every checkpoint gets them from there, together with the description of the tokens
- * that end a text. `from`: the value of `--resume`. document_end: as in tri_extra_texts_make. */
+ * OUTPUT/companions, once per run. Every save copies them from there, and adds the description of the tokens that end a
+ * text. `from`: the value of `--resume`. document_end: as in tri_extra_texts_make. */
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end);
 
-/* Carried from step to step; {0} at the start of a process. */
+/* State that tri_save_after_step carries from step to step; {0} at the start of a process. */
 typedef struct tri_save_pending {
   bool checkpoint_due;    /* a checkpoint was due after a bad step, and is saved after the next good one */
   bool snapshot_unproven; /* no good step has followed the newest snapshot */
@@ -29,42 +29,45 @@ typedef struct tri_save_pending {
 typedef struct tri_save_moment {
   const tri_progress *progress; /* after the step */
   bool last;                    /* the run ends or stops after it */
-  bool evaluated;               /* the state after the step was evaluated, and its loss is finite */
-  /* COLLECTIVE, after earlier saves have ended. Flushes files outside of the checkpoint that belong to its state. */
+  bool evaluated;               /* the state after the step was evaluated, and the loss was finite */
+  /* COLLECTIVE, called after earlier saves have ended. Flushes files outside of the checkpoint that belong to the saved
+   * state. */
   tri_status (*before_save)(void *context);
   void *context; /* argument of before_save */
 } tri_save_moment;
 
-/* COLLECTIVE, after each step. Saves a checkpoint if one is due, or takes a snapshot (`snapshots` may be NULL). Nothing
- * is saved after a bad step: its state may be ruined, and would replace a good one. */
+/* COLLECTIVE, after each step. Saves a checkpoint if one is due, else takes a snapshot if one is due (`snapshots` may
+ * be NULL). Saves nothing after a bad step: its state may be ruined, and would replace a good one. */
 tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
                                tri_save_pending *pending);
 
-/* COLLECTIVE, between two steps. Waits for an earlier save, and starts to save the state. Without checkpoint.async the
- * checkpoint is complete when this returns. With it the state has been copied, and a thread of each rank writes it. */
+/* COLLECTIVE, between two steps. Waits for an earlier save, then saves the state. Without checkpoint.async the
+ * checkpoint is complete when this returns. With it the state has only been copied, and a thread of each rank writes
+ * it. */
 tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
-/* COLLECTIVE, between steps. Advances a save in the background without waiting, and returns its failure. */
+/* COLLECTIVE, between steps. Begins the next stage of a save in the background if its threads have ended on all ranks.
+ * Does not wait for them. Returns the failure of the save. */
 tri_status tri_saver_look(tri_saver *saver);
 
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);
 
-/* COLLECTIVE. The same, but only if the checkpoint is the best so far. Call it before the best step is recorded
- * elsewhere. */
+/* COLLECTIVE. As tri_saver_finish, but only if the newest save is of the best checkpoint so far. To be called before
+ * the best step is recorded elsewhere. */
 tri_status tri_saver_finish_best(tri_saver *saver);
 
 /* LOCAL, between steps, on every rank. Notes that the run has resumed from the checkpoint of that step. If it is in
- * OUTPUT/checkpoints, tri_saver_prove marks it as long as no save has ended. */
+ * OUTPUT/checkpoints, tri_saver_prove marks it until the first save has ended. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);
-/* LOCAL, between steps, on every rank. Notes that a step, or an evaluation, from the state that was saved last was
- * finite: marks the checkpoint as proven (checkpoint.h), at once or when its save ends. */
+/* LOCAL, between steps, on every rank. Notes that the newest saved state is good: the next step, or an evaluation of
+ * the state, was finite. Marks the checkpoint as proven (checkpoint.h), at once or when its save ends. */
 void tri_saver_prove(tri_saver *saver);
-/* LOCAL. Called if the run gives up. Marks the checkpoint that it saved last as disproved, if no good step has
- * followed. A checkpoint that it only resumed from is not marked: the fault may be in this run's settings. */
+/* LOCAL. Marks the run's newest checkpoint as disproved, if no good step has followed. To be called when the run gives
+ * up. A checkpoint that this process only resumed from is not marked: the fault may be in its settings. */
 void tri_saver_disprove(tri_saver *saver);
 
-/* The newest save that has ended; the step is the same on all ranks. */
+/* Times of the newest save that has ended. `step` is the same on all ranks. */
 typedef struct tri_saver_times {
   double pause_s; /* seconds that the steps waited for it; 0 before the first */
   double whole_s; /* seconds from its start until it was complete (background: until a later step noticed that) */
@@ -73,7 +76,8 @@ typedef struct tri_saver_times {
 /* LOCAL. Returns the times of the newest save that has ended. */
 tri_saver_times tri_saver_newest(const tri_saver *saver);
 
-/* LOCAL. Abandons a save that has not ended: its unfinished folder remains until the next save. */
+/* LOCAL. Waits for this rank's thread, and abandons a save that is still in progress: its unfinished folder remains
+ * until the next save. */
 void tri_saver_destroy(tri_saver *saver);
 
 #endif

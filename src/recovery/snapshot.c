@@ -1,8 +1,8 @@
 /* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's
  * path, so that different runs have different folders. RUN is the run's name (identity.h), since another run may use
- * the same path later; that run removes the files of the earlier one. K is the node's number, since one machine may
- * pretend to be several nodes. A file that is not complete has the suffix ".part". A header says which run and rank it
- * belongs to, and has a checksum of the rest. */
+ * the same path later; that run removes the files of the earlier one. K is the node's number, since tests divide one
+ * machine into several nodes. An incomplete file has the suffix ".part". The header of a file identifies its run and
+ * its rank, and has a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"
@@ -33,7 +33,7 @@ typedef struct header {
   uint64_t signature; /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
   int64_t rank, bytes;
   tri_progress progress;
-  uint64_t sum;
+  uint64_t sum; /* checksum of the bytes after the header (sum_of) */
 } header;
 
 static const char magic[16] = "trireme-memory-3";
@@ -59,8 +59,8 @@ static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_me
 
 /* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* Returns the rank that stores a copy of `rank`'s file: `rank` + n (modulo `size`), where n is the number of ranks of
- * its node, or the first rank after that one that is on another node. Returns -1 if there is one node. */
+/* Returns the rank that stores a copy of `rank`'s file. With n ranks on its node, it is the first of `rank` + n,
+ * `rank` + n + 1, ... (modulo the number of ranks) that is on another node. Returns -1 if there is only one node. */
 static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   const int64_t size = world->size;
   const int node = tri_group_node_of(world, (int)rank);
@@ -128,7 +128,7 @@ static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool p
            part ? ".part" : "");
 }
 
-/* Returns whether this rank is the lowest one of its node, which does the work that is done once per node. */
+/* Returns whether this rank is the lowest one of its node. It does the work that is done once per node. */
 static bool is_first_of_node(const tri_snapshots *s) {
   const tri_group *world = world_of(s);
   int first = 0;
@@ -324,7 +324,8 @@ static tri_status write_snapshot(tri_snapshots *s, const tri_progress *progress,
   if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
   if (status == TRI_OK) status = create_kept(s, step, all, count);
   if (status == TRI_OK) status = snapshot_fill(s, progress, own);
-  TRI_TRY(tri_common_status(world, status)); /* otherwise a rank might wait for a message that is never sent */
+  /* A rank that failed sends no file below, and its neighbour would wait for it forever. */
+  TRI_TRY(tri_common_status(world, status));
   TRI_TRY(exchange(s, own, all, *count));
   status = finish_file(s, step, world->rank);
   for (int64_t i = 0; i < *count && status == TRI_OK; i++) status = finish_file(s, step, all[i].rank);
@@ -349,8 +350,8 @@ tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
 
 /* ---- finding a snapshot ------------------------------------------------------------------------------------------ */
 
-/* Finds the rank that sends each rank its part of a step: itself if its node has the part; -1: no node has it. `has`:
- * [size, size]; has[q * size + r] is set if the node of rank q has the part of rank r. */
+/* Sets giver[r] to the rank that sends rank r its part of a step: r itself if its node has the part; -1 if no node has
+ * it. `has` [size, size]: has[q * size + r] is set if the node of rank q has the part of rank r. */
 static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) {
   for (int64_t r = 0; r < size; r++) {
     giver[r] = has[r * size + r] ? r : -1;
@@ -408,8 +409,8 @@ done:
 
 /* ---- loading a snapshot ------------------------------------------------------------------------------------------ */
 
-/* COLLECTIVE. Loads this rank's part, after all ranks have found theirs whole: a rank that fails leaves no other rank
- * with the state of the snapshot. */
+/* COLLECTIVE. Loads this rank's part once all ranks have verified theirs, so that either all ranks load the snapshot or
+ * none changes its engine. */
 static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
   const tri_group *world = world_of(s);
   mapped file = {0};
@@ -423,7 +424,7 @@ static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progres
   return status;
 }
 
-/* Checks the parts that this rank sends to other ranks, before any rank sends. */
+/* Verifies the parts that this rank will send to other ranks. Called before any rank sends. */
 static tri_status check_given(const tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   for (int64_t r = 0; r < world->size; r++) {
@@ -447,8 +448,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Creates a file on this node for this rank's part, if `wanted` (another node has the part). The part is then received
- * into that file, and loaded from it as usual. */
+/* Creates a file on this node for this rank's part if another node has it (`wanted`). The part is received into that
+ * file, and loaded from it as usual. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
@@ -464,8 +465,8 @@ static tri_status get(const tri_snapshots *s, int64_t step, int64_t from, const 
   return finish_file(s, step, world_of(s)->rank);
 }
 
-/* Sends each rank the part that its own node does not have. All ranks create their files before any rank sends:
- * otherwise a sender might wait forever. */
+/* COLLECTIVE. Sends each rank its part if its own node does not have it. All ranks create their files before any rank
+ * sends: if a receiver could not create its file, the sender would wait forever. */
 static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   mapped own = {0};
@@ -494,7 +495,7 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* Removes the snapshots of all runs of the output, including the folders of nodes that the job no longer has. */
+/* Removes the folders of all nodes, because the job may have had other nodes on this machine before. */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }

@@ -23,15 +23,16 @@ void tri_snapshots_destroy(tri_snapshots *snapshots);
 /* COLLECTIVE, between two steps. Takes a snapshot; snapshots of other steps are removed once it is complete. */
 tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *progress);
 
-/* COLLECTIVE. Finds the newest step that is complete: every rank's part is on some node of the job; -1: none. */
+/* COLLECTIVE. Sets *step to the newest complete step, or to -1. A step is complete if every rank's part is on some node
+ * of the job. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
 /* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state and *progress
  * are then undefined. */
 tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progress *progress);
 
-/* LOCAL. Removes the snapshots in this node's memory: at the end of the run, or at a start with a `--resume` other than
- * `auto`. */
+/* LOCAL. Removes the snapshots of all runs of the output from this node's memory. Called at the end of the run, and at
+ * a start with a `--resume` other than `auto`. */
 void tri_snapshots_remove(const tri_snapshots *snapshots);
 
 /* LOCAL, for a run that takes no snapshots and holds the lock of its output. Removes the snapshots of all earlier runs

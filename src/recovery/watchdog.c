@@ -22,7 +22,7 @@
 struct tri_watchdog {
   const tri_mesh *mesh;
   char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
-  double timeout_s, quiet_since_s; /* quiet_since_s: time (tri_clock_s) before which idleness does not count */
+  double timeout_s, quiet_since_s; /* quiet_since_s: time (tri_clock_s); idle time before it does not count */
   bool answered;
   pthread_t thread;
   pthread_mutex_t lock;
@@ -46,8 +46,9 @@ static tri_mesh mesh_of(const answers *a, int rank) {
   return mesh;
 }
 
-/* Guesses the rank that `rank` waits for, if it does not know that itself: returns a rank of its group without an
- * answer, else the one that has joined the fewest collectives; -1 if no rank has joined fewer than it. */
+/* Guesses the rank that `rank` waits for in a collective, if its report does not name one: the first rank of the group
+ * that has not answered, else the one that has joined the fewest collectives. Returns -1 if no rank of the group has
+ * joined fewer than `rank`. */
 static int guess_behind(const answers *a, int rank) {
   const tri_flight_report *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
@@ -70,8 +71,8 @@ static int waits_for(const answers *a, int rank) {
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
 
-/* Follows the waits from a rank to the one that does not wait; *last is the rank that waits for that one. If ranks wait
- * for each other in a ring, returns a rank of the ring. */
+/* Follows the waits from a rank to the first one that does not wait, and sets *last to the rank that waits for it (-1
+ * if `rank` itself does not wait). If ranks wait for each other in a ring, returns a rank of the ring. */
 static int find_culprit(const answers *a, int rank, int *last) {
   *last = -1;
   for (int hops = 0; hops <= a->watchdog->mesh->world.size; hops++) {
@@ -141,7 +142,7 @@ static tri_status read_answers(const tri_watchdog *w, answers *a) {
 
 /* ---- thread ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the seconds between two looks of a rank at the folder. A rank answers within that time. */
+/* Returns the seconds between two looks of a rank at the folder, and so the longest time until it answers. */
 static double period_s(const tri_watchdog *w) {
   double period = w->timeout_s / 10;
   return period < 0.05 ? 0.05 : period > 20 ? 20 : period;
@@ -152,7 +153,7 @@ static double idle_s(const tri_watchdog *w) {
   return tri_clock_s() - (last_s > w->quiet_since_s ? last_s : w->quiet_since_s);
 }
 
-/* Returns false if the watchdog is to stop. */
+/* Sleeps, but returns early, with false, if the watchdog is to stop. */
 static bool sleep_some(tri_watchdog *w, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -166,16 +167,16 @@ static bool sleep_some(tri_watchdog *w, double seconds) {
   return goes_on;
 }
 
-/* The launcher ends a job if a rank exits without MPI_Finalize. No MPI function is called here, because the thread that
- * may call them is stuck. */
+/* Ends the job: other ranks' watchdogs see the file `ended`, and the launcher ends a job if a rank exits without
+ * MPI_Finalize. No MPI function is called here, because only the thread that is stuck may call them. */
 static void end_job(const tri_watchdog *w) {
   int file = open(w->ended, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
   if (file >= 0) close(file);
   _exit(tri_status_exit(TRI_COMM));
 }
 
-/* Asks all ranks and evaluates their answers, unless another rank has asked already. Ends the job if the rank that the
- * others wait for is stuck. */
+/* Asks all ranks for reports and evaluates them, unless another rank has asked already. Ends the job if the rank at the
+ * end of the chain of waits is stuck. */
 static void ask(tri_watchdog *w) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return;
@@ -216,7 +217,7 @@ static void *watch(void *argument) {
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
-/* The folder of the previous run is kept as FOLDER-last until the next run. */
+/* Creates an empty folder. The folder of the previous run is kept as FOLDER-last until the next run. */
 static tri_status empty_folder(const char *folder) {
   char last[TRI_PATH_BYTES];
   if (tri_path_exists(folder) && rmdir(folder) != 0) {

@@ -12,9 +12,9 @@
 
 typedef struct tri_watchdog tri_watchdog;
 
-/* COLLECTIVE. Creates `folder`, unless there is only one rank; an existing one that is not empty is renamed to
- * FOLDER-last. With one rank or a timeout_s of 0 there is no watchdog, and *out is NULL. The mesh must outlive the
- * watchdog; stop it with tri_watchdog_stop. */
+/* COLLECTIVE. Creates `folder`, and renames an existing one that is not empty to FOLDER-last. Starts the thread of this
+ * rank. With timeout_s 0 there is no thread, and *out is NULL; with one rank there is no folder, either. The mesh must
+ * outlive the watchdog. Stop it with tri_watchdog_stop. */
 tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double timeout_s, tri_watchdog **out);
 void tri_watchdog_stop(tri_watchdog *watchdog);
 

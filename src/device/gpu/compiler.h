@@ -22,9 +22,9 @@ typedef struct tri_gpu_compilation {
   const char *architecture; /* "sm_90a", "gfx90a" */
   int type_bits;            /* TRI_GPU_TYPE: 64, 32 or 16 */
   /* If set, the log ends with a line for each kernel, in the order of the compiler's output: "kernel NAME: R registers,
-   * S bytes of shared memory, P bytes spilled". R: registers of 32 bits per thread (AMD: vector registers, accumulators
-   * included); S: declared by the kernel; P: private memory of a thread (including a stack). No such lines if the
-   * output is text that the driver compiles. */
+   * S bytes of shared memory, P bytes spilled". R: 32-bit registers of a thread (AMD: vector registers, accumulators
+   * included). S: shared memory that the kernel declares. P: private memory of a thread, its stack included. There are
+   * no such lines if the output is text that the driver compiles. */
   bool show_resources;
 } tri_gpu_compilation;
 
@@ -32,7 +32,7 @@ typedef struct tri_gpu_compilation {
 typedef struct tri_gpu_compiler_facts {
   const char *path;  /* path of the opened file */
   char version[192]; /* a part of every cache key */
-  char chips[2048];  /* chips that it generates code for, by the names that runtimes give their GPUs: "sm_89 sm_90a" */
+  char chips[2048];  /* chips that it generates code for, named as in tri_gpu_facts.architecture: "sm_89 sm_90a" */
 } tri_gpu_compiler_facts;
 
 typedef struct tri_gpu_rtc tri_gpu_rtc;
@@ -40,7 +40,7 @@ typedef struct tri_gpu_rtc tri_gpu_rtc;
 typedef struct tri_gpu_compiler {
   const char *name;    /* "NVRTC", "hipRTC" */
   const char *options; /* options and built-in headers of all compilations; a part of every cache key */
-  /* Returns whether it supports this kind of architecture name ("sm_..." or "gfx..."). */
+  /* Returns whether the name of an architecture is of this compiler's vendor ("sm_..." or "gfx..."). */
   bool (*takes)(const char *architecture);
   const tri_gpu_compiler_facts *facts; /* valid after tri_gpu_compiler_open */
   const tri_gpu_rtc *rtc;              /* the differences between the compilers: rtc.c */
@@ -51,10 +51,10 @@ extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
 /* Opens the library once. If it is not available, the error message says where it was looked for and how to get it. */
 tri_status tri_gpu_compiler_open(const tri_gpu_compiler *compiler);
 
-/* Compiles. *out is an image for the runtime's module_load, *log the compiler's output ("" if none); the caller
- * releases both with tri_free. An error message contains the beginning of the log. If the compiler does not know the
- * architecture, it compiles for the nearest older one that the chip's driver can still load, or fails and lists what it
- * supports. */
+/* Compiles a source. *out is an image for the runtime's module_load, *log the compiler's messages ("" if it has none);
+ * the caller releases both with tri_free. An error message contains the beginning of the log. If the compiler does not
+ * know the architecture, it compiles for the nearest older one that the chip's driver can still load, or fails and
+ * names the architectures that it supports. */
 tri_status tri_gpu_compiler_compile(const tri_gpu_compiler *compiler, const tri_gpu_compilation *what, void **out,
                                     size_t *bytes, char **log);
 

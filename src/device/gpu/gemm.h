@@ -10,7 +10,7 @@
 #include "device/gemm_choices.h"
 #include "device/gpu/internal.h"
 
-/* A GEMM as it is requested from a library: row-major, as tri_matmul. Two GEMMs that are equal here use the same
+/* A GEMM as it is requested from a library: row-major, as tri_matmul. GEMMs with equal members use the same
  * algorithm. */
 typedef struct tri_gpu_gemm {
   int64_t m, n, k, lda, ldb, ldc;
@@ -49,15 +49,14 @@ struct tri_gpu_gemm_library {
    * and how to get it. */
   tri_status (*open)(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out);
   void (*close)(tri_gpu_gemm_state *state);
-  /* Finds the file without a GPU, for `trireme doctor`: *path is valid until the program ends; `version` is "" if the
-   * library reports it only with a GPU. Fails as open does. The callback is NULL if the implementation has no
-   * file. */
+  /* Finds the library's file without a GPU, for `trireme doctor`. *path is valid until the program ends. `version` is
+   * "" if the library reports it only with a GPU. Fails as `open` does. NULL: the implementation has no file. */
   tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(const tri_gpu_gemm *product); /* whether it can add a bias in such a GEMM; NULL: always */
-  bool narrows_bias;                              /* it needs the bias in the type of c */
-  /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of its ranking. *count 0
-   * if it does not support the GEMM. */
+  bool (*adds_bias)(const tri_gpu_gemm *product); /* returns whether it can add a bias in such a GEMM; NULL: always */
+  bool narrows_bias;                              /* the bias must have the type of c */
+  /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of the library's
+   * ranking. Sets *count to 0 if it does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
   tri_status (*multiply)(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call);
@@ -65,8 +64,8 @@ struct tri_gpu_gemm_library {
 
 extern const tri_gpu_gemm_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
 
-/* Returns the bytes of workspace that a library may use for a GEMM; 0 if a narrowed bias leaves none. It depends only
- * on the GEMM, so that the choice of its algorithm does, too. */
+/* Returns the bytes of workspace that a library may use for a GEMM, which the narrowed bias may reduce to 0. They
+ * depend only on the GEMM, so that the choice of its algorithm does, too. */
 size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
@@ -81,7 +80,7 @@ typedef struct tri_gpu_gemm_entry {
   bool planned; /* requested while planning */
   bool chosen;
   tri_gpu_gemm_choice choice;
-  int passed; /* number of leading candidates that were tried after a refusal */
+  int passed; /* number of leading candidates that were tried after refusals */
 } tri_gpu_gemm_entry;
 
 struct tri_gpu_gemms {
@@ -99,19 +98,19 @@ struct tri_gpu_gemms {
 tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
 void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
 
-/* Opens the vendor's library, once. If the runtime has one but it cannot be opened, prints a warning, and this
- * program's own kernels compute all GEMMs. */
+/* Opens the vendor's library, once. If the runtime has one that cannot be opened, prints a warning; this program's own
+ * kernels then compute all GEMMs. */
 tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
-/* Returns the request to the library for `of`, with addresses aligned to `alignment` bytes. Call tri_gpu_gemms_open
- * before. */
+/* Returns `of` as a request to a library, with addresses aligned to `alignment` bytes. Call tri_gpu_gemms_open
+ * first. */
 tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of, int alignment);
 /* Returns the tri_matmul of a request: the inverse of tri_gpu_gemm_of, with a and b of one type. */
 tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 
-/* Registers a GEMM that will be requested. */
+/* Adds a GEMM to the list of those that a plan will request (tri_gpu_gemms_asked). */
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
-/* Returns the chosen algorithm: as chosen before, or chosen now by the library's ranking. */
+/* Returns the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
 /* Lists the algorithms of the vendor's library in the order of its ranking; if it has none for the GEMM, the variants
  * of this program's own kernel. */
@@ -151,7 +150,7 @@ tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product,
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* Fails if the GEMM is invalid, or of types that are never multiplied. */
+/* Fails if the GEMM is invalid, or has types that are never multiplied. */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Conversion of rows to dense rows of type `to`. The input rows are `ld` elements apart, and have the wide type
@@ -179,8 +178,8 @@ tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *product, i
 /* ---- device/description.h, device/kernels.h, device/gemm_choices.h
  * ---------------------------------------------------- */
 
-/* Returns the workspace, as for a planned accelerator. It also registers the GEMM, since the device will be asked for
- * it. */
+/* Returns the workspace, as for a planned accelerator. Also registers the GEMM (tri_gpu_gemms_plan), since the run will
+ * request it from the device. */
 tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                           void *c, void *workspace);

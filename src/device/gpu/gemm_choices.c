@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANNED_ALIGNMENT = 16 }; /* bytes; planned memory begins at multiples of 64, and an alignment counts up to 16 */
+enum { PLANNED_ALIGNMENT = 16 }; /* bytes: planned memory is aligned to 64, and requests state at most 16 */
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
@@ -144,7 +144,7 @@ static void warn_of_refusal(tri_gpu_gemms *products) {
       tri_status_message());
 }
 
-/* Advances the entry past a refused choice, unless another thread has done so. The caller holds the lock. */
+/* Replaces a refused choice by the next candidate, unless it has been replaced already. The caller holds the lock. */
 static tri_status pass_over(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
                             tri_gpu_gemm_choice *out) {
   tri_gpu_gemm_entry *entry = NULL;
@@ -261,8 +261,8 @@ tri_status tri_gpu_gemms_asked(tri_device *device, char **out) {
   return end_lines(&all, status, out);
 }
 
-/* Chooses an algorithm: the fastest if `timed`, else the first of the library's ranking; also the first if there is not
- * enough memory for timing. */
+/* Chooses an algorithm: the fastest if `timed`, else the first in the library's ranking. Also chooses the first if
+ * there is not enough memory to time them. */
 static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bool timed, tri_gpu_gemm_choice *out) {
   tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0, best = 0;
@@ -280,7 +280,7 @@ static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bo
   return tri_gpu_gemms_set(products_of(device), product, out);
 }
 
-/* Calls `what` for each line of a text that is not empty; the line is passed without its newline. */
+/* Calls `what` for each non-empty line of a text, without its newline. */
 static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
   char line[TRI_GPU_GEMM_TEXT_BYTES];
   while (*text != '\0') {

@@ -27,7 +27,7 @@ typedef struct tri_gpu {
 
 tri_status tri_gpu_modules_create(tri_gpu *gpu, tri_gpu_modules **out);
 void tri_gpu_modules_destroy(tri_gpu_modules *modules);
-/* Returns a kernel for a type of activations. Its module is found or compiled, and loaded, at the first call. */
+/* Returns a kernel for a type of activations. The first call loads its module from the cache, or compiles it. */
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
 /* Returns 64, 32 or 16, the type's setting for compiling a module; 0 for a type that activations do not have. */
@@ -56,7 +56,8 @@ tri_status tri_gpu_queue_copy(tri_queue *queue, const tri_copy *copy);
 tri_status tri_gpu_queue_undefine(tri_queue *queue, void *memory, size_t bytes);
 tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
 
-/* Returns the stream, for code that queues work in it directly. Earlier marks do not cover that work. */
+/* Returns the stream, for code that queues work in it directly. The next mark records a new event, which follows that
+ * work. */
 tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
 
 /* ---- timing.c ---------------------------------------------------------------------------------------------------- */
@@ -65,9 +66,9 @@ tri_status tri_gpu_queue_time(tri_queue *queue, tri_device_work *work, void *con
 
 /* ---- launches (queues.c) ----------------------------------------------------------------------------------------- */
 
-/* The shape of a launch: blocks, and shared memory of a block in addition to the memory that the kernel declares. */
+/* The shape of a launch: the grid in blocks, and the bytes of dynamic shared memory of a block. */
 typedef struct tri_gpu_shape {
-  int64_t x, y, z; /* y and z: 0 means 1. Without blocks nothing is launched */
+  int64_t x, y, z; /* 0 means 1 for y and z; with x = 0 nothing is launched */
   size_t shared_bytes;
 } tri_gpu_shape;
 
@@ -75,20 +76,19 @@ typedef struct tri_gpu_shape {
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 
-/* The same by name, for the functions of the table, which have a variable `queue`:
- * TRI_GPU_LAUNCH(add, type, shape, .a = a). */
+/* Launches a kernel by its name, in functions with a variable `queue`: TRI_GPU_LAUNCH(add, type, shape, .a = a). */
 #define TRI_GPU_LAUNCH(name, type, shape, ...)                                                                         \
   do {                                                                                                                 \
     const name##_arguments arguments_ = {__VA_ARGS__};                                                                 \
     TRI_TRY(tri_gpu_launch(queue, TRI_GPU_KERNEL_##name, type, shape, &arguments_, sizeof arguments_));                \
   } while (0)
 
-/* Returns the blocks for `items` work items. A thread processes one at a time and advances in strides of the grid; the
- * number of blocks is limited to a useful maximum. A kernel's result must not depend on it. */
+/* Returns the blocks for `items` work items, at most as many as are useful. A thread processes one item at a time and
+ * advances by the number of threads of the grid. A kernel's result must not depend on the number of blocks. */
 tri_gpu_shape tri_gpu_shape_of(int64_t items, int threads);
 
-/* Returns the scratch memory of the queue of a step's kernels, for kernels that work in several stages: the next kernel
- * that uses it may overwrite all of it. At most TRI_GPU_SCRATCH_BYTES. */
+/* Returns scratch memory of TRI_GPU_SCRATCH_BYTES, for kernels that work in several stages; NULL for a queue other than
+ * the device's first one, which runs a step's kernels. The next kernel that uses it may overwrite all of it. */
 enum { TRI_GPU_SCRATCH_BYTES = 32 << 20 };
 void *tri_gpu_scratch(tri_queue *queue);
 

@@ -1,9 +1,9 @@
-/* The vendors' libraries of GEMMs: NVIDIA's cuBLASLt, versions 12 and 13, and AMD's hipBLASLt from 0.7 on, of ROCm 6.1
- * and later (earlier versions number compute types differently). A struct tri_gpu_lt has the differences.
+/* The vendors' libraries of GEMMs: NVIDIA's cuBLASLt, versions 12 and 13, and AMD's hipBLASLt from 0.7 on (ROCm 6.1;
+ * earlier versions number compute types differently). Struct tri_gpu_lt has the differences.
  *
  * The libraries use column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T
- * a^T: b as the first matrix, a as the second, each plain or transposed as in the program's request. A bias is added
- * along the rows of c^T, as the libraries do. */
+ * a^T: b is the first matrix and a the second, each plain or transposed as in the program's request. The libraries add
+ * a bias along the rows of their result, which are the columns of c. */
 #include "base/memory.h"
 #include "device/gpu/gemm.h"
 #include "device/gpu/library.h"
@@ -14,21 +14,21 @@
 
 enum { MOST_RESULT_BYTES = 128 };
 
-/* A library's numbers. An attribute of -1 does not exist in the library. */
+/* The numbers of a library's enums and structs. An attribute that the library does not have is -1. */
 struct tri_gpu_lt {
   const tri_gpu_library *file;
-  int least[2], most_major; /* range of versions with these numbers: lowest major and minor, highest major */
+  int least[2], most_major; /* versions that these numbers are valid for: lowest major and minor, highest major */
   int compute_64f, compute_32f, compute_tf32; /* compute types of GEMMs in fp64 (-1: not supported), fp32, TF32 */
   /* Attributes of a description, and their values. */
   int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
   int operation_transpose, epilogue_bias;
-  /* Attributes of a preference. Reductions: how partial sums of a long sum are reduced (a mask); addresses: alignments
-   * of a, b, c and d. */
+  /* Attributes of a preference. `reductions`: a mask of the ways to add the partial sums of a long sum. `addresses`:
+   * alignments of a, b, c and d. */
   int workspace, reductions, addresses[TRI_GPU_LT_ADDRESSES];
   uint32_t allowed_reductions;
-  /* Sizes and offsets in a heuristic's result, which begins with the algorithm. */
+  /* Sizes and offsets in bytes of a heuristic's result, which begins with the algorithm. */
   size_t algorithm_bytes, result_bytes, workspace_at, state_at;
-  int refusals[3]; /* return values for an unsupported algorithm or GEMM, before any work is queued */
+  int refusals[3]; /* statuses of `matmul` for an unsupported algorithm or GEMM; no work has been queued then */
 };
 
 struct tri_gpu_gemm_state {
@@ -51,7 +51,7 @@ static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int
                   state->version[1], state->version[2], state->path, what, name == NULL ? number : name);
 }
 
-/* For functions with a variable `state`, a `status` and a label `done`. */
+/* Calls a function of the library. For functions with variables `state` and `status` and a label `done`. */
 #define LT_TRY(call, what)                                                                                             \
   do {                                                                                                                 \
     int lt_status_ = (call);                                                                                           \
@@ -127,8 +127,8 @@ static void lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VE
   snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
-/* Opens the library without a GPU and reads its version, "" if it cannot be read. The library's context is created only
- * if the version cannot be read without one. */
+/* Opens the library without a GPU and reads its version. For a library that reports its version only with a handle,
+ * creates one; if that fails, as without a GPU, the version is "". */
 static tri_status lt_look(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES],
                           const char **path) {
   tri_gpu_gemm_state state = {.library = library, .lt = library->lt};
@@ -154,8 +154,8 @@ static int type_of(tri_dtype type) {
   return -1; /* GEMMs do not have it */
 }
 
-/* Returns the compute type; -1 if the library does not support it. bf16 GEMMs accumulate in fp32, as fp32 GEMMs do;
- * fp32 operands are rounded to TF32 only if the run allows it. */
+/* Returns the compute type; -1 if the library does not support the GEMM's types. bf16 GEMMs accumulate in fp32, as fp32
+ * GEMMs do. fp32 operands are rounded to TF32 only if the run allows it. */
 static int compute_type_of(const tri_gpu_lt *lt, const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP64: return lt->compute_64f;
@@ -184,7 +184,7 @@ static int set_int(const tri_gpu_gemm_state *state, void *product, int attribute
   return state->calls.description_set(product, attribute, &number, sizeof number);
 }
 
-/* Describes the bias; `bias` is its address, or any address of the same alignment. */
+/* Describes the bias. `bias` is its address, or for a heuristic any address with the same alignment. */
 static tri_status describe_bias(const tri_gpu_gemm_state *state, const tri_gpu_gemm *p, const void *bias,
                                 void *product) {
   const tri_gpu_lt *lt = state->lt;
@@ -196,7 +196,7 @@ done:
   return status;
 }
 
-/* A row-major [rows, columns] matrix is column-major [columns, rows], its transpose. */
+/* Describes the GEMM to the library. To it, a row-major [rows, columns] matrix is column-major [columns, rows]. */
 static tri_status description_create(const tri_gpu_gemm_state *state, const tri_gpu_gemm *p, const void *bias,
                                      description *out) {
   const tri_gpu_lt *lt = state->lt;
@@ -222,7 +222,7 @@ done:
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* cuBLASLt does not have epilogues in fp64. */
+/* Returns whether the library adds a bias. cuBLASLt does not in fp64. */
 static bool lt_adds_bias(const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP32:
@@ -255,12 +255,13 @@ done:
   return status;
 }
 
-/* A library without a setting for the alignment of addresses requires 16 bytes. */
+/* Returns whether the library supports the GEMM's types and alignment. Without a setting for the alignment of addresses
+ * it requires 16 bytes. */
 static bool supports(const tri_gpu_lt *lt, const tri_gpu_gemm *product) {
   return compute_type_of(lt, product) >= 0 && (lt->addresses[0] >= 0 || product->alignment == 16);
 }
 
-/* Reads the results of a heuristic. A library reports an unsupported GEMM by a status or by an empty list. */
+/* Reads the results of a heuristic into out[count], and returns how many algorithms are usable. */
 static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int count, size_t workspace_bytes,
                         tri_gpu_algorithm *out) {
   int taken = 0;
@@ -293,6 +294,7 @@ static tri_status lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *p
   if (status == TRI_OK) {
     int refusal = state->calls.heuristic(state->handle, d.product, d.first, d.second, d.out, d.out, preference,
                                          TRI_GPU_MOST_ALGORITHMS, results, &found);
+    /* For an unsupported GEMM the library returns another status or an empty list: *count stays 0. */
     if (refusal == 0) *count = read_results(state->lt, results, found, workspace_bytes, out);
     state->calls.preference_destroy(preference);
   }
@@ -364,8 +366,8 @@ static const tri_gpu_library cublaslt_file = {
                                         {0}},
 };
 
-/* Partial sums are kept in the type in which GEMMs accumulate: never in c or its type, because then a bf16 result would
- * be rounded more than once. */
+/* allowed_reductions: partial sums are kept in the type in which GEMMs accumulate, never in c or in its type, because
+ * then a bf16 result would be rounded more than once. */
 static const tri_gpu_lt cublaslt = {
     .file = &cublaslt_file,
     .least = {12, 0},
@@ -431,5 +433,5 @@ static const tri_gpu_lt hipblaslt = {
     .refusals = {TRI_HIPBLAS_INVALID_VALUE, TRI_HIPBLAS_ARCH_MISMATCH, TRI_HIPBLAS_NOT_SUPPORTED},
 };
 
-/* The bias has the type of c, as in PyTorch: all versions are known to support that. */
+/* The bias has the type of c (FUNCTIONS), as in PyTorch, because all versions are known to support that. */
 const tri_gpu_gemm_library tri_gpu_hipblaslt = {.name = "hipBLASLt", .lt = &hipblaslt, FUNCTIONS};

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Types of elements have the same numbers in both. */
+/* Types of elements, which have the same numbers in both libraries. */
 enum { TRI_LT_R_32F = 0, TRI_LT_R_64F = 1, TRI_LT_R_16BF = 14 };
 
 /* Statuses, types and attributes are enums of the libraries, as wide as an int; descriptors and handles are pointers;
@@ -36,7 +36,7 @@ typedef struct tri_gpu_lt_calls {
   int (*version)(const void *handle, int *version); /* hipBLASLt: major * 100000 + minor * 100 + patch */
 } tri_gpu_lt_calls;
 
-enum { TRI_GPU_LT_ADDRESSES = 4 }; /* the alignments of a, b, c and d */
+enum { TRI_GPU_LT_ADDRESSES = 4 }; /* number of addresses with an alignment: a, b, c and d */
 
 enum {
   TRI_CUBLAS_INVALID_VALUE = 7,

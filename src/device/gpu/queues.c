@@ -1,5 +1,8 @@
-/* Queues are streams of the runtime. A mark is an event in a ring: once the ring has wrapped, a later event serves for
- * an earlier mark, and a wait for it lasts a little longer than necessary. */
+/* Queues of a GPU, which are streams of the runtime. A mark is an event in a ring. Once the ring has wrapped, the event
+ * of a later mark replaces that of an earlier one, and a wait for the earlier mark may last longer than necessary.
+ *
+ * `marked` is written without a lock, because only one thread queues work and marks in a queue: the main thread, which
+ * also drives communication (comm/progress.c). The threads of the saver and of the watchdog do not use the device. */
 #include "device/gpu/internal.h"
 
 #include "base/log.h"
@@ -13,9 +16,9 @@ enum { EVENTS = 64, MOST_BLOCKS = 4096 };
 typedef struct gpu_queue {
   tri_gpu *gpu;
   tri_gpu_stream *stream;
-  pthread_mutex_t lock; /* held while a mark is recorded; waits, also in other threads, do not take it */
-  uint64_t marks;
-  bool marked; /* nothing has been queued since the last mark */
+  pthread_mutex_t lock; /* held while a mark is recorded, but not while work is queued, nor in waits */
+  uint64_t marks;       /* marks recorded so far, and the number of the newest */
+  bool marked;          /* nothing has been queued since the last mark */
   tri_gpu_event *events[EVENTS];
   void *scratch;
 } gpu_queue;
@@ -30,7 +33,7 @@ static void release(tri_queue *queue, gpu_queue *own) {
   tri_free(own);
 }
 
-/* Creates the stream and events. The first queue is that of a step's kernels, and has scratch memory. */
+/* Creates the stream and events. Only the device's first queue, which runs a step's kernels, has scratch memory. */
 static tri_status create_stream_and_events(tri_queue *queue, gpu_queue *own) {
   const tri_gpu_runtime *runtime = own->gpu->runtime;
   TRI_TRY(runtime->stream_create(own->gpu->context, queue, &own->stream));
@@ -86,7 +89,7 @@ tri_status tri_gpu_queue_mark(tri_queue *queue, tri_device_event *out) {
   return status;
 }
 
-/* Returns the event of a mark. NULL if its number is 0, which no mark has (they count from 1): it counts as passed. */
+/* Returns the event of a mark; NULL if its number is 0: marks count from 1, and mark 0 counts as passed. */
 static const tri_gpu_event *event_of(const tri_device_event *event) {
   const gpu_queue *own = event->queue->state;
   return event->number == 0 ? NULL : own->events[event->number % EVENTS];
@@ -114,7 +117,8 @@ bool tri_gpu_queue_event_passed(const tri_device_event *event) {
   return on == NULL || own->gpu->runtime->event_passed(on);
 }
 
-/* Ends the queueing of work. On a blocking device waits for the work, so that its error is reported here. */
+/* Called after work has been queued: the next mark needs a new event. On a blocking device waits for the work, so that
+ * its error is reported here. */
 static tri_status done(gpu_queue *own) {
   uint64_t number = 0;
   own->marked = false;
@@ -188,6 +192,6 @@ tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype typ
   if (status == TRI_OK) return TRI_OK;
   char what[64], work[192];
   snprintf(what, sizeof what, "kernel `%s`", tri_gpu_kernel_name(kernel));
-  if (strstr(tri_status_message(), what) != NULL) return status; /* a wait has already added it */
+  if (strstr(tri_status_message(), what) != NULL) return status; /* a wait has already added the kernel's name */
   return tri_fail(status, "%s: %s", tri_origin_of_work(what, &queue->origin, work, sizeof work), tri_status_message());
 }

@@ -1,6 +1,6 @@
-/* The vendors' run-time compilers: NVIDIA's NVRTC and AMD's hipRTC. A program is created from texts, compiled with
- * options, and its output retrieved, with the same calls. A struct tri_gpu_rtc has the differences: where the library
- * is, which chips it supports, its options, and how it reports a kernel's resources. */
+/* The vendors' run-time compilers: NVIDIA's NVRTC and AMD's hipRTC. Both have the same calls to create a program from
+ * texts, to compile it with options and to retrieve the output. Struct tri_gpu_rtc has the differences: where the
+ * library is, which chips it supports, its options, and how it reports a kernel's resources. */
 #include "base/memory.h"
 #include "device/gpu/code_object.h"
 #include "device/gpu/compiler.h"
@@ -20,7 +20,7 @@
 
 enum { MOST_ARCHITECTURES = 64, MOST_TEXTS = 128, MOST_OPTIONS = 8, LOG_IN_MESSAGE = 1500 };
 
-/* One compilation, as `choose` sets it up. */
+/* The options and output calls of one compilation, set by `choose`. */
 typedef struct rtc_options {
   char doing[256]; /* for messages: "compile NAME for gfx90a and 32 bits" */
   char chip[32];   /* hipRTC only: the chip's name without the features that a driver adds */
@@ -32,7 +32,7 @@ typedef struct rtc_options {
   tri_gpu_rtc_enum (*output)(tri_gpu_rtc_program program, char *out);
 } rtc_options;
 
-/* A compiler's libraries in this process: written once, by tri_gpu_compiler_open. */
+/* A compiler's libraries in this process. tri_gpu_compiler_open writes it once. */
 typedef struct rtc_library {
   bool tried;
   tri_saved_error fault;
@@ -49,17 +49,17 @@ struct tri_gpu_rtc {
   rtc_library *library;
   const tri_gpu_library *file;
   const char *stdint_text;
-  const char *without_builtins; /* addition to the error message if its builtins cannot be opened */
-  const char *without_log;      /* addition to the error message if compiling fails without a log; NULL: none */
-  tri_status (*ask)(void);      /* called after the library is opened: sets `facts` */
+  const char *without_builtins; /* end of the error message if the compiler cannot open its builtins */
+  const char *without_log;      /* end of the error message if compiling fails with an empty log; NULL: none */
+  tri_status (*ask)(void);      /* sets `facts`; called once the library is open */
   tri_status (*choose)(const tri_gpu_compilation *what, rtc_options *out);
-  /* Examines the output, and adds to the log if what->show_resources. */
+  /* Checks the output, and if what->show_resources adds the kernels' resources to the log. */
   tri_status (*examine)(const tri_gpu_compilation *what, const rtc_options *options, const void *image, size_t bytes,
                         char **log);
 };
 
-/* The part of the C library's header that kernels need; the header itself is not available at run time. LONG is the
- * 64-bit type and L the suffix of its literals. */
+/* The part of <stdint.h> that kernels need; the C library's file is not available at run time. LONG is the 64-bit type
+ * and L the suffix of its literals. */
 #define STDINT_TEXT(LONG, L)                                                                                           \
   "#ifndef TRI_STDINT_H\n#define TRI_STDINT_H\n"                                                                       \
   "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\n"                                                      \
@@ -93,7 +93,7 @@ tri_status tri_gpu_compiler_open(const tri_gpu_compiler *compiler) {
   return tri_saved_error_restore(&library->fault);
 }
 
-/* Writes the path of the file `name` in the compiler's folder to `path`, or "" if it is missing. Returns path. */
+/* Writes the path of file `name` in the compiler's folder to `path`, or "" if there is no such file. Returns path. */
 static const char *beside(const rtc_library *library, const char *name, char path[TRI_PATH_BYTES]) {
   const char *own = library->facts.path, *slash = strrchr(own, '/');
   int written = snprintf(path, TRI_PATH_BYTES, "%.*s%s", slash == NULL ? 0 : (int)(slash + 1 - own), own, name);
@@ -101,8 +101,9 @@ static const char *beside(const rtc_library *library, const char *name, char pat
   return path;
 }
 
-/* Opens a library in the compiler's folder; false if it does not exist. The compiler opens its builtins by name when it
- * first compiles, and might find those of another version elsewhere: if they are already open, it uses these. */
+/* Opens a library in the compiler's folder; returns false if that fails. It is used for the compiler's builtins. The
+ * compiler opens them by name when it first compiles, and might find those of another version elsewhere; if a library
+ * of that name is already open, it uses that one. */
 static bool open_beside(const rtc_library *library, const char *name) {
   char path[TRI_PATH_BYTES];
   return beside(library, name, path)[0] != '\0' && dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL;
@@ -124,7 +125,7 @@ bool tri_gpu_chip_is_listed(const char *chips, const char *chip) {
   "It comes with the CUDA toolkit (put its lib64 into LD_LIBRARY_PATH, or set CUDA_HOME) or with `pip install "        \
   "nvidia-cuda-nvrtc`"
 
-/* Multiplications and additions are not contracted automatically, as on the CPU: kernels fuse them explicitly. */
+/* As on the CPU, the compiler must not fuse multiplications and additions by itself: kernels fuse them explicitly. */
 #define NVRTC_LANGUAGE "--std=c++17"
 #define NVRTC_NO_FUSING "--fmad=false"
 
@@ -171,8 +172,8 @@ static bool nvrtc_takes(const char *architecture) {
   return chip_of(architecture, &suffix) != 0;
 }
 
-/* Chooses the option for an architecture. A chip that is newer than the compiler loads the text (PTX) for the newest
- * chip that the compiler knows, which its driver translates: then *is_text. */
+/* Chooses the option for an architecture. For a chip that the compiler does not know, the option is to generate text
+ * (PTX) for the newest older chip that it knows, and *is_text is set; the chip's driver translates the text. */
 static tri_status choose_architecture(const char *architecture, char option[64], bool *is_text) {
   const char *suffix = "";
   const int chip = chip_of(architecture, &suffix);
@@ -269,8 +270,8 @@ static void open_builtins(void) {
   }
 }
 
-/* Opens the code object manager (comgr), preferably that in the compiler's folder. It lists the known chips: old
- * versions of hipRTC abort the process if they are asked for an unknown one. */
+/* Opens the code object manager (comgr), if possible the one in the compiler's folder. It lists the chips that the
+ * compiler knows; old versions of hipRTC abort the process when they compile for another chip. */
 static tri_status find_manager(void) {
   static const char *const usual[] = {"libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so", NULL};
 #define MANAGER(field, function) TRI_GPU_SYMBOL(tri_comgr_calls, field, #function),
@@ -290,8 +291,8 @@ static tri_status find_manager(void) {
   return tri_gpu_library_open(&what, &hiprtc.manager, &hiprtc.manager_path);
 }
 
-/* Derives the version from the file name after resolving links: "5.2.21153" from "/usr/lib/libamdhip64.so.5.2.21153";
- * for a file without such a name its size, which differs between versions. */
+/* Writes the version in a file's name after resolving links: "5.2.21153" for "/usr/lib/libamdhip64.so.5.2.21153". If
+ * the name has no version, writes the file's size, which differs between versions. */
 static void version_of_file(const char *path, char *out, size_t out_bytes) {
   char real[TRI_PATH_BYTES];
   struct stat facts;
@@ -340,8 +341,8 @@ static int warp_of(const char *chip) {
   return family == 1 ? 64 : 32;
 }
 
-/* The options omit the features that a driver adds to a chip's name ("gfx90a:sramecc+:xnack-" becomes "gfx90a"), so
- * that the compiled kernels run with any setting of them. */
+/* Sets the options. They name the chip without the features that a driver adds ("gfx90a" for "gfx90a:sramecc+:xnack-"),
+ * so that the compiled kernels run with any setting of these features. */
 static tri_status hiprtc_choose(const tri_gpu_compilation *what, rtc_options *out) {
   const char *chip = out->chip;
   snprintf(out->chip, sizeof out->chip, "%.*s", (int)strcspn(what->architecture, ":"), what->architecture);
@@ -363,8 +364,8 @@ static tri_status hiprtc_choose(const tri_gpu_compilation *what, rtc_options *ou
   return TRI_OK;
 }
 
-/* Checks the wavefront size of compiled kernels: a kernel that assumes another size than the compiler would give wrong
- * results. */
+/* Checks the wavefront size of compiled kernels. If the compiler used another size than TRI_GPU_WARP, results would be
+ * wrong. */
 static tri_status check_warps(const char *chip, const tri_gpu_code_kernel *kernels, int count) {
   for (int i = 0; i < count; i++) {
     if (kernels[i].warp == warp_of(chip)) continue;
@@ -396,14 +397,14 @@ static tri_status hiprtc_examine(const tri_gpu_compilation *what, const rtc_opti
   return status;
 }
 
-/* Versions before 7 define these types already; later ones do not. */
+/* hipRTC before version 7 defines the same types without a header; later versions do not. */
 #define HIPRTC_STDINT STDINT_TEXT("long long", "ll")
 #define HIPRTC_CALL(field, nvrtc, hiprtc) TRI_GPU_SYMBOL(rtc_library, calls.field, #hiprtc),
 
 static const tri_gpu_library hiprtc_file = {
     .what = "AMD's run-time compiler (hipRTC)",
     .how = HIPRTC_HOW,
-    /* A library of its own since ROCm 5.4; a part of the run-time library before. */
+    /* hipRTC is a separate library since ROCm 5.4; before, it was a part of the run-time library (libamdhip64). */
     .names = (const char *const[]){"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so",
                                    "libamdhip64.so.5", NULL},
     .folders = tri_hip_folders,
@@ -411,7 +412,7 @@ static const tri_gpu_library hiprtc_file = {
     .symbols = (const tri_gpu_symbol[]){TRI_GPU_RTC_CALLS(HIPRTC_CALL){0}},
 };
 
-/* comgr gives no error text if the folder for its temporary files is not writable. */
+/* without_log: comgr gives no error text if it cannot write to the folder for its temporary files. */
 static const tri_gpu_rtc hiprtc_rtc = {
     .library = &hiprtc,
     .file = &hiprtc_file,
@@ -437,8 +438,7 @@ const tri_gpu_compiler tri_gpu_hiprtc = {
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
 
-/* The source to compile, and all other sources of this program as its headers, and a <stdint.h>: the C library's is not
- * available at run time. */
+/* The source to compile, and its headers: all other sources of this program, and <stdint.h> (STDINT_TEXT). */
 typedef struct texts {
   const char *own;
   int count;

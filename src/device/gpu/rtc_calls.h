@@ -12,7 +12,7 @@ typedef unsigned tri_gpu_rtc_enum; /* an enum of theirs, without values below 0 
 /* Every function returns one of these numbers, 0 for success. */
 enum { TRI_GPU_RTC_COMPILATION = 6, TRI_GPU_RTC_BUILTINS = 7 };
 
-/* The common functions. Some versions of hipRTC have one `const` less in lists of texts. */
+/* The functions that both compilers have. Some versions of hipRTC declare lists of texts with one `const` less. */
 typedef struct tri_gpu_rtc_calls {
   const char *(*error_text)(tri_gpu_rtc_enum error);
   tri_gpu_rtc_enum (*create)(tri_gpu_rtc_program *out, const char *text, const char *name, int num_headers,
@@ -25,8 +25,8 @@ typedef struct tri_gpu_rtc_calls {
   tri_gpu_rtc_enum (*log)(tri_gpu_rtc_program program, char *out);
 } tri_gpu_rtc_calls;
 
-/* C(FIELD, NVRTC, HIPRTC) for each function, with its names in the libraries. hiprtcVersion is not used: it returns 9.0
- * in all versions. */
+/* Expands to C(FIELD, NVRTC, HIPRTC) for each function, with its names in both libraries. hiprtcVersion is not used: it
+ * returns 9.0 in all versions. */
 #define TRI_GPU_RTC_CALLS(C)                                                                                           \
   C(error_text, nvrtcGetErrorString, hiprtcGetErrorString)                                                             \
   C(create, nvrtcCreateProgram, hiprtcCreateProgram)                                                                   \
@@ -37,7 +37,7 @@ typedef struct tri_gpu_rtc_calls {
   C(log_bytes, nvrtcGetProgramLogSize, hiprtcGetProgramLogSize)                                                        \
   C(log, nvrtcGetProgramLog, hiprtcGetProgramLog)
 
-/* NVRTC's own functions. */
+/* The functions that only NVRTC has. */
 typedef struct tri_nvrtc_calls {
   tri_gpu_rtc_enum (*version)(int *major, int *minor);
   tri_gpu_rtc_enum (*num_architectures)(int *count);

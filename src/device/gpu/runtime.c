@@ -1,11 +1,10 @@
-/* The implementation of the run-time table for GPUs of NVIDIA and of AMD, whose libraries have the same calls under
- * other names (calls.h). Differences are in a table of their own (vendor.h), with a file for each vendor: cuda.c and
- * hip.c.
+/* Implements the run-time table for GPUs of NVIDIA and of AMD, whose libraries have the same calls under different
+ * names (calls.h). A second table has the differences (vendor.h); cuda.c and hip.c fill it.
  *
  * Errors of a GPU are sticky: once a kernel has failed, or the GPU has gone, every later call reports the same error,
- * and the program stops with the first report. CUDA does this itself. With HIP later calls may succeed with the results
- * of a failed kernel: so the first unrecoverable error of a GPU is stored in its context, no further calls are made to
- * that GPU, and every later call reports it again. */
+ * and the program stops with the first report. CUDA does this itself. With HIP, calls after a failed kernel may
+ * succeed, with wrong results. So the first unrecoverable error of a GPU is stored in its context, the library is not
+ * called for that GPU any more, and every later call reports the stored error. */
 #include "device/gpu/runtime.h"
 
 #include "base/format.h"
@@ -43,8 +42,9 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* Makes the GPU current in this thread, for cleanup. Reports no errors: one has been reported already, or does not
- * matter any more. Returns false if an error is stored: a call to such a GPU might never return. */
+/* Makes the GPU current in this thread, for cleanup. Reports no errors: they have been reported before, or no longer
+ * matter. Returns false if that fails or an error is stored; the caller then makes no call, which might never
+ * return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }
@@ -122,8 +122,8 @@ static tri_status runtime_memory_free(tri_gpu_context *context, size_t *out) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Relaxes the thread's capture mode: some calls are forbidden while a thread records work, but memory and modules are
- * not part of the work. The library stores the previous mode in `mode`. */
+/* Exchanges *mode and the thread's capture mode. Callers relax the mode, and restore it with a second call: while a
+ * thread records work, the library forbids some calls for memory and modules, although these are not recorded. */
 static void exchange_mode(const tri_gpu_context *context, tri_gpu_enum *mode) {
   (void)context->calls->capture_mode(mode);
 }
@@ -209,7 +209,7 @@ static void runtime_host_destroy(tri_gpu_context *context, void *memory) {
   if (use_quietly(context)) (void)context->calls->host_destroy(memory);
 }
 
-/* Returns the address itself: all libraries of a process share one address space. */
+/* Returns the address unchanged, because all libraries of a process share one address space. */
 static void *runtime_peer_address(tri_gpu_context *context, void *memory) {
   (void)context;
   return memory;
@@ -276,7 +276,7 @@ static tri_status copy_bytes(const tri_gpu_stream *stream, void *to, const void 
   return TRI_OK;
 }
 
-/* Copies; the library's strides are limited to 2 GiB. */
+/* Copies rows: in one call, or one row per call if a stride is above the library's limit of 2 GiB. */
 static tri_status runtime_copy(tri_gpu_stream *stream, const tri_copy *c) {
   const tri_gpu_enum kind = kind_of(c->to_side, c->from_side);
   if (c->rows == 0 || c->row_bytes == 0) return TRI_OK;
@@ -333,7 +333,7 @@ static tri_status runtime_stream_wait(tri_gpu_stream *stream, const tri_gpu_even
   return TRI_OK;
 }
 
-/* Waits for an event, and stores an error. */
+/* Waits for an event. Stores an error for later calls (tri_gpu_error_keep). */
 static tri_status wait_for(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   TRI_TRY(tri_gpu_use(context));
@@ -343,11 +343,12 @@ static tri_status wait_for(const tri_gpu_event *event) {
   return tri_gpu_call_failed(context, context->vendor->call_names.event_wait, error);
 }
 
-/* Waits for an event. A GPU does not report which work before an event has failed, so the message says "work up to" the
- * newest kernel. */
+/* Waits for an event. A GPU does not report which of the work before an event has failed, so the error message says
+ * "work up to" the newest kernel. */
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* With a vendor whose errors are stored, wait_for returns the stored error, and the message below names the work. */
+  /* With AMD, whose errors are stored, this call could return the error of the work that is waited for, without its
+   * name. wait_for returns it, too, and the message below adds the name. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;
@@ -356,8 +357,8 @@ static tri_status runtime_event_wait(const tri_gpu_event *event) {
                   tri_status_message());
 }
 
-/* Returns whether the event has passed; also true after an error, which the wait then reports. HIP reports an error
- * only once, so it is stored for the wait. */
+/* Returns whether the event has passed. Returns true after an error, too: the wait then reports it. HIP reports an
+ * error only once, so the error is stored for the wait. */
 static bool runtime_event_passed(const tri_gpu_event *event) {
   tri_gpu_context *context = event->context;
   if (!use_quietly(context)) return true;
@@ -378,7 +379,7 @@ static tri_status runtime_event_seconds(const tri_gpu_event *from, const tri_gpu
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Loads a module, with a copy of the image if the library continues to read it. */
+/* Loads a module, from a copy of the image if the library keeps reading it (vendor.keeps_image). */
 static tri_status copy_and_load(tri_gpu_module *module, const tri_gpu_image *image) {
   tri_gpu_enum mode = TRI_GPU_CAPTURE_RELAXED;
   tri_gpu_context *context = module->context;
@@ -504,8 +505,7 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
   return open_gpu(&tri_gpu_amd, ordinal, options, out);
 }
 
-/* The members that CUDA and HIP share. `count` and `open` are not among them, because they have no context yet, and so
- * need the vendor's table by name. */
+/* The functions that CUDA and HIP share. `count` and `open` differ: they have no context yet to find the vendor in. */
 #define BOTH_HAVE                                                                                                      \
   .close = runtime_close, .facts = runtime_facts, .enter = tri_gpu_use, .memory_free = runtime_memory_free,            \
   .memory_create = runtime_memory_create, .memory_destroy = runtime_memory_destroy,                                    \

@@ -1,11 +1,10 @@
-/* A GPU as its vendor's driver shows it: a table of run-time calls with three implementations. CUDA and HIP share one,
- * in runtime.c, with their differences in files of their own (vendor.h, cuda.c, hip.c); the third is for tests,
- * emulated/emulated.c. All code above the table is common, too (gpu.c, queues.c, modules.c, gemm.c and the kernels'
- * files).
+/* Access to a GPU: a table of run-time calls with three implementations. Those for CUDA and HIP share the code in
+ * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests (emulated/emulated.c). The
+ * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, gemm.c and the kernels' files).
  *
- * An implementation opens its library on request, with dlopen and prototypes of its own. It reports a failure in one
- * message: the call, the driver's name of the error, and advice if there is any. It owns nothing but the library's
- * handles: the creator of an object releases it, in reverse order.
+ * An implementation opens its library when first needed, with dlopen and prototypes of its own. It reports a failure in
+ * one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects: the caller
+ * releases each object that it has created, in reverse order.
  *
  * Calls may come from several threads at once. */
 #ifndef TRI_DEVICE_GPU_RUNTIME_H
@@ -25,10 +24,10 @@ typedef struct tri_gpu_graph tri_gpu_graph;       /* recorded work, which can be
 /* Facts about a chip as its driver reports them; 0 and "": not reported. */
 typedef struct tri_gpu_facts {
   char name[TRI_DEVICE_NAME_BYTES]; /* "NVIDIA H200" */
-  char architecture[32];            /* target of the kernels' compiler: "sm_90a", "gfx90a"; "" if nothing is compiled */
-  char driver[32];                  /* version: "580.65 (CUDA 13.0)" */
-  char bus[24];                     /* PCI address: "0000:81:00.0" */
-  int warp;                         /* threads of a warp: 32 or 64 */
+  char architecture[32]; /* target of the kernels' compiler: "sm_90a", "gfx90a"; "": kernels are not compiled */
+  char driver[32];       /* version: "580.65 (CUDA 13.0)" */
+  char bus[24];          /* PCI address: "0000:81:00.0" */
+  int warp;              /* threads of a warp: 32 or 64 */
   int processors;
   double clock_hz, memory_clock_hz;
   int memory_bus_bits;
@@ -38,15 +37,15 @@ typedef struct tri_gpu_facts {
   tri_device_peer peer; /* which libraries may use peer_address */
 } tri_gpu_facts;
 
-/* Prints the known facts, "sm_90a, 132 processors at 1.98 GHz, 60 MiB of L2 cache, memory at 3.20 GHz over 6144 bits".
- * Returns text. */
+/* Prints the facts that are reported: "sm_90a, 132 processors at 1.98 GHz, 60 MiB of L2 cache, memory at 3.20 GHz over
+ * 6144 bits". Returns text. */
 const char *tri_gpu_describe_chip(const tri_gpu_facts *facts, char *text, size_t text_bytes);
 
 typedef struct tri_gpu_grid {
   uint32_t x, y, z; /* blocks: x below 2^31, y and z below 2^16 */
 } tri_gpu_grid;
 
-/* A launch of a kernel. Its arguments are one struct, passed by value: copied when it is queued. */
+/* A launch of a kernel. The arguments are one struct, which is copied when the launch is queued. */
 typedef struct tri_gpu_launch_call {
   const char *name; /* name of the kernel */
   tri_gpu_function *function;
@@ -57,8 +56,8 @@ typedef struct tri_gpu_launch_call {
   size_t argument_bytes;
 } tri_gpu_launch_call;
 
-/* The compiled kernels of one file for one type. `image` is a compiler's output, or NULL if the kernels are part of
- * this program (the emulator). */
+/* The compiled kernels of one file for one type. `image` [bytes] is a compiler's output; NULL on the emulator, whose
+ * kernels are part of this program. */
 typedef struct tri_gpu_image {
   const char *module; /* "norm" */
   tri_dtype type;
@@ -71,23 +70,23 @@ typedef struct tri_gpu_gemm_library tri_gpu_gemm_library; /* gemm.h */
 typedef struct tri_gpu_runtime {
   const char *name;                     /* "CUDA", "HIP", "emulated" */
   const tri_gpu_gemm_library *products; /* the vendor's library of GEMMs; NULL: none */
-  bool any_count;                       /* `gpus=N` in a device's name requests N of them, however many exist */
+  bool any_count;                       /* `gpus=N` in a device's name sets the number of GPUs (the emulator) */
 
-  /* Counts the GPUs that this process may use; 0 with TRI_OK if there is no driver, or no GPU. `*why` is a short text
-   * with what was looked for and found, for a user who requested a GPU by name; it is valid until the program ends. */
+  /* Counts the GPUs that this process may use; 0 with TRI_OK if there is no driver, or no GPU. Sets *why to a short
+   * text that explains the count to a user who requested a GPU by name; it is valid until the program ends. */
   tri_status (*count)(int *out, const char **why);
-  /* Checks `options`, the part of the device's name for this implementation, or "", without a GPU. NULL: it has no
+  /* Checks `options`, the part of the device's name for this implementation, or "". Needs no GPU. NULL: it has no
    * options. */
   tri_status (*check)(const char *options);
   tri_status (*open)(int ordinal, const char *options, tri_gpu_context **out);
   void (*close)(tri_gpu_context *context);
   tri_status (*facts)(tri_gpu_context *context, tri_gpu_facts *out);
-  /* Makes this GPU current for the thread's next calls of other libraries of the vendor. May be NULL. */
+  /* Makes this GPU current for the calling thread, before calls of the vendor's other libraries. May be NULL. */
   tri_status (*enter)(tri_gpu_context *context);
-  /* Returns the bytes of GPU memory that are free, other processes' use subtracted. */
+  /* Returns the bytes of GPU memory that neither this process nor another one uses. */
   tri_status (*memory_free)(tri_gpu_context *context, size_t *out);
 
-  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes, void **out); /* zeroed; TRI_OUT_OF_MEMORY */
+  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes, void **out); /* zeroed; or TRI_OUT_OF_MEMORY */
   void (*memory_destroy)(tri_gpu_context *context, void *memory);
   tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out); /* page-locked */
   void (*host_destroy)(tri_gpu_context *context, void *memory);
@@ -96,14 +95,14 @@ typedef struct tri_gpu_runtime {
 
   tri_status (*stream_create)(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out);
   void (*stream_destroy)(tri_gpu_stream *stream); /* waits for its work first */
-  /* Returns the stream's handle in the vendor's libraries, for `work` ("matmul") that one of them is about to queue
-   * there. NULL: no such libraries. */
+  /* Returns the stream's handle for another library of the vendor, which will queue `work` ("matmul", for error
+   * messages) in it. NULL: there are no such libraries. */
   void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);
   tri_status (*undefine)(tri_gpu_stream *stream, void *memory, size_t bytes); /* may be NULL: device.h */
 
-  /* `timed`: for event_seconds. Untimed events cost the GPU less. */
+  /* Creates an event; only a timed one can be used in event_seconds. Untimed events cost the GPU less. */
   tri_status (*event_create)(tri_gpu_context *context, bool timed, tri_gpu_event **out);
   void (*event_destroy)(tri_gpu_event *event);
   tri_status (*event_record)(tri_gpu_event *event, tri_gpu_stream *stream);

@@ -1,6 +1,5 @@
-/* The differences between the GPUs of NVIDIA and of AMD, for runtime.c, which implements both: a table with two
- * implementations, in cuda.c and hip.c, and the vendor's library, which cuda_driver.c and hip_driver.c open once in a
- * process. */
+/* The differences between the GPUs of NVIDIA and of AMD, for runtime.c, which implements both: a table, which cuda.c
+ * and hip.c fill, and the vendor's library, which cuda_driver.c and hip_driver.c open once in a process. */
 #ifndef TRI_DEVICE_GPU_VENDOR_H
 #define TRI_DEVICE_GPU_VENDOR_H
 
@@ -21,16 +20,16 @@ typedef struct tri_gpu_driver {
   int version;    /* version number as the library reports it */
   char text[32];  /* "580.65.06 (CUDA 13.0)", "HIP 5.2.21153" */
   int count;      /* GPUs that this process may use */
-  char why[1024]; /* text with what was found, which explains the count */
+  char why[1024]; /* text for users that explains the count: which library and which GPUs were found */
 } tri_gpu_driver;
 
-/* Opens the library; `ask` reads its version and counts the GPUs. Without a library the result is TRI_OK, and
- * driver->why has what was looked for. `table` is the struct that begins with `driver`. */
+/* Opens the library, and calls `ask`, which reads its version and counts the GPUs. If there is no library, returns
+ * TRI_OK, and driver->why names the files that were looked for. `table` is the struct that begins with `driver`. */
 tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu_driver *driver,
                                tri_status (*ask)(void));
 
-/* Reports that a call of the library has failed: its name for the error, and advice if there is any. `of` is the
- * object: "GPU 0 (NVIDIA H200)". */
+/* Fails because a call of the library has failed. The message has the library's name for the error, and advice if there
+ * is any. `of` names the object: "GPU 0 (NVIDIA H200)". */
 tri_status tri_gpu_driver_failed(const tri_gpu_driver *driver, const char *of, const char *call, tri_gpu_enum error);
 
 /* ---- differences
@@ -44,22 +43,22 @@ typedef struct tri_gpu_attributes {
 typedef struct tri_gpu_vendor {
   const char *name; /* "NVIDIA" */
   tri_device_peer peer;
-  bool keeps_image; /* the library continues to read the image of a loaded module */
+  bool keeps_image; /* the library reads the image of a module even after it has been loaded */
   tri_gpu_attributes attributes;
   tri_gpu_call_names call_names;
   const char *use_name; /* name of the call that `use` makes */
 
-  /* Opens the library; count 0 if it does not exist, or there is no GPU. An existing library that does not work is a
-   * failure, the same at each call. */
+  /* Opens the library. (*out)->count is 0 if there is no library or no GPU. If there is a library that does not work,
+   * fails, at each call with the same error. */
   tri_status (*driver)(const tri_gpu_driver **out);
-  /* Returns whether an error is unrecoverable: results since then are lost. NULL: the library itself keeps returning
+  /* Returns whether an error is unrecoverable: results of later work are undefined. NULL: the library itself returns
    * such an error from every later call. */
   bool (*is_lasting)(tri_gpu_enum error);
 
   tri_gpu_enum (*use)(const tri_gpu_context *context); /* makes the GPU current for the calling thread */
   tri_status (*find)(tri_gpu_context *context);        /* called first: sets `device` */
   tri_status (*begin)(
-      tri_gpu_context *context); /* called after `find`, with a label: initialises the GPU and creates `zeroing` */
+      tri_gpu_context *context); /* called after `find`, when `label` is set: initialises the GPU, creates `zeroing` */
   void (*end)(tri_gpu_context *context); /* undoes `begin`; may be NULL */
   tri_status (*architecture)(tri_gpu_context *context, char *out, size_t out_bytes);
   tri_status (*module_load)(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module_handle *out);
@@ -80,7 +79,7 @@ struct tri_gpu_context {
   int device;                          /* device number for the calls */
   struct tri_cuda_context_object *own; /* CUDA's context; NULL with HIP */
   tri_gpu_stream_handle zeroing;       /* stream that zeroes new memory */
-  atomic_size_t held;                  /* allocated bytes */
+  atomic_size_t held;                  /* bytes of GPU memory that this process has allocated */
   char label[128];                     /* "GPU 0 (NVIDIA H200)" */
   atomic_uint lasting;                 /* the unrecoverable error; 0: none, or the library stores it itself */
   _Atomic(const char *) lasting_at;    /* the call that returned it */
@@ -96,7 +95,7 @@ struct tri_gpu_function {
 struct tri_gpu_module {
   tri_gpu_context *context;
   tri_gpu_module_handle own;
-  void *image;          /* a copy, for a library that continues to read it; or NULL */
+  void *image;          /* copy of the image (keeps_image), or NULL */
   pthread_mutex_t lock; /* for the functions' shared_bytes */
   tri_gpu_function *functions;
 };
@@ -107,11 +106,11 @@ struct tri_gpu_module {
 /* Makes the GPU current for this thread, or reports the stored unrecoverable error again. */
 tri_status tri_gpu_use(tri_gpu_context *context);
 
-/* Stores an error, so that later calls report it again, if the vendor's errors are not sticky by themselves. The first
- * error is kept. */
+/* Stores an error so that later calls report it again; does nothing if the vendor's library does that itself. Only the
+ * first error is stored. */
 void tri_gpu_error_keep(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
-/* Reports that a call on a GPU has failed. */
+/* Fails because a call on a GPU has failed; stores the error if it is unrecoverable. */
 tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
 /* Makes the GPU current for this thread, and calls a function of the library. */
@@ -125,11 +124,10 @@ tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_g
 /* Returns a device attribute; 0 if the library does not report it. */
 int tri_gpu_attribute(const tri_gpu_context *context, tri_gpu_enum which);
 
-/* Reports that the first allocation on the GPU failed: another process may have filled its memory so far that even the
- * context does not fit. */
+/* Fails because the GPU has no memory for the context: other processes may use all of it. */
 tri_status tri_gpu_full_at_first(const tri_gpu_context *context);
 
-/* Checks that a block may have as much shared memory as a launch requests. */
+/* Checks that a launch requests no more shared memory than a block can have. */
 tri_status tri_gpu_shared_check(const tri_gpu_context *context, const tri_gpu_launch_call *call);
 
 #endif
