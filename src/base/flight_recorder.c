@@ -120,7 +120,7 @@ void tri_recorder_keep(void) {
   pthread_mutex_unlock(&recorder.lock);
 }
 
-tri_status tri_recorder_take(tri_record **out, int64_t *count) {
+tri_status tri_recorder_kept(tri_record **out, int64_t *count) {
   pthread_mutex_lock(&recorder.lock);
   int64_t ended = 0;
   for (int64_t i = 0; i < recorder.num_kept; i++) {

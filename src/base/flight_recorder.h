@@ -54,10 +54,10 @@ int tri_recorder_look(tri_record out[TRI_RECORDER_NEWEST]);
 /* Returns the time of the last begin or end, on tri_clock_s; 0 before the first. For any thread. */
 double tri_recorder_last_s(void);
 
-/* Keeps all records that begin from now on, until tri_recorder_take. */
+/* Keeps all records that begin from now on, until tri_recorder_kept. */
 void tri_recorder_keep(void);
 /* Stops keeping, and returns the records kept: *out is [*count], released with tri_free. Records that have not ended
  * are left out. Fails with TRI_OUT_OF_MEMORY if some records could not be kept. */
-tri_status tri_recorder_take(tri_record **out, int64_t *count);
+tri_status tri_recorder_kept(tri_record **out, int64_t *count);
 
 #endif

@@ -161,7 +161,7 @@ static void send_crash(int number) {
 static const bool sanitized = TRI_ADDRESS_SANITIZER || TRI_THREAD_SANITIZER;
 
 /* Installs the handlers on an alternate stack, if the thread has one, because an overflowed stack has no room. */
-void tri_parent_take_crashes(void) {
+void tri_parent_handle_crashes(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
   stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -265,8 +265,8 @@ void tri_parent_join(void) {
   snprintf(parent.folder, sizeof parent.folder, "%s", text + folder);
   tri_log_set_sink(&sink);
   int to = reach(name);
-  bool nobody = to < 0 && errno == ECONNREFUSED;
-  if (nobody && tri_parent_machine(own) && strcmp(own, machine) == 0) {
+  bool refused = to < 0 && errno == ECONNREFUSED;
+  if (refused && tri_parent_machine(own) && strcmp(own, machine) == 0) {
     dprintf(STDERR_FILENO, "trireme: the program that started this job is gone, and process %ld ends with it\n",
             (long)getpid());
     _exit(LOST_EXIT);
@@ -276,7 +276,7 @@ void tri_parent_join(void) {
   snprintf(hello, sizeof hello, "%s %d %d %s", parent.token, tri_parent_rank(), local_ranks_of_environment(), host);
   atomic_store(&parent.socket, to);
   if (send_packet(to, TRI_PARENT_HELLO, (int)getpid(), hello, ROOM_WAIT_MS) && start_listening()) {
-    tri_parent_take_crashes();
+    tri_parent_handle_crashes();
     return;
   }
   atomic_store(&parent.socket, -1);

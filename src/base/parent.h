@@ -59,7 +59,7 @@ void tri_parent_join(void);
 /* LOCAL. Installs handlers for the signals of crashes, which report to the parent and then let the signal have its
  * default effect. Called again after MPI_Init: libraries below MPI (UCX) install their own, which print a backtrace and
  * may hang. Does nothing without a parent. */
-void tri_parent_take_crashes(void);
+void tri_parent_handle_crashes(void);
 
 /* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS. False if the parent cannot be reached or its queue is full: then the
  * caller writes the text to standard error. If the queue is full, progress is dropped. From any thread. */

@@ -305,7 +305,7 @@ tri_status tri_board_look(tri_board *board) {
 }
 
 /* Warns once; the page shows how much is not read. */
-static void say_full(bool *said, const char *who, int64_t steps) {
+static void warn_of_full(bool *said, const char *who, int64_t steps) {
   if (!*said) {
     tri_warn("%s: the board holds %" PRId64 " steps, and no more: what follows is not shown; name fewer folders", who,
              steps);
@@ -322,7 +322,7 @@ bool tri_board_read(tri_board *board) {
     bool more = false;
     if (item->gone || item->kind != TRI_FOUND_RUN) continue;
     if (held >= MOST_ALL_STEPS) {
-      say_full(&board->said_full, "all runs", held);
+      warn_of_full(&board->said_full, "all runs", held);
       break;
     }
     held -= item->series.count;
@@ -330,7 +330,7 @@ bool tri_board_read(tri_board *board) {
     (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* if it cannot be read now, the series is unchanged */
     tri_board_unlock(board);
     held += item->series.count;
-    if (tri_series_is_full(&item->series)) say_full(&item->said_full, item->name, item->series.count);
+    if (tri_series_is_full(&item->series)) warn_of_full(&item->said_full, item->name, item->series.count);
     any = any || more;
   }
   return any;

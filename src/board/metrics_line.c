@@ -157,10 +157,10 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
 /* ---- lists of objects -------------------------------------------------------------------------------------------- */
 
 /* Called with each number of each object of a list. */
-typedef void (*take_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
+typedef void (*read_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
 
 /* Reads members after the opening brace. */
-static bool read_members(rest *r, tri_board_line *out, int64_t object, take_member take) {
+static bool read_members(rest *r, tri_board_line *out, int64_t object, read_member take) {
   if (is_next(r, '}')) return true;
   do {
     const char *key = NULL;
@@ -175,7 +175,7 @@ static bool read_members(rest *r, tri_board_line *out, int64_t object, take_memb
 }
 
 /* Reads a list after the opening bracket. Elements that are not objects are skipped. */
-static bool read_list(rest *r, tri_board_line *out, take_member take) {
+static bool read_list(rest *r, tri_board_line *out, read_member take) {
   int64_t object = 0;
   if (is_next(r, ']')) return true;
   do {
@@ -203,7 +203,7 @@ static void add_source(tri_board_line *out, int64_t object, const char *key, siz
 }
 
 /* Returns NULL if a list with this key is skipped. */
-static take_member taker_of(const char *key, size_t bytes) {
+static read_member taker_of(const char *key, size_t bytes) {
   if (is_key(key, bytes, "experts")) return add_expert_layer;
   return is_key(key, bytes, "sources") ? add_source : NULL;
 }
@@ -259,7 +259,7 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
     number value = {0};
     bool is_number = false;
     if (!is_next(&r, '"') || !read_string(&r, &key, &key_bytes) || !is_next(&r, ':')) return false;
-    const take_member take = taker_of(key, key_bytes);
+    const read_member take = taker_of(key, key_bytes);
     pass_spaces(&r);
     const char *begin = r.at;
     if (!(take != NULL && is_next(&r, '[') ? read_list(&r, out, take) : read_value(&r, &value, &is_number))) {

@@ -33,12 +33,12 @@ bool tri_chat_at_name(const tri_chat_parser *parser, const char *name) {
   return is_word(&parser->token, TRI_TOKEN_NAME, name);
 }
 
-tri_status tri_chat_take_sign(tri_chat_parser *parser, const char *sign, bool *taken) {
+tri_status tri_chat_accept_sign(tri_chat_parser *parser, const char *sign, bool *taken) {
   *taken = tri_chat_at_sign(parser, sign);
   return *taken ? tri_chat_parser_next(parser) : TRI_OK;
 }
 
-tri_status tri_chat_take_name(tri_chat_parser *parser, const char *name, bool *taken) {
+tri_status tri_chat_accept_name(tri_chat_parser *parser, const char *name, bool *taken) {
   *taken = tri_chat_at_name(parser, name);
   return *taken ? tri_chat_parser_next(parser) : TRI_OK;
 }
@@ -165,7 +165,7 @@ static tri_status parse_list(tri_chat_parser *parser, tri_chat_node **out) {
   while (!tri_chat_at_sign(parser, "]") && !done) {
     TRI_TRY(tri_chat_parse_expression(parser, &item));
     TRI_TRY(tri_chat_node_add(parser, *out, item));
-    TRI_TRY(tri_chat_take_sign(parser, ",", &done));
+    TRI_TRY(tri_chat_accept_sign(parser, ",", &done));
     done = !done;
   }
   return tri_chat_expect_sign(parser, "]");
@@ -182,7 +182,7 @@ static tri_status parse_dict(tri_chat_parser *parser, tri_chat_node **out) {
     TRI_TRY(tri_chat_expect_sign(parser, ":"));
     TRI_TRY(tri_chat_parse_expression(parser, &item));
     TRI_TRY(tri_chat_node_add(parser, *out, item));
-    TRI_TRY(tri_chat_take_sign(parser, ",", &done));
+    TRI_TRY(tri_chat_accept_sign(parser, ",", &done));
     done = !done;
   }
   return tri_chat_expect_sign(parser, "}");
@@ -208,7 +208,7 @@ tri_status tri_chat_parse_tuple(tri_chat_parser *parser, bool conditions, tri_ch
   tuple->is_tuple = true;
   for (;;) {
     TRI_TRY(tri_chat_node_add(parser, tuple, item));
-    TRI_TRY(tri_chat_take_sign(parser, ",", &more));
+    TRI_TRY(tri_chat_accept_sign(parser, ",", &more));
     if (!more || ends_tuple(parser)) break;
     TRI_TRY(conditions ? tri_chat_parse_expression(parser, &item) : parse_or(parser, &item));
   }
@@ -280,7 +280,7 @@ static tri_status parse_arguments(tri_chat_parser *parser, tri_chat_node *node) 
   TRI_TRY(tri_chat_parser_next(parser));
   while (!tri_chat_at_sign(parser, ")") && !done) {
     TRI_TRY(parse_argument(parser, node));
-    TRI_TRY(tri_chat_take_sign(parser, ",", &done));
+    TRI_TRY(tri_chat_accept_sign(parser, ",", &done));
     done = !done;
     if (node->count > MOST_ITEMS) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "too many arguments");
   }
@@ -332,7 +332,7 @@ static tri_status parse_test(tri_chat_parser *parser, tri_chat_node *from, tri_c
   TRI_TRY(tri_chat_parser_next(parser));
   TRI_TRY(tri_chat_node_create(parser, TRI_NODE_TEST, out));
   (*out)->a = from;
-  TRI_TRY(tri_chat_take_name(parser, "not", &(*out)->negated));
+  TRI_TRY(tri_chat_accept_name(parser, "not", &(*out)->negated));
   if (parser->token.kind != TRI_TOKEN_NAME) {
     return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "the name of a test is missing before %s",
                           tri_chat_shown(parser, shown));
@@ -362,7 +362,7 @@ static tri_status parse_subscript(tri_chat_parser *parser, tri_chat_node *from, 
   TRI_TRY(tri_chat_parser_next(parser));
   while (!tri_chat_at_sign(parser, "]") && colons < 3) {
     if (!tri_chat_at_sign(parser, ":")) TRI_TRY(tri_chat_parse_expression(parser, &parts[colons]));
-    TRI_TRY(tri_chat_take_sign(parser, ":", &colon));
+    TRI_TRY(tri_chat_accept_sign(parser, ":", &colon));
     if (!colon) break;
     colons++;
   }
@@ -532,12 +532,12 @@ static tri_status find_comparison(tri_chat_parser *parser, bool *found, tri_chat
   } signs[] = {{"==", TRI_COMPARE_EQUAL},    {"!=", TRI_COMPARE_UNEQUAL}, {"<=", TRI_COMPARE_AT_MOST},
                {">=", TRI_COMPARE_AT_LEAST}, {"<", TRI_COMPARE_LESS},     {">", TRI_COMPARE_MORE}};
   for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-    TRI_TRY(tri_chat_take_sign(parser, signs[i].sign, found));
+    TRI_TRY(tri_chat_accept_sign(parser, signs[i].sign, found));
     *out = signs[i].compare;
     if (*found) return TRI_OK;
   }
   *out = TRI_COMPARE_IN;
-  TRI_TRY(tri_chat_take_name(parser, "in", found));
+  TRI_TRY(tri_chat_accept_name(parser, "in", found));
   if (*found || !tri_chat_at_name(parser, "not") || !is_word(&parser->ahead, TRI_TOKEN_NAME, "in")) return TRI_OK;
   *found = true;
   *out = TRI_COMPARE_NOT_IN;
@@ -585,7 +585,7 @@ static tri_status parse_words(tri_chat_parser *parser, const char *word, tri_cha
   bool found = false;
   TRI_TRY(operand(parser, out));
   for (;;) {
-    TRI_TRY(tri_chat_take_name(parser, word, &found));
+    TRI_TRY(tri_chat_accept_name(parser, word, &found));
     if (!found) break;
     tri_chat_node *node = NULL;
     TRI_TRY(tri_chat_enter(parser));
@@ -612,14 +612,14 @@ tri_status tri_chat_parse_expression(tri_chat_parser *parser, tri_chat_node **ou
   TRI_TRY(tri_chat_enter(parser));
   TRI_TRY(parse_or(parser, out));
   for (;;) {
-    TRI_TRY(tri_chat_take_name(parser, "if", &found));
+    TRI_TRY(tri_chat_accept_name(parser, "if", &found));
     if (!found) break;
     tri_chat_node *node = NULL;
     TRI_TRY(tri_chat_enter(parser));
     TRI_TRY(tri_chat_node_create(parser, TRI_NODE_CONDITION, &node));
     node->a = *out;
     TRI_TRY(parse_or(parser, &node->b));
-    TRI_TRY(tri_chat_take_name(parser, "else", &found));
+    TRI_TRY(tri_chat_accept_name(parser, "else", &found));
     if (found) TRI_TRY(tri_chat_parse_expression(parser, &node->c));
     *out = node;
   }

@@ -49,11 +49,11 @@ static tri_status parse_if(tri_chat_parser *parser, tri_chat_node **out) {
 static tri_status parse_targets(tri_chat_parser *parser, tri_chat_node *node) {
   bool bracket = false, more = true;
   tri_chat_node *name = NULL;
-  TRI_TRY(tri_chat_take_sign(parser, "(", &bracket));
+  TRI_TRY(tri_chat_accept_sign(parser, "(", &bracket));
   while (more) {
     TRI_TRY(tri_chat_parse_name(parser, &name));
     TRI_TRY(tri_chat_node_add(parser, node, name));
-    TRI_TRY(tri_chat_take_sign(parser, ",", &more));
+    TRI_TRY(tri_chat_accept_sign(parser, ",", &more));
     node->is_tuple = node->is_tuple || more;
   }
   return bracket ? tri_chat_expect_sign(parser, ")") : TRI_OK;
@@ -66,10 +66,10 @@ static tri_status parse_for(tri_chat_parser *parser, tri_chat_node **out) {
   tri_chat_node *node = NULL;
   TRI_TRY(tri_chat_node_create(parser, TRI_NODE_FOR, &node));
   TRI_TRY(parse_targets(parser, node));
-  TRI_TRY(tri_chat_take_name(parser, "in", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "in", &found));
   if (!found) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "`in` is missing before %s", tri_chat_shown(parser, shown));
   TRI_TRY(tri_chat_parse_tuple(parser, false, &node->a));
-  TRI_TRY(tri_chat_take_name(parser, "if", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "if", &found));
   if (found) TRI_TRY(tri_chat_parse_expression(parser, &node->filter));
   if (tri_chat_at_name(parser, "recursive")) {
     return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED, "`recursive` loops are not supported");
@@ -95,13 +95,13 @@ static tri_status parse_set(tri_chat_parser *parser, tri_chat_node **out) {
   TRI_TRY(tri_chat_node_create(parser, TRI_NODE_SET, &node));
   TRI_TRY(parse_targets(parser, node));
   *out = node;
-  TRI_TRY(tri_chat_take_sign(parser, ".", &found));
+  TRI_TRY(tri_chat_accept_sign(parser, ".", &found));
   if (found) {
     tri_chat_node *attribute = NULL;
     TRI_TRY(tri_chat_parse_name(parser, &attribute));
     node->name = attribute->name;
   }
-  TRI_TRY(tri_chat_take_sign(parser, "=", &found));
+  TRI_TRY(tri_chat_accept_sign(parser, "=", &found));
   if (found) {
     TRI_TRY(tri_chat_parse_tuple(parser, true, &node->a));
     return end_block(parser);
@@ -143,11 +143,11 @@ static tri_status parse_macro(tri_chat_parser *parser, tri_chat_node **out) {
   while (!tri_chat_at_sign(parser, ")")) {
     TRI_TRY(tri_chat_parse_name(parser, &name));
     TRI_TRY(tri_chat_node_add(parser, node, name));
-    TRI_TRY(tri_chat_take_sign(parser, "=", &found));
+    TRI_TRY(tri_chat_accept_sign(parser, "=", &found));
     value = NULL;
     if (found) TRI_TRY(tri_chat_parse_expression(parser, &value));
     TRI_TRY(add_default(parser, node, value));
-    TRI_TRY(tri_chat_take_sign(parser, ",", &found));
+    TRI_TRY(tri_chat_accept_sign(parser, ",", &found));
     if (!found) break;
   }
   TRI_TRY(tri_chat_expect_sign(parser, ")"));
@@ -198,19 +198,19 @@ static tri_status parse_statement(tri_chat_parser *parser, tri_chat_node **out) 
     if (!tri_chat_at_name(parser, lacking[i])) continue;
     return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED, "the statement `%s` is not supported", lacking[i]);
   }
-  TRI_TRY(tri_chat_take_name(parser, "if", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "if", &found));
   if (found) return parse_if(parser, out);
-  TRI_TRY(tri_chat_take_name(parser, "for", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "for", &found));
   if (found) return parse_for(parser, out);
-  TRI_TRY(tri_chat_take_name(parser, "set", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "set", &found));
   if (found) return parse_set(parser, out);
-  TRI_TRY(tri_chat_take_name(parser, "macro", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "macro", &found));
   if (found) return parse_macro(parser, out);
-  TRI_TRY(tri_chat_take_name(parser, "generation", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "generation", &found));
   if (found) return parse_generation(parser, out);
-  TRI_TRY(tri_chat_take_name(parser, "break", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "break", &found));
   if (found) return parse_jump(parser, TRI_NODE_BREAK, "break", out);
-  TRI_TRY(tri_chat_take_name(parser, "continue", &found));
+  TRI_TRY(tri_chat_accept_name(parser, "continue", &found));
   if (found) return parse_jump(parser, TRI_NODE_CONTINUE, "continue", out);
   return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "%s cannot begin a statement here", tri_chat_shown(parser, shown));
 }

@@ -23,8 +23,8 @@ tri_status tri_chat_parser_next(tri_chat_parser *parser);
 bool tri_chat_at_sign(const tri_chat_parser *parser, const char *sign);
 bool tri_chat_at_name(const tri_chat_parser *parser, const char *name);
 /* Consume the current token if it matches. */
-tri_status tri_chat_take_sign(tri_chat_parser *parser, const char *sign, bool *taken);
-tri_status tri_chat_take_name(tri_chat_parser *parser, const char *name, bool *taken);
+tri_status tri_chat_accept_sign(tri_chat_parser *parser, const char *sign, bool *taken);
+tri_status tri_chat_accept_name(tri_chat_parser *parser, const char *name, bool *taken);
 tri_status tri_chat_expect_sign(tri_chat_parser *parser, const char *sign);
 /* Parses a name. */
 tri_status tri_chat_parse_name(tri_chat_parser *parser, tri_chat_node **out);

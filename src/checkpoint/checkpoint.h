@@ -58,7 +58,7 @@ typedef struct tri_checkpoint_memory {
   tri_status (*write)(void *context, void *to, const void *from_host, size_t bytes);
   /* Receives the codes of a whole matrix that is in 4 bits in the file, laid out as in device/nf4.h, instead of its
    * values; NULL: values are written. */
-  tri_status (*take_codes)(void *context, const void *from_host, size_t bytes);
+  tri_status (*write_codes)(void *context, const void *from_host, size_t bytes);
 } tri_checkpoint_memory;
 
 /* A slice of a tensor on one rank: elements [first, first + count) of its local part of a parameter (of the whole
@@ -66,8 +66,8 @@ typedef struct tri_checkpoint_memory {
 typedef struct tri_checkpoint_slice {
   int64_t tensor;            /* index of the tensor: first the weights, then the optimizer's tensors */
   const tri_parameter *part; /* NULL: the whole tensor */
-  bool apart;                /* `part` is saved as a tensor of its own, not as rows of a larger one
-                                (tri_parameter.within) */
+  bool own_tensor;           /* `part` is saved as a tensor of its own, not as rows of a larger one
+                           (tri_parameter.within) */
   int64_t first, count;
   void *data;                          /* [count], dense, of the tensor's type */
   const tri_checkpoint_memory *memory; /* memory of `data`; NULL: host memory */

@@ -115,7 +115,7 @@ tri_status tri_extra_files_keep(const char *from, const char *to) {
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
 
-tri_status tri_extra_files_take_ids(const char *folder, json_t *config) {
+tri_status tri_extra_files_copy_ids(const char *folder, json_t *config) {
   static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id"};
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

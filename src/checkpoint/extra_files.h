@@ -33,6 +33,6 @@ void tri_extra_texts_release(tri_extra_texts *texts);
 tri_status tri_extra_files_keep(const char *from, const char *to);
 
 /* LOCAL. Copies the ids of special tokens from FOLDER/config.json, if there is one, to another config.json. */
-tri_status tri_extra_files_take_ids(const char *folder, json_t *config);
+tri_status tri_extra_files_copy_ids(const char *folder, json_t *config);
 
 #endif

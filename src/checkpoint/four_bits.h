@@ -11,7 +11,7 @@
  *
  * Readers of a folder see such a matrix as one tensor with the shape and type of the JSON text, whose values are the
  * dequantized codes; its other tensors are hidden. A run on a base in 4 bits reads the codes themselves
- * (tri_checkpoint_memory.take_codes), if they are of the kind of device/nf4.h. The values of bitsandbytes'
+ * (tri_checkpoint_memory.write_codes), if they are of the kind of device/nf4.h. The values of bitsandbytes'
  * nested_quant_map differ from machine to machine in the last bit; a map that equals ours up to rounding is read as
  * ours. */
 #ifndef TRI_CHECKPOINT_FOUR_BITS_H

@@ -211,16 +211,16 @@ static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, si
 /* Fails because of contradicting numbers. The message has the keys of the file. */
 static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
-  char said[1024], told[2048] = "";
+  char said[1024], translated[2048] = "";
   snprintf(said, sizeof said, "%s", tri_status_message());
   for (const char *at = said; *at != '\0';) {
-    const size_t word = strspn(at, letters), bytes = word > 0 ? word : 1, held = strlen(told);
+    const size_t word = strspn(at, letters), bytes = word > 0 ? word : 1, held = strlen(translated);
     const char *name = name_in_file(hf_keys, at, word);
-    snprintf(told + held, sizeof told - held, "%.*s", name == NULL ? (int)bytes : (int)strlen(name),
+    snprintf(translated + held, sizeof translated - held, "%.*s", name == NULL ? (int)bytes : (int)strlen(name),
              name == NULL ? at : name);
     at += bytes;
   }
-  return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, told);
+  return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, translated);
 }
 
 /* Reads `model_type`, as written and without the prefix of types that transformers does not have. */
@@ -453,7 +453,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
                json_object_set_new(document, "torch_dtype", json_string(type)) |
                json_object_set_new(document, "_name_or_path", json_string(model->name));
   json_decref(end);
-  if (like != NULL) status = tri_extra_files_take_ids(like, document);
+  if (like != NULL) status = tri_extra_files_copy_ids(like, document);
   if (status != TRI_OK) {
     json_decref(document);
     return status;

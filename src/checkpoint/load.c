@@ -349,7 +349,7 @@ void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, cons
   snprintf(checkpoint->present, sizeof checkpoint->present, "%s", present);
 }
 
-static void say_misplaced(const tri_checkpoint *checkpoint) {
+static void warn_of_misplaced(const tri_checkpoint *checkpoint) {
   if (checkpoint->num_misplaced == 0) return;
   tri_warn("%s: not read: %s%s, which the index places in another file; transformers takes those of the last file",
            checkpoint->path, checkpoint->misplaced, checkpoint->num_misplaced > 1 ? " and others" : "");
@@ -384,7 +384,7 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
                     checkpoint->path, stem, stem, tri_folder_hint(checkpoint->path, TRI_CONTENT_WEIGHTS, hint));
   }
   if (checkpoint->document == NULL) {
-    if (frame) say_misplaced(checkpoint);
+    if (frame) warn_of_misplaced(checkpoint);
     if (frame && has_model && tri_peft_is_folder(checkpoint->path)) {
       tri_warn(
           "%s: its %s is ignored, because the folder also has a model; transformers would apply the adapter to that "
@@ -626,7 +626,7 @@ static tri_status hand_over(const tri_safetensors_tensor *tensor, const tri_chec
   TRI_TRY(tri_four_bits_check_kind(tensor->four_bits));
   TRI_TRY(tri_alloc("a matrix in 4 bits", bytes, 1, &codes));
   tri_status status = tri_four_bits_read_codes(tensor->four_bits, codes);
-  if (status == TRI_OK) status = slice->memory->take_codes(slice->memory->context, codes, bytes);
+  if (status == TRI_OK) status = slice->memory->write_codes(slice->memory->context, codes, bytes);
   tri_free(codes);
   return status;
 }
@@ -637,7 +637,7 @@ tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char
   const tri_safetensors_tensor *tensor = NULL;
   if (checkpoint->document == NULL || checkpoint->unverified) sum = NULL;
   TRI_TRY(find_with_shape(checkpoint, name, num_dims, shape, &file, &tensor));
-  if (tensor->four_bits != NULL && slice->memory != NULL && slice->memory->take_codes != NULL) {
+  if (tensor->four_bits != NULL && slice->memory != NULL && slice->memory->write_codes != NULL) {
     return hand_over(tensor, slice);
   }
   tri_slice_extent window = {0};

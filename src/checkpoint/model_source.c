@@ -91,7 +91,7 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-static void say_that_the_preset_goes_before(const char *name) {
+static void warn_of_shadowed_path(const char *name) {
   tri_model model;
   char folder[TRI_PATH_BYTES];
   if (is_a_rank() || load_folder(name, folder, &model) != TRI_OK) return;
@@ -148,7 +148,7 @@ tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *referenc
   TRI_TRY(tri_hub_resolve(name, path));
   bool is_folder = tri_path_is_directory(path), is_path = tri_preset_is_path(name);
   if (!is_path && tri_preset_find("models", name, path)) {
-    if (is_folder) say_that_the_preset_goes_before(name);
+    if (is_folder) warn_of_shadowed_path(name);
     return tri_model_expand(tree, reference, out_mapping);
   }
   if (is_folder) return expand_folder(tree, reference, out_mapping);

@@ -76,7 +76,7 @@ tri_status tri_named_folder_begin(const char *name, tri_named_folder *out) {
   TRI_TRY(tri_path_with(made.temporary, name, ending));
   clear_left(name);
   TRI_TRY(tri_directory_create(made.temporary));
-  const tri_status status = tri_folder_lock_take(made.temporary, &made.lock);
+  const tri_status status = tri_folder_lock_acquire(made.temporary, &made.lock);
   if (status == TRI_OK) *out = made;
   if (status != TRI_OK) (void)rmdir(made.temporary);
   return status;

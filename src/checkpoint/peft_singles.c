@@ -121,7 +121,8 @@ tri_status tri_peft_read_single(const tri_checkpoint *from, tri_dtype type, cons
   char name[TRI_PEFT_NAME_BYTES];
   double *matrix = NULL;
   *done = false;
-  if (slice->part == NULL || slice->part->stacked.members == 0 || !slice->part->factor || slice->apart) return TRI_OK;
+  if (slice->part == NULL || slice->part->stacked.members == 0 || !slice->part->factor || slice->own_tensor)
+    return TRI_OK;
   const wanted w = wanted_of(slice->part);
   if (!find_name(from, &w, w.first, name)) return TRI_OK;
   const size_t count = (size_t)(slice->part->shape[0] * slice->part->shape[1]);

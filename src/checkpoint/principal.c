@@ -29,7 +29,7 @@ static double project(int64_t side, int64_t length, const double *matrix, const 
 /* The destination of the vectors of one side: distance of the elements of a vector (step), and of vectors (apart). */
 typedef struct side_of {
   float *to;
-  int64_t step, apart;
+  int64_t step, spacing;
 } side_of;
 
 static void copy_vectors(int64_t side, int64_t length, const double *matrix, int64_t rank, double scale,
@@ -40,8 +40,8 @@ static void copy_vectors(int64_t side, int64_t length, const double *matrix, int
     double *row = rows + k * length;
     const double value = project(side, length, matrix, vector, row);
     const double here = sqrt(value / scale), there = value > 0 ? 1 / sqrt(value * scale) : 0;
-    for (int64_t i = 0; i < side; i++) shorter.to[k * shorter.apart + i * shorter.step] = (float)(vector[i] * here);
-    for (int64_t j = 0; j < length; j++) longer.to[k * longer.apart + j * longer.step] = (float)(row[j] * there);
+    for (int64_t i = 0; i < side; i++) shorter.to[k * shorter.spacing + i * shorter.step] = (float)(vector[i] * here);
+    for (int64_t j = 0; j < length; j++) longer.to[k * longer.spacing + j * longer.step] = (float)(row[j] * there);
   }
 }
 

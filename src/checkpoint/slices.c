@@ -12,8 +12,8 @@ bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run) {
     return true;
   }
   tri_parameter part = *slice->part;
-  if (slice->apart) part.within = (tri_rows_within){.rows = 0};
-  if (slice->apart) part.stacked = (tri_stacked){.as = TRI_STACKING_NONE};
+  if (slice->own_tensor) part.within = (tri_rows_within){.rows = 0};
+  if (slice->own_tensor) part.stacked = (tri_stacked){.as = TRI_STACKING_NONE};
   int64_t length = tri_parameter_run_length(&part), local = slice->first + run->at;
   int64_t number = local / length, within = local % length;
   run->global = tri_parameter_run(&part, number) + within;

@@ -61,17 +61,16 @@ typedef struct line {
 /* Parts of whole lines that are read one after the other. */
 typedef struct source {
   const char *parts[TRI_HELP_PARTS];
-  int count, part;  /* number of parts; index of the one that is read */
-  const char *text; /* its remaining text; NULL: not begun */
+  int count, next;  /* number of parts; index of the next one */
+  const char *text; /* remaining text of the part that is read; NULL: none is */
 } source;
 
 /* Reads the next line; returns false at the end. */
 static bool next_line(source *from, line *out) {
-  if (from->text == NULL && from->count > 0) from->text = from->parts[0];
-  while (from->part < from->count && from->text[0] == '\0') {
-    if (++from->part < from->count) from->text = from->parts[from->part];
+  while (from->text == NULL || from->text[0] == '\0') {
+    if (from->next == from->count) return false;
+    from->text = from->parts[from->next++];
   }
-  if (from->part == from->count) return false;
   size_t length = strcspn(from->text, "\n");
   out->indent = strspn(from->text, " ");
   out->text = from->text + out->indent;
@@ -163,7 +162,7 @@ static void write_body(source *from, FILE *to) {
 
 void tri_man_command(const tri_command *command, FILE *to) {
   char name[64];
-  source from = {.part = 0};
+  source from = {.next = 0};
   line l;
   from.count = tri_command_help(command, from.parts);
   snprintf(name, sizeof name, "trireme-%s", command->name);

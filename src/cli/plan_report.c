@@ -71,8 +71,8 @@ static void print_alternatives(const tri_search_result *result) {
  */
 static int64_t rounder_batch(int64_t batch) {
   for (int64_t unit = INT64_C(1) << 24; unit > 1 && batch % unit != 0; unit /= 2) {
-    const int64_t near = (batch + unit / 2) / unit * unit, apart = near > batch ? near - batch : batch - near;
-    if (near > 0 && 10 * apart <= batch) return near;
+    const int64_t near = (batch + unit / 2) / unit * unit, difference = near > batch ? near - batch : batch - near;
+    if (near > 0 && 10 * difference <= batch) return near;
   }
   return 0;
 }

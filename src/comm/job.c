@@ -168,7 +168,7 @@ static tri_status join(const launch *by, long size, long rank) {
   die_with_launcher();
   TRI_MPI("job", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level));
   job->joined = true;
-  tri_parent_take_crashes();
+  tri_parent_handle_crashes();
   TRI_MPI("job", MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   TRI_MPI("job", MPI_Comm_rank(MPI_COMM_WORLD, &job->rank));
   TRI_MPI("job", MPI_Comm_size(MPI_COMM_WORLD, &job->size));

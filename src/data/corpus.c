@@ -470,7 +470,7 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
                   other->bin.path, its->vocab_size, its->tokenizer);
 }
 
-bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer) {
+bool tri_corpus_log_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer) {
   const tri_corpus_record *record = &corpus->record;
   int count = 0;
   const int32_t *beginning = tokenizer == NULL ? NULL : tri_tokenizer_beginning(tokenizer, &count);
@@ -482,7 +482,7 @@ bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tok
   return true;
 }
 
-bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
+bool tri_corpus_log_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
   int64_t own = corpus->record.vocab_size;
   if (own == 0 || !tri_tokenizer_leaves_gap(own, vocab_size)) return false;
   tri_log("%.*s was made with a vocabulary of %" PRId64 ", but the model's is %" PRId64 "; the other %" PRId64

@@ -63,11 +63,11 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
 
 /* Returns whether a model's vocabulary is much larger than the one with which the corpus was made
  * (tri_tokenizer_leaves_gap); if so, logs a line. */
-bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
+bool tri_corpus_log_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
 /* Returns whether the corpus's texts lack the tokens with which the tokenizer (NULL: none) begins a text, by its
  * record: the corpus may be older, or its tokenizer.json was changed. If so, logs a line. */
-bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
+bool tri_corpus_log_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
 
 /* Copies tokens [first, first + count) of the stream of all documents. Fails with TRI_BAD_FILE for an id
  * outside [0, vocab_size); the message has its position, and explains that the corpus was made with another tokenizer

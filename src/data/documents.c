@@ -66,7 +66,7 @@ void tri_documents_positions(const tri_documents *documents, int64_t first, int6
 
 /* ---- iteration ------------------------------------------------------------------------------------------------- */
 
-static tri_status walk_index(const tri_corpus *corpus, tri_documents_take *take, void *context) {
+static tri_status walk_index(const tri_corpus *corpus, tri_documents_visit *take, void *context) {
   int64_t begin = 0;
   for (int64_t i = 1; i <= tri_corpus_num_documents(corpus); i++) {
     int64_t end = tri_corpus_document(corpus, i);
@@ -76,7 +76,7 @@ static tri_status walk_index(const tri_corpus *corpus, tri_documents_take *take,
   return TRI_OK;
 }
 
-static tri_status walk_tokens(const tri_documents *documents, int32_t *ids, tri_documents_take *take, void *context) {
+static tri_status walk_tokens(const tri_documents *documents, int32_t *ids, tri_documents_visit *take, void *context) {
   int64_t tokens = tri_corpus_num_tokens(documents->corpus), begin = 0;
   for (int64_t first = 0; first < tokens; first += READ_TOKENS) {
     int64_t count = tokens - first < READ_TOKENS ? tokens - first : READ_TOKENS;
@@ -90,7 +90,7 @@ static tri_status walk_tokens(const tri_documents *documents, int32_t *ids, tri_
   return TRI_OK;
 }
 
-tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take *take, void *context) {
+tri_status tri_documents_walk(const tri_documents *documents, tri_documents_visit *take, void *context) {
   int32_t *ids = NULL;
   if (documents->end_of_text < 0) return walk_index(documents->corpus, take, context);
   TRI_TRY(tri_alloc("tokens of a corpus", READ_TOKENS, sizeof *ids, &ids));

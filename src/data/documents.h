@@ -31,7 +31,7 @@ void tri_documents_positions(const tri_documents *documents, int64_t first, int6
 
 /* Calls `take` for every document, in order, with its first token and its length. Reads the whole corpus if the
  * documents are not those of the index. */
-typedef tri_status tri_documents_take(void *context, int64_t first, int64_t length);
-tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take *take, void *context);
+typedef tri_status tri_documents_visit(void *context, int64_t first, int64_t length);
+tri_status tri_documents_walk(const tri_documents *documents, tri_documents_visit *take, void *context);
 
 #endif

@@ -356,9 +356,9 @@ static void fill_padding(const tri_preference_source *source, int64_t row, const
 }
 
 /* Called for each text of a sample, with its number and its first row. */
-typedef tri_status take_text(void *context, const text *t, int64_t number, int64_t row);
+typedef tri_status read_text(void *context, const text *t, int64_t number, int64_t row);
 
-static tri_status walk(const tri_preference_at *at, int64_t index, take_text *take, void *context, int64_t *end) {
+static tri_status walk(const tri_preference_at *at, int64_t index, read_text *take, void *context, int64_t *end) {
   const tri_preference_source *source = at->source;
   const int64_t sequence = sequence_of(at, index), first = source->begins[sequence];
   int64_t row = 0;

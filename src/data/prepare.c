@@ -197,7 +197,7 @@ static tri_status open_inputs(const prepare *p, tri_text_input **out) {
   const tri_prepare_options *options = p->options;
   TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, out));
   tri_text_input_limit(*out, options->max_records);
-  if (options->binary) tri_text_input_take_binary(*out);
+  if (options->binary) tri_text_input_allow_binary(*out);
   if (options->skip_bad) tri_text_input_leave_bad(*out);
   return TRI_OK;
 }
@@ -315,11 +315,11 @@ static tri_status make_format(prepare *p) {
       .end = end,
   };
   TRI_TRY(tri_chat_format_create(&given, &p->format));
-  return tri_prepare_say_messages(options, &p->format);
+  return tri_prepare_log_messages(options, &p->format);
 }
 
 /* Logs the end-of-text token of a tokenizer from another program. */
-static void say_end(const prepare *p) {
+static void log_end(const prepare *p) {
   const int32_t end = tri_tokenizer_end_of_text(p->tokenizer);
   size_t bytes = 0;
   const char *token = tri_tokenizer_token(p->tokenizer, end, &bytes);
@@ -329,7 +329,7 @@ static void say_end(const prepare *p) {
 }
 
 /* Logs the tokens with which a document begins. */
-static void say_beginning(const prepare *p) {
+static void log_beginning(const prepare *p) {
   int count = 0;
   size_t bytes = 0;
   const int32_t *beginning = tri_tokenizer_beginning(p->tokenizer, &count);
@@ -349,10 +349,10 @@ static tri_status make_tokenizer(prepare *p) {
     TRI_TRY(tri_tokenizer_create(p->tokenizer_path, &p->tokenizer));
   }
   p->report.vocab_size = tri_tokenizer_vocab_size(p->tokenizer);
-  tri_tokenizer_say_class(p->tokenizer);
+  tri_tokenizer_log_class(p->tokenizer);
   if (is_masked(p->options)) return make_format(p);
-  say_end(p);
-  say_beginning(p);
+  log_end(p);
+  log_beginning(p);
   if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
     return tri_fail(
         TRI_BAD_FILE,
@@ -527,7 +527,7 @@ static tri_status write_corpus(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
   TRI_TRY(tri_split_writer_create(tri_file_transaction_folder(p->generation), p->report.vocab_size,
                                   p->options->validation, p->options->seed, is_masked(p->options), &p->writer));
-  if (p->options->preferences) tri_split_writer_take_preferences(p->writer, p->options->skip_bad);
+  if (p->options->preferences) tri_split_writer_expect_preferences(p->writer, p->options->skip_bad);
   TRI_TRY(encode_inputs(p));
   TRI_TRY(commit(p));
   tri_split_writer_count(p->writer, &p->report.counts);

@@ -25,7 +25,7 @@ bool tri_prepare_learns(const tri_prepare_options *options) {
 }
 
 /* Warns of a table, which is read as plain text, usually by mistake. */
-static void say_table(const char *path) {
+static void log_table(const char *path) {
   if (!tri_table_is_named(path)) return;
   tri_log(
       "%s is taken as plain text, with its separators and quotes; for one column of it write JSON lines: "
@@ -34,7 +34,7 @@ static void say_table(const char *path) {
 }
 
 /* Warns of a page of HTML, which may be a server's error page instead of a text. */
-static void say_page(const char *path) {
+static void log_page(const char *path) {
   const tri_file_kind *kind = tri_file_kind_find(path);
   if (kind == NULL || kind->never_text) return;
   char advice[TRI_ADVICE_BYTES];
@@ -45,7 +45,7 @@ static void say_page(const char *path) {
 enum { LOOK_BYTES = 1 << 16 };
 
 /* Warns of a file of JSON lines with another extension, by its first line: its keys and quotes would be learnt. */
-static tri_status say_json(const char *path, const char *key) {
+static tri_status warn_of_json(const char *path, const char *key) {
   char *text = NULL;
   size_t got = 0;
   tri_text_stream *stream = NULL;
@@ -82,7 +82,7 @@ static int compare_files(const void *a, const void *b) {
 
 /* Warns of a file that is given twice, or by two names: it is learnt twice, and held-out documents may also be learnt.
  */
-static tri_status say_twice(const tri_prepare_options *options) {
+static tri_status warn_of_duplicate(const tri_prepare_options *options) {
   const int count = options->num_inputs;
   input_file *files = NULL;
   int found = 0, twice = 0;
@@ -167,8 +167,8 @@ static bool has_parts(const tri_chat_answered *answered) {
 }
 
 /* Warns if the template renders the first record without an end of the answer, or prints a list of parts as a list. */
-static tri_status say_rendered(const tri_prepare_options *options, const tri_text_block *block,
-                               const tri_chat_format *format) {
+static tri_status warn_of_rendered(const tri_prepare_options *options, const tri_text_block *block,
+                                   const tri_chat_format *format) {
   const tri_chat_reading how = {options->form, options->key};
   const tri_text_piece *piece = &block->pieces[0];
   tri_chat_session *session = NULL;
@@ -196,7 +196,7 @@ static tri_status say_rendered(const tri_prepare_options *options, const tri_tex
 
 /* Logs how the first record is read, and its keys that are not read; with a `format`, only the keys of its messages
  * that are not read. */
-static void say_form(const tri_prepare_options *options, const tri_text_block *block, const tri_chat_format *format) {
+static void log_form(const tri_prepare_options *options, const tri_text_block *block, const tri_chat_format *format) {
   unread_keys unread = {"", 0};
   const char *name = NULL;
   const tri_text_piece *piece = &block->pieces[0];
@@ -218,9 +218,9 @@ static tri_status warn_of_unread_keys(const tri_prepare_options *options, const 
   TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
   tri_text_input_leave_bad(input);
   tri_status status = tri_text_input_next(input, &block);
-  if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block, format);
+  if (status == TRI_OK && block.num_pieces > 0) log_form(options, &block, format);
   if (status == TRI_OK && block.num_pieces > 0 && format != NULL && options->chat)
-    status = say_rendered(options, &block, format);
+    status = warn_of_rendered(options, &block, format);
   tri_text_block_destroy(&block);
   tri_text_input_destroy(input);
   return status;
@@ -231,7 +231,7 @@ static bool is_plain_file(const char *path) {
   return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
-tri_status tri_prepare_say_messages(const tri_prepare_options *options, const tri_chat_format *format) {
+tri_status tri_prepare_log_messages(const tri_prepare_options *options, const tri_chat_format *format) {
   for (int i = 0; i < options->num_inputs; i++) {
     if (is_plain_file(options->inputs[i])) TRI_TRY(warn_of_unread_keys(options, options->inputs[i], format));
   }
@@ -259,19 +259,19 @@ static tri_status check_records(const tri_prepare_options *options, const char *
 
 tri_status tri_prepare_check_inputs(const tri_prepare_options *options, int64_t *out_bytes) {
   int64_t all_bytes = 0;
-  TRI_TRY(say_twice(options));
+  TRI_TRY(warn_of_duplicate(options));
   for (int i = 0; i < options->num_inputs; i++) {
     const char *path = options->inputs[i];
     int64_t bytes = 0;
     TRI_TRY(tri_text_stream_check(path, &bytes));
     if (options->chat || options->preferences) TRI_TRY(check_records(options, path));
-    say_table(path);
+    log_table(path);
     all_bytes += bytes;
     struct stat facts;
     const bool there = stat(path, &facts) == 0, plain = there && S_ISREG(facts.st_mode);
     if (plain && !tri_text_input_is_json(path) && !options->binary) {
-      TRI_TRY(say_json(path, options->key));
-      say_page(path);
+      TRI_TRY(warn_of_json(path, options->key));
+      log_page(path);
     }
     if (tri_prepare_learns(options) && there && !plain) {
       return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; %s reads its inputs twice", path,

@@ -13,6 +13,6 @@ bool tri_prepare_learns_characters(const tri_prepare_options *options);
 tri_status tri_prepare_check_inputs(const tri_prepare_options *options, int64_t *out_bytes);
 
 /* Logs the keys of messages that are not read, for the first record of each input. The template must be known. */
-tri_status tri_prepare_say_messages(const tri_prepare_options *options, const tri_chat_format *format);
+tri_status tri_prepare_log_messages(const tri_prepare_options *options, const tri_chat_format *format);
 
 #endif

@@ -26,7 +26,7 @@
 /* Block of the key for the offset; the permutation does not use it. */
 #define SHIFT_BLOCK (UINT64_C(1) << 63)
 
-static void say_empty(const tri_corpus *corpus) {
+static void warn_of_empty(const tri_corpus *corpus) {
   int64_t empty = tri_corpus_num_empty(corpus);
   if (empty == 0) return;
   tri_warn("%s: its index has %" PRId64
@@ -65,7 +65,7 @@ tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options 
     return tri_fail(TRI_BAD_CONFIG, "data.sequence is %" PRId64 "; a sample has at least 1 token", source.sequence);
   }
   bool packed = options->packing == TRI_PACKING_DOCUMENTS;
-  if (source.masked || packed) say_empty(corpus);
+  if (source.masked || packed) warn_of_empty(corpus);
   TRI_TRY(packed ? create_packed(options->too_long, &source) : create_windows(corpus, &source));
   source.limited = options->max_samples > 0 && options->max_samples < source.per_epoch;
   if (source.limited) source.per_epoch = options->max_samples;

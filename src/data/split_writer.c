@@ -71,7 +71,7 @@ static tri_status add_tokens(tri_split_writer *writer, tri_corpus_writer *to, co
 
 /* ---- preferences ----------------------------------------------------------------------------------------------- */
 
-void tri_split_writer_take_preferences(tri_split_writer *writer, bool skip_bad) {
+void tri_split_writer_expect_preferences(tri_split_writer *writer, bool skip_bad) {
   writer->takes_preferences = true;
   writer->skip_bad = skip_bad;
 }

@@ -20,7 +20,7 @@ void tri_split_writer_destroy(tri_split_writer *writer);
 
 /* Must be called before the first block if documents are preferences, with masks. All must be of the kind of the first,
  * pairs or answers with labels; others are refused with TRI_BAD_FILE, or skipped. A pair stays together. */
-void tri_split_writer_take_preferences(tri_split_writer *writer, bool skip_bad);
+void tri_split_writer_expect_preferences(tri_split_writer *writer, bool skip_bad);
 
 /* Returns the error of the first skipped record of the other kind; "" if none was skipped. */
 const char *tri_split_writer_skipped(const tri_split_writer *writer);

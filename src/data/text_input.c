@@ -102,7 +102,7 @@ void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, 
   input->check_context = context;
 }
 
-void tri_text_input_take_binary(tri_text_input *input) { input->binary = true; }
+void tri_text_input_allow_binary(tri_text_input *input) { input->binary = true; }
 
 void tri_text_input_limit(tri_text_input *input, int64_t documents) { input->most_documents = documents; }
 

@@ -51,7 +51,7 @@ tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
 /* By default files that are not text are errors (text_check.h). `take_binary`: nothing is checked. `leave_bad`: only
  * the kind of a file is checked; the caller checks each document and skips bad ones (tri_piece_text_get_clean). */
-void tri_text_input_take_binary(tri_text_input *input);
+void tri_text_input_allow_binary(tri_text_input *input);
 void tri_text_input_leave_bad(tri_text_input *input);
 
 /* Reads only the first `documents` of all inputs; 0: all. */

@@ -280,7 +280,7 @@ const char *tri_device_describe(const tri_device *device, char *text, size_t tex
   return text;
 }
 
-const char *tri_device_taken(const tri_device_info *info, char *text, size_t text_bytes) {
+const char *tri_device_describe_reserved(const tri_device_info *info, char *text, size_t text_bytes) {
   char total[32], taken[32], shared[64] = "";
   text[0] = '\0';
   if (info->total_bytes == 0) return text;

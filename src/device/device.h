@@ -122,7 +122,7 @@ tri_status tri_device_share(tri_device *device, int sharers);
 /* Prints "NVIDIA H200 (GPU 0 at 0000:81:00.0)", "cpu avx512 with 8 threads". Returns text. */
 const char *tri_device_describe(const tri_device *device, char *text, size_t text_bytes);
 /* Prints why memory_bytes is not all of its memory, for messages: " (of 139.0 GiB; ...)", or "". Returns text. */
-const char *tri_device_taken(const tri_device_info *info, char *text, size_t text_bytes);
+const char *tri_device_describe_reserved(const tri_device_info *info, char *text, size_t text_bytes);
 
 /* Sets a limit for the memory that can be allocated. 0: no limit. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);

@@ -21,6 +21,6 @@ tri_status tri_device_gemms_choose(tri_device *device, const char *products, boo
   return device->driver->gemms_choose(device, products, timed, choices);
 }
 
-tri_status tri_device_gemms_take(tri_device *device, const char *choices) {
+tri_status tri_device_gemms_use(tri_device *device, const char *choices) {
   return device->driver->gemms_read == NULL ? TRI_OK : device->driver->gemms_read(device, choices);
 }

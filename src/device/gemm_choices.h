@@ -30,6 +30,6 @@ tri_status tri_device_gemms_asked(tri_device *device, char **out);
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
 /* Uses these choices from then on. TRI_BAD_FILE for lines that are not choices. */
-tri_status tri_device_gemms_take(tri_device *device, const char *choices);
+tri_status tri_device_gemms_use(tri_device *device, const char *choices);
 
 #endif

@@ -309,11 +309,12 @@ static int64_t number_of(const row_tensors *to, const tri_parameter *entry, int6
 static row_tensors weights_of(const lister *l) { return (row_tensors){l->numbers.weight, 1, false}; }
 
 /* Adds a slice of tensor number `tensor`. `apart`: as in the slice. */
-static void add(tri_checkpoint_map *map, int64_t tensor, const tri_parameter *part, bool apart, tri_element_range range,
-                void *array, size_t element, const tri_checkpoint_memory *memory) {
+static void add(tri_checkpoint_map *map, int64_t tensor, const tri_parameter *part, bool own_tensor,
+                tri_element_range range, void *array, size_t element, const tri_checkpoint_memory *memory) {
   if (range.count == 0) return;
   char *data = (char *)array + (size_t)range.at * element;
-  map->slices[map->num_slices++] = (tri_checkpoint_slice){tensor, part, apart, range.first, range.count, data, memory};
+  map->slices[map->num_slices++] =
+      (tri_checkpoint_slice){tensor, part, own_tensor, range.first, range.count, data, memory};
 }
 
 static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {

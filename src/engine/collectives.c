@@ -49,7 +49,7 @@ static tri_status domain_all_to_all_start(const tri_ranks *ranks, tri_domain dom
 
 static tri_status domain_tell_all(const tri_ranks *ranks, tri_domain domain, size_t bytes, const void *values,
                                   void *all) {
-  return tri_exchange_tell_all(ranks->exchange, group_of(ranks, domain), bytes, values, all);
+  return tri_exchange_gather_to_host(ranks->exchange, group_of(ranks, domain), bytes, values, all);
 }
 
 const tri_collectives tri_engine_collectives = {
@@ -61,5 +61,5 @@ const tri_collectives tri_engine_collectives = {
     .pass_start = domain_pass_start,
     .pass_wait = domain_pass_wait,
     .all_to_all_start = domain_all_to_all_start,
-    .tell_all = domain_tell_all,
+    .gather_to_host = domain_tell_all,
 };

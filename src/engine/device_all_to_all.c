@@ -172,7 +172,8 @@ tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_
   return tri_exchange_pass_wait(x, &transfer);
 }
 
-tri_status tri_exchange_tell_all(tri_exchange *x, const tri_group *group, size_t bytes, const void *values, void *all) {
+tri_status tri_exchange_gather_to_host(tri_exchange *x, const tri_group *group, size_t bytes, const void *values,
+                                       void *all) {
   char *own = (char *)all + (size_t)group->rank * bytes;
   TRI_TRY(tri_queue_download_now(x->queue, own, values, bytes));
   return tri_gather_bytes(group, bytes, own, all);

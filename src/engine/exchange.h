@@ -56,7 +56,8 @@ tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_
 
 /* Gathers `bytes` bytes of device memory of every rank into all[ranks * bytes] in host memory, in rank order, and waits
  * for them. */
-tri_status tri_exchange_tell_all(tri_exchange *x, const tri_group *group, size_t bytes, const void *values, void *all);
+tri_status tri_exchange_gather_to_host(tri_exchange *x, const tri_group *group, size_t bytes, const void *values,
+                                       void *all);
 
 /* Background collectives. `begins` must stay valid until tri_exchange_wait returns. */
 tri_status tri_exchange_all_reduce_start(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,

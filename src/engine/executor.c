@@ -14,7 +14,7 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
   char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];
   size_t state = plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes;
   size_t activations = plan->activation_bytes + plan->transient_bytes;
-  size_t told = state + plan->buffer_bytes + activations;
+  size_t named = state + plan->buffer_bytes + activations;
   return tri_fail(
       TRI_OUT_OF_MEMORY,
       "this run needs %zu bytes (%s), but %s has %zu (%s) available%s: parameters, gradients and optimizer %s, packed "
@@ -25,7 +25,7 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
       tri_format_bytes((double)state, fixed, sizeof fixed),
       tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
       tri_format_bytes((double)activations, frame, sizeof frame),
-      tri_format_bytes((double)(wanted > told ? wanted - told : 0), rest, sizeof rest), more);
+      tri_format_bytes((double)(wanted > named ? wanted - named : 0), rest, sizeof rest), more);
 }
 
 static tri_status check_fits(const tri_device *device, const tri_memory_plan *plan) {
@@ -36,7 +36,7 @@ static tri_status check_fits(const tri_device *device, const tri_memory_plan *pl
   snprintf(who, sizeof who, "the device %s", info->name);
   if (machine != 0 && on_host > machine) return not_enough(plan, on_host, "the machine", machine, "", "");
   if (limit != 0 && plan->device_bytes > limit) {
-    return not_enough(plan, plan->device_bytes, who, limit, tri_device_taken(info, taken, sizeof taken),
+    return not_enough(plan, plan->device_bytes, who, limit, tri_device_describe_reserved(info, taken, sizeof taken),
                       "; `device_memory` of a run file limits this amount");
   }
   return TRI_OK;

@@ -36,9 +36,9 @@ static bool is_weight(const tri_matmul *p) { return !p->a_transposed; }
 static tri_status multiply(tri_measure *m, const void *what) {
   const product *p = what;
   char *first = p->sets, *next = p->sets + (size_t)(m->turn % p->num_sets) * p->set_bytes;
-  char *made_a = tri_measure_take(&first, p->a_bytes), *made_b = tri_measure_take(&first, p->b_bytes);
-  char *a = tri_measure_take(&next, p->a_bytes), *b = tri_measure_take(&next, p->b_bytes);
-  char *c = tri_measure_take(&next, p->c_bytes);
+  char *made_a = tri_measure_reserve(&first, p->a_bytes), *made_b = tri_measure_reserve(&first, p->b_bytes);
+  char *a = tri_measure_reserve(&next, p->a_bytes), *b = tri_measure_reserve(&next, p->b_bytes);
+  char *c = tri_measure_reserve(&next, p->c_bytes);
   bool weight = is_weight(&p->matmul);
   return m->device->kernels->matmul(m->device->queue, &p->matmul, weight ? made_a : a, weight ? b : made_b, NULL, c,
                                     p->workspace);
@@ -87,8 +87,8 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
 static tri_status pack_sets(const tri_measure *m, const product *p) {
   for (int64_t i = 0; i < p->num_sets; i++) {
     char *next = p->sets + (size_t)i * p->set_bytes;
-    tri_measure_take(&next, p->a_bytes);
-    char *b = tri_measure_take(&next, p->b_bytes);
+    tri_measure_reserve(&next, p->a_bytes);
+    char *b = tri_measure_reserve(&next, p->b_bytes);
     TRI_TRY(m->device->kernels->matmul_pack(m->device->queue, &p->matmul, m->type, p->plain, b));
   }
   return TRI_OK;
@@ -110,8 +110,8 @@ tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, 
   p.c_bytes = (size_t)(of->rows * of->columns) * wide;
   p.set_bytes = (p.a_bytes + p.b_bytes + p.c_bytes) + (size_t)3 * TRI_MEASURE_ALIGNMENT;
   char *next = m->pool;
-  p.workspace = tri_measure_take(&next, scratch);
-  p.plain = tri_measure_take(&next, p.matmul.b_packed ? plain : 0);
+  p.workspace = tri_measure_reserve(&next, scratch);
+  p.plain = tri_measure_reserve(&next, p.matmul.b_packed ? plain : 0);
   p.sets = next;
   p.num_sets = tri_measure_sets(m, next, p.set_bytes);
   if (p.num_sets == 0) return TRI_OK;
@@ -173,14 +173,14 @@ tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *
   heads h = {.call = call_of(m, of)};
   const tri_attention_slice slice = tri_slice_causal(0, of->sequence, 0, of->sequence);
   *seconds = 0;
-  h.qkv = tri_measure_take(&next, 3 * elements * element);
-  h.gradient_qkv = tri_measure_take(&next, 3 * elements * element);
-  h.out = tri_measure_take(&next, elements * element);
-  h.gradient = tri_measure_take(&next, elements * element);
-  h.sums = tri_measure_take(&next, cells * wide);
-  h.slices = (tri_attention_slice *)(void *)tri_measure_take(&next, sizeof slice);
+  h.qkv = tri_measure_reserve(&next, 3 * elements * element);
+  h.gradient_qkv = tri_measure_reserve(&next, 3 * elements * element);
+  h.out = tri_measure_reserve(&next, elements * element);
+  h.gradient = tri_measure_reserve(&next, elements * element);
+  h.sums = tri_measure_reserve(&next, cells * wide);
+  h.slices = (tri_attention_slice *)(void *)tri_measure_reserve(&next, sizeof slice);
   TRI_TRY(m->device->description.attention_workspace(&m->device->description, &h.call, &scratch));
-  h.workspace = tri_measure_take(&next, scratch);
+  h.workspace = tri_measure_reserve(&next, scratch);
   if (!tri_measure_fits(m, next)) return TRI_OK;
   TRI_TRY(tri_queue_upload_now(m->device->queue, h.slices, &slice, sizeof slice));
   TRI_TRY(attend_forward(m, &h)); /* the backward reads its sums */

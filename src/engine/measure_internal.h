@@ -33,7 +33,7 @@ typedef tri_status tri_measured_call(tri_measure *m, const void *what);
 tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out);
 
 /* Reserves the next `bytes` bytes at *next, and returns their address. */
-char *tri_measure_take(char **next, size_t bytes);
+char *tri_measure_reserve(char **next, size_t bytes);
 static inline bool tri_measure_fits(const tri_measure *m, const char *end) { return end <= m->pool + m->pool_bytes; }
 /* Returns how many sets of `bytes` bytes fit after `from`; they are used in turn. */
 int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes);

@@ -40,7 +40,7 @@ tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void 
   return tri_all_maximum(m->world, TRI_FP64, 1, out);
 }
 
-char *tri_measure_take(char **next, size_t bytes) {
+char *tri_measure_reserve(char **next, size_t bytes) {
   char *at = *next;
   *next += (bytes + TRI_MEASURE_ALIGNMENT - 1) / TRI_MEASURE_ALIGNMENT * TRI_MEASURE_ALIGNMENT;
   return at;

@@ -462,7 +462,7 @@ static tri_status start_keeping(tri_folder_lock *lock) {
   return status;
 }
 
-tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out) {
+tri_status tri_folder_lock_acquire(const char *folder, tri_folder_lock **out) {
   tri_folder_lock *lock = NULL;
   TRI_TRY(tri_alloc("a lock", 1, sizeof *lock, &lock));
   lock->file = -1;

@@ -26,7 +26,7 @@ typedef struct tri_folder_lock tri_folder_lock;
 /* LOCAL. Takes the lock of an existing folder. Fails with TRI_BUSY, which names the owner, if it is alive. A lock of
  * another host is watched, for a minute at most, until its owner touches it or it counts as dead. Release with
  * tri_folder_lock_release. */
-tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out);
+tri_status tri_folder_lock_acquire(const char *folder, tri_folder_lock **out);
 
 /* LOCAL. Fails with TRI_BUSY if another process has taken the lock over: the caller must stop writing. */
 tri_status tri_folder_lock_check(const tri_folder_lock *lock);

@@ -32,7 +32,7 @@ static tri_status open_tokenizer(tri_generation *g) {
   TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
   TRI_TRY(tri_tokenizer_fits_model(g->tokenizer, g->model.vocab_size));
   warn_of_gap(g);
-  if (!g->request->quiet) tri_tokenizer_say_class(g->tokenizer);
+  if (!g->request->quiet) tri_tokenizer_log_class(g->tokenizer);
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
 

@@ -91,7 +91,7 @@ static const struct {
                   {"typical_p", 1},
                   {"watermarking_config", 0}};
 
-static void say_not_obeyed(const char *path, const json_t *root) {
+static void warn_of_not_obeyed(const char *path, const json_t *root) {
   char said[1024] = ""; /* all keys together: below 700 */
   for (size_t i = 0; i < sizeof not_obeyed / sizeof *not_obeyed; i++) {
     const json_t *value = json_object_get(root, not_obeyed[i].key);
@@ -127,7 +127,7 @@ tri_status tri_generation_settings_read(const char *folder, tri_generation_setti
     status = tri_fail(TRI_BAD_FILE, "%s is %s, not a JSON object", path, tri_json_kind(root));
   }
   if (status == TRI_OK) status = read_settings(path, root, out);
-  if (status == TRI_OK) say_not_obeyed(path, root);
+  if (status == TRI_OK) warn_of_not_obeyed(path, root);
   json_decref(root);
   return status;
 }

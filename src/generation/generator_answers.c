@@ -26,7 +26,7 @@ static void add_queries(tri_generator *g, tri_reading *r, int64_t *count) {
     g->queries[(*count)++] = tri_sampling_query(&s->options.sampling, s->count + i, tri_reading_first_sample(r) + i);
 }
 
-tri_status tri_generator_say_not_finite(tri_generator *g, int64_t row, int64_t behind) {
+tri_status tri_generator_not_finite(tri_generator *g, int64_t row, int64_t behind) {
   const void *logits = NULL;
   TRI_TRY(tri_runner_logits(g->runner, row, 1, &logits));
   TRI_TRY(tri_sampling_check(logits, g->logits_type, g->vocab_size, behind));

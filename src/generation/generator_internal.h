@@ -57,7 +57,7 @@ struct tri_generator {
 /* Computes the scores and samples the tokens of all readings of this step. */
 tri_status tri_generator_answer(tri_generator *generator);
 /* Fails with the reason why logit row `row`, which follows `behind` tokens, is not finite. */
-tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, int64_t behind);
+tri_status tri_generator_not_finite(tri_generator *generator, int64_t row, int64_t behind);
 
 /* Ends a sequence and calls its observer. */
 tri_status tri_generator_end(tri_generator *generator, tri_sequence *sequence, tri_finish finish);

@@ -105,7 +105,7 @@ static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
  * `copied` is set. */
 static tri_status allocate_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
   while (s->num_pages * TRI_PAGE_ROWS < s->held + rows) {
-    const int32_t page = tri_pages_take(g->pages);
+    const int32_t page = tri_pages_allocate(g->pages);
     if (page < 0) return tri_fail_internal("a page that the scheduler counted is not there");
     TRI_TRY(tri_sequence_add_page(s, page));
     if (s->copied < 0) continue;
@@ -203,7 +203,7 @@ static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sam
 static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, int64_t behind) {
   s->finish = TRI_FINISH_FAILED;
   s->has_place = false;
-  return tri_generator_say_not_finite(g, row, behind);
+  return tri_generator_not_finite(g, row, behind);
 }
 
 /* Appends the token sampled after the last one. As long as a sampled token equals the guess for its position, also

@@ -139,7 +139,7 @@ void tri_pages_forget(tri_pages *p) {
 
 /* ---- reference counts -------------------------------------------------------------------------------------------- */
 
-int32_t tri_pages_take(tri_pages *p) {
+int32_t tri_pages_allocate(tri_pages *p) {
   const int32_t page = p->oldest;
   if (page < 0) return -1;
   unlink_page(p, page);

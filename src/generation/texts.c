@@ -136,8 +136,8 @@ static tri_status start_texts(tri_texts *t) {
 static tri_status visit_ended(void *context, tri_written *written) {
   tri_texts *t = context;
   t->ended++;
-  for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
-    if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->told]));
+  for (; t->reported < t->count && t->list[t->reported].finish != TRI_FINISH_NONE; t->reported++) {
+    if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->reported]));
   }
   if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* tri_generator_cancel_all cancels all others, too */
   return start_texts(t);

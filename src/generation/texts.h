@@ -26,7 +26,7 @@ typedef struct tri_texts {
   tri_texts_request asked;
   tri_written *list; /* [count] */
   int64_t count, batch, samples;
-  int64_t started, ended, told; /* numbers of texts; `told`: leading texts that `done` was called for */
+  int64_t started, ended, reported; /* numbers of texts; `told`: leading texts that `done` was called for */
   tri_status (*done)(void *context, tri_written *written);
   void *context;
 } tri_texts;

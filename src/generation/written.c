@@ -108,7 +108,7 @@ static tri_status end_text(tri_written *w, tri_finish finish) {
   return show(w);
 }
 
-static void say_slid(tri_generation *g) {
+static void log_slid(tri_generation *g) {
   if (!g->slid && !g->request->quiet) {
     tri_log("the text is longer than the %ld positions; it continues from its last tokens, at least %ld of them",
             (long)g->positions, (long)(g->positions + 1) / 2);
@@ -118,7 +118,7 @@ static void say_slid(tri_generation *g) {
 
 static tri_status end_written(void *context, tri_sequence *sequence) {
   tri_written *w = context;
-  if (tri_sequence_has_slid(sequence)) say_slid(w->generation);
+  if (tri_sequence_has_slid(sequence)) log_slid(w->generation);
   const tri_finish finish = tri_sequence_finish(sequence);
   tri_generator_release(w->generation->generator, sequence);
   TRI_TRY(end_text(w, finish));

@@ -64,7 +64,7 @@ static tri_status name_line(const char *path, int64_t line, tri_status status) {
   return tri_fail(status, "%s line %" PRId64 ": %s", path, line, message);
 }
 
-static tri_status parse_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_take take,
+static tri_status parse_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_read_line take,
                              void *context) {
   json_t *root = NULL;
   TRI_TRY(tri_json_parse_line(path, line, text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &root));
@@ -77,7 +77,7 @@ static tri_status parse_line(const char *path, int64_t line, const char *text, s
 }
 
 /* Passes the elements of a JSON array to `take`, like the lines of a file of JSON lines. */
-static tri_status parse_array(const char *path, const char *text, size_t bytes, tri_judge_take take, void *context,
+static tri_status parse_array(const char *path, const char *text, size_t bytes, tri_judge_read_line take, void *context,
                               int64_t *taken) {
   tri_json_array array = {.path = path};
   tri_json_element element;
@@ -97,7 +97,7 @@ static tri_status refuse_table(const char *path) {
   return tri_fail(TRI_BAD_FILE, "%s is a table, and questions are JSON: %s", path, tri_table_advice(path, advice));
 }
 
-tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context) {
+tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *context) {
   char *text = NULL;
   size_t bytes = 0;
   int64_t line = 0, taken = 0;

@@ -24,8 +24,8 @@ void tri_judge_strip(char *text);
 /* LOCAL. Passes the object of each line to `take`, or each element of a file that is one JSON array. Blank lines are
  * skipped. TRI_BAD_FILE, with the file and the line, for text that is not JSON, not UTF-8 or not an object, for an
  * object that `take` refuses, and for a file without any line. */
-typedef tri_status (*tri_judge_take)(void *context, int64_t line, const json_t *object);
-tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context);
+typedef tri_status (*tri_judge_read_line)(void *context, int64_t line, const json_t *object);
+tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *context);
 
 /* Finds the first of the keys that the object has with a value other than null: sets *out to the value and *key; NULL
  * if there is none. TRI_BAD_FILE if two of the keys have different values. */

@@ -34,7 +34,7 @@ void tri_pair_encoder_destroy(tri_pair_encoder *encoder) {
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
-void tri_pair_encoder_take_rendered(tri_pair_encoder *encoder) {
+void tri_pair_encoder_expect_rendered(tri_pair_encoder *encoder) {
   encoder->rendered = true;
   encoder->num_beginning = 0;
 }

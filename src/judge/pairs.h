@@ -15,7 +15,7 @@ void tri_pair_encoder_destroy(tri_pair_encoder *encoder);
 
 /* Declares that all further contexts are rendered by a chat template, which prints any tokens at the beginning of a
  * text itself and ends where the answer begins. */
-void tri_pair_encoder_take_rendered(tri_pair_encoder *encoder);
+void tri_pair_encoder_expect_rendered(tri_pair_encoder *encoder);
 /* Returns the text between a context and a choice: a space, or "" after a rendered context. */
 const char *tri_pair_delimiter(const tri_pair_encoder *encoder);
 

@@ -100,7 +100,7 @@ static tri_status report_launcher(const tri_ending *e) {
   if (status == TRI_OK) status = TRI_COMM; /* a rank has failed nevertheless */
   int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
   bool killed = tri_rank_death_find(e->noise.text, &death) && death.signal > 0;
-  if (e->told.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->told.text);
+  if (e->launcher_error.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->launcher_error.text);
   if (WIFSIGNALED(result) && !e->ended) {
     return tri_fail(TRI_COMM,
                     "the launcher was killed by signal %d (%s), and the job of %lld ranks with it; the same command "
@@ -119,13 +119,14 @@ static tri_status report_launcher(const tri_ending *e) {
                   (long long)e->num_ranks, code, e->noise.text);
 }
 
-tri_status tri_cause_tell(const tri_ending *e) {
+tri_status tri_cause_report(const tri_ending *e) {
   if (e->hang[0] != '\0') return tri_fail(TRI_COMM, "%s", e->hang);
   if (e->own.said) return report_words(&e->own);
   if (e->crash_signal != 0) return report_death(e, e->crashed, node_of(e, e->crashed), e->crash_signal);
   bool good = WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0;
-  if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return report_launcher(e);
+  if (tri_ending_was_asked(e) && e->launcher_error.said && !e->ended && !good) return report_launcher(e);
   if (tri_ending_was_asked(e)) return report_interruption(e);
-  if ((good && !e->silent && !e->secondary.said && !e->interrupted.said && !e->told.said) || e->all_left) return TRI_OK;
+  if ((good && !e->silent && !e->secondary.said && !e->interrupted.said && !e->launcher_error.said) || e->all_left)
+    return TRI_OK;
   return report_launcher(e);
 }

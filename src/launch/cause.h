@@ -38,7 +38,7 @@ typedef struct tri_ending {
   tri_words own;                /* first error message of a rank that failed by itself */
   tri_words secondary;          /* first error message of a rank that failed because another rank had ended */
   tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
-  tri_words told;               /* first error message that came through the launcher, with the launcher's status */
+  tri_words launcher_error;     /* first error message that came through the launcher, with the launcher's status */
   int64_t crashed;              /* the rank that reported a crash before `own`; only if crash_signal is not 0 */
   int crash_signal;             /* the signal of that crash; 0: no rank crashed */
   bool silent;                  /* the connection of a rank closed without a message */
@@ -60,7 +60,7 @@ void tri_noise_add(tri_noise *noise, const char *line);
 /* LOCAL. Returns the status of the job, with a message: the first that applies of a hang, a rank's own error message or
  * crash (the earlier of the two), a request to stop, a launcher that was killed, a rank that the launcher reports as
  * dead, a rank whose connection closed, an error message because of another rank, and the launcher's output. */
-tri_status tri_cause_tell(const tri_ending *ending);
+tri_status tri_cause_report(const tri_ending *ending);
 
 /* Writes "rank 3 (pipeline 1)", or "a rank" if rank is -1. Returns text. */
 const char *tri_cause_name_rank(const tri_ending *ending, int64_t rank, char *text, size_t bytes);

@@ -133,7 +133,7 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
     snprintf(number, NUMBER_BYTES, "%lld", (long long)ranks);
     status = attend_start(&start, restarts, news, ending);
     if (ending->launcher_result != 0) tri_stale_shm_remove();
-    if (status == TRI_OK) status = tri_cause_tell(ending);
+    if (status == TRI_OK) status = tri_cause_report(ending);
     if (!may_restart(options, ending, status, restarts)) return status;
     ranks = ending->steps < 0 ? ranks - 1 : options->ranks; /* lost nodes may be available again */
     tri_log_failure(status, tri_status_message());

@@ -59,7 +59,7 @@ void tri_listener_environment(const tri_listener *listener, int beat_ms, const c
   snprintf(out, bytes, "%s %s %d %s %s", listener->name, listener->token, beat_ms, machine, folder);
 }
 
-void tri_listener_say(const tri_speaker *to, char word) {
+void tri_listener_send(const tri_speaker *to, char word) {
   if (to->socket >= 0) (void)!send(to->socket, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

@@ -55,6 +55,6 @@ void tri_listener_hear(tri_listener *listener, const struct pollfd *polled, size
                        void *context);
 
 /* Sends one byte to a rank: TRI_PARENT_HEARD or TRI_PARENT_STOP. */
-void tri_listener_say(const tri_speaker *to, char word);
+void tri_listener_send(const tri_speaker *to, char word);
 
 #endif

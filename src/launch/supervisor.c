@@ -190,7 +190,7 @@ static void record_failure(tri_ending *e, bool secondary, int exit_status, const
 /* Handles a line of the launcher's output. */
 static void read_line(supervisor *a, char *line) {
   static const char failure[] = "trireme: ";
-  tri_words *told = &a->ending->told;
+  tri_words *launcher_error = &a->ending->launcher_error;
   if (line[0] >= TRI_LOG_PARENT_MARK && line[0] <= TRI_LOG_PROGRESS_MARK) {
     a->alive = true;
     for (char *at = line; (at = strchr(at, TRI_LOG_NEW_LINE)) != NULL;) *at = '\n';
@@ -198,9 +198,9 @@ static void read_line(supervisor *a, char *line) {
   if (line[0] == TRI_LOG_PARENT_MARK) {
     read_report(a, line + 1);
   } else if (line[0] == TRI_LOG_MARK && strncmp(line + 1, failure, sizeof failure - 1) == 0) {
-    if (told->said || a->ending->ended) return;
-    told->said = true;
-    snprintf(told->text, sizeof told->text, "%s", line + sizeof failure);
+    if (launcher_error->said || a->ending->ended) return;
+    launcher_error->said = true;
+    snprintf(launcher_error->text, sizeof launcher_error->text, "%s", line + sizeof failure);
   } else if (line[0] == TRI_LOG_MARK) {
     tri_log("%s", line + 1);
   } else if (line[0] == TRI_LOG_PROGRESS_MARK) {
@@ -268,7 +268,7 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
       from->spoke = true;
       record_failure(e, kind == TRI_PARENT_SECONDARY, number, text);
       from->waits = kind == TRI_PARENT_SECONDARY && !e->own.said && e->crash_signal == 0 && !e->ended;
-      if (!from->waits) tri_listener_say(from, TRI_PARENT_HEARD);
+      if (!from->waits) tri_listener_send(from, TRI_PARENT_HEARD);
       break;
     case TRI_PARENT_CRASH:
       from->spoke = true;
@@ -297,7 +297,7 @@ static void answer_secondary(supervisor *a, double passed_s) {
   if (!a->ending->own.said && a->ending->crash_signal == 0 && a->grace_s < GRACE_S) return;
   for (size_t i = 0; i < a->listener.count; i++) {
     tri_speaker *speaker = &a->listener.speakers[i];
-    if (speaker->waits) tri_listener_say(speaker, TRI_PARENT_HEARD);
+    if (speaker->waits) tri_listener_send(speaker, TRI_PARENT_HEARD);
     speaker->waits = false;
   }
 }
@@ -432,7 +432,7 @@ static void forward_stop(supervisor *a) {
   int64_t reached = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
     const tri_speaker *speaker = &a->listener.speakers[i];
-    tri_listener_say(speaker, TRI_PARENT_STOP);
+    tri_listener_send(speaker, TRI_PARENT_STOP);
     reached += speaker->known ? 1 : 0;
   }
   if (reached < a->start->num_ranks && !a->reaped) kill(a->launcher, SIGUSR1);

@@ -456,8 +456,8 @@ tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter) {
     cut.phase = matrix.first_unit % cut.every;
     cut.extra = (within->stride - within->block) * columns;
   }
-  const int64_t apart = is_interleaved(&matrix) || matrix.split.dim < 0 ? 0 : segment_pitch(&matrix);
-  const bool whole_blocks = (unit | cut.extra | apart | within->first * columns) % TRI_NF4_BLOCK == 0;
+  const int64_t between = is_interleaved(&matrix) || matrix.split.dim < 0 ? 0 : segment_pitch(&matrix);
+  const bool whole_blocks = (unit | cut.extra | between | within->first * columns) % TRI_NF4_BLOCK == 0;
   cut.row_blocks = whole_blocks ? cut.width / TRI_NF4_BLOCK : tri_nf4_blocks_touched(cut.width);
   return cut;
 }

@@ -41,7 +41,7 @@ static bool distinguish_layers(const tri_adapter_patterns *patterns) {
   return false;
 }
 
-bool tri_trainable_tells_layers(const tri_trainable *tuning) {
+bool tri_trainable_distinguishes_layers(const tri_trainable *tuning) {
   if (!tri_trainable_has_adapter(tuning)) return tells_layers(&tuning->freeze);
   if (distinguish_layers(&tuning->adapter.rank_pattern) || distinguish_layers(&tuning->adapter.alpha_pattern))
     return true;
@@ -281,7 +281,7 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
     entries[count++] = table->entries[i];
     if (i + 1 < before && table->entries[i + 1].joined) continue;
     const int64_t end = count;
-    if (ties && !tri_trainable_is_linear(&entries[first]) && tri_trainable_takes_factors(&entries[first])) {
+    if (ties && !tri_trainable_is_linear(&entries[first]) && tri_trainable_may_have_factors(&entries[first])) {
       add_tied(adapter, &entries[first], entries, &count);
       continue;
     }

@@ -105,7 +105,7 @@ bool tri_trainable_is_quantised(const tri_trainable *tuning);
 /* Returns whether factors are initially parts of their matrices, and the initial values are subtracted (PiSSA). */
 bool tri_adapter_is_principal(const tri_adapter *adapter);
 /* Returns whether a pattern or target may distinguish layers by their numbers, so that layers may train differently. */
-bool tri_trainable_tells_layers(const tri_trainable *tuning);
+bool tri_trainable_distinguishes_layers(const tri_trainable *tuning);
 
 /* Writes the words as "a, b"; truncated if `out` is too short. */
 enum { TRI_TRAINABLE_TEXT_BYTES = TRI_TRAINABLE_WORDS * (TRI_TRAINABLE_WORD_BYTES + 2) };

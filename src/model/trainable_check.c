@@ -39,13 +39,13 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     tri_trainable_name_on_disk(entry, name);
-    if (tri_trainable_is_module(target, name) && tri_trainable_takes_factors(entry)) return TRI_OK;
+    if (tri_trainable_is_module(target, name) && tri_trainable_may_have_factors(entry)) return TRI_OK;
     if (tri_trainable_is_module(target, name)) other = entry;
     tri_trainable_target_name(entry, name);
     if (tri_trainable_is_of_experts(entry) && tri_trainable_names_experts(target, name)) return TRI_OK;
     experts = experts || tri_trainable_is_of_experts(entry);
     const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* the same as in the first layer */
-    if (!tri_trainable_takes_factors(entry) || entry->factor || again || length > sizeof some - 100) continue;
+    if (!tri_trainable_may_have_factors(entry) || entry->factor || again || length > sizeof some - 100) continue;
     const int module = tri_trainable_module_length(name);
     const char *last = name + module;
     while (last > name && last[-1] != '.') last--;

@@ -43,7 +43,7 @@ bool tri_trainable_is_linear(const tri_parameter *entry) {
   return tri_trainable_can_quantise(entry) && !entry->placement.has_holders;
 }
 
-bool tri_trainable_takes_factors(const tri_parameter *entry) {
+bool tri_trainable_may_have_factors(const tri_parameter *entry) {
   switch (entry->part) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP: return tri_trainable_is_linear(entry);
@@ -114,7 +114,7 @@ bool tri_trainable_is_for_all(const tri_adapter *adapter) {
 
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry) {
   if (tri_trainable_is_of_experts(entry)) return tri_trainable_is_expert_target(adapter, entry);
-  if (!tri_trainable_takes_factors(entry)) return false;
+  if (!tri_trainable_may_have_factors(entry)) return false;
   if (tri_trainable_is_for_all(adapter) && tri_trainable_is_linear(entry)) return true;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     if (tri_trainable_is_module(adapter->targets.words[i].text, entry->name)) return true;

@@ -61,7 +61,7 @@ static tri_status attend_pages(tri_run *run, const tri_op_call *call, tri_attent
 static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
   const attention *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, tri_run_rows(run, call));
-  const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
+  const tri_attention_slice *slices = tri_attention_set_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
   if (run->cache != NULL) return attend_pages(run, call, &p, slices, q);
   size_t k_offset = 0, v_offset = 0;
@@ -75,7 +75,7 @@ static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
 static tri_status op_attention_backward_input(tri_run *run, const tri_op_call *call) {
   const attention *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, tri_run_rows(run, call));
-  const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
+  const tri_attention_slice *slices = tri_attention_set_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
   char *gradient_q = run->gradients[call->inputs[0]];
   size_t k_offset = 0, v_offset = 0;

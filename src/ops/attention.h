@@ -18,8 +18,8 @@ void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv);
 /* Returns the description of attention of `rows` rows of q, k and v on themselves, without slices. */
 tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t rows);
 /* Sets the number of slices in *p. Returns the slices of the call's window and of block `block` of `blocks`. */
-const tri_attention_slice *tri_attention_take_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
-                                                     int64_t block, tri_attention *p);
+const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
+                                                    int64_t block, tri_attention *p);
 
 /* Sets the output shapes of attention: a row of H heads for each row of q; and for each query and head the logarithm of
  * the sum of exponentials of its scores, from which the backward recomputes the probabilities. */

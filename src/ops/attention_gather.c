@@ -177,7 +177,7 @@ static tri_status gather(tri_run *run, const tri_op_call *call, void *qkv, const
 
 static tri_status op_attention_gather_forward(tri_run *run, const tri_op_call *call) {
   tri_attention p = gather_problem(call);
-  const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
+  const tri_attention_slice *slices = tri_attention_set_slices(run, call, 1, 0, &p);
   const gathered m = lay_out(run, call);
   void *qkv = run->slots[call->inputs[0]];
   TRI_TRY(gather(run, call, qkv, &m, &p));
@@ -189,7 +189,7 @@ static tri_status op_attention_gather_forward(tri_run *run, const tri_op_call *c
 static tri_status op_attention_gather_backward_input(tri_run *run, const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   tri_attention p = gather_problem(call);
-  const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
+  const tri_attention_slice *slices = tri_attention_set_slices(run, call, 1, 0, &p);
   const gathered m = lay_out(run, call);
   void *qkv = run->slots[call->inputs[0]], *gradient_qkv = run->gradients[call->inputs[0]];
   TRI_TRY(gather(run, call, qkv, &m, &p));

@@ -158,7 +158,7 @@ static tri_status op_attention_ring_forward(tri_run *run, const tri_op_call *cal
       TRI_TRY(start_pass(run, call, call->type, owner, keys, keys_at(run, call, step + 1), &transfer));
     }
     tri_attention p = ring_problem(call);
-    const tri_attention_slice *slices = tri_attention_take_slices(run, call, at->context.outer, owner, &p);
+    const tri_attention_slice *slices = tri_attention_set_slices(run, call, at->context.outer, owner, &p);
     p.key_rows = block_rows(at, owner);
     p.merge = step > 0;
     TRI_KERNEL_CALL(run->queue, attention_forward, &p, slices, qkv, keys, values_of(call, keys, call->type), out,
@@ -179,7 +179,7 @@ static tri_status backward_block(tri_run *run, const tri_op_call *call, const ri
   const attention_ring *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
   tri_attention p = ring_problem(call);
-  const tri_attention_slice *slices = tri_attention_take_slices(run, call, at->context.outer, owner, &p);
+  const tri_attention_slice *slices = tri_attention_set_slices(run, call, at->context.outer, owner, &p);
   p.out_type = call->type;
   p.q_row = tri_attention_query_width(at->heads);
   p.key_rows = block_rows(at, owner);

@@ -42,8 +42,8 @@ tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_sco
   };
 }
 
-const tri_attention_slice *tri_attention_take_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
-                                                     int64_t block, tri_attention *p) {
+const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
+                                                    int64_t block, tri_attention *p) {
   const int64_t list = call->window * blocks + block;
   p->num_slices = run->slice_begins[list + 1] - run->slice_begins[list];
   return run->slices + run->slice_begins[list];

@@ -98,7 +98,7 @@ static tri_status tell(tri_run *run, const tri_op_call *call, const tri_expert_h
   const tri_expert_rows *at = call->attributes;
   const size_t bytes = (size_t)(at->experts + 1) * sizeof *n->begins;
   if (!run->recompute || at->most_of_expert > 0) {
-    TRI_TRY(tri_run_tell_all(run, TRI_DOMAIN_EXPERT, bytes, table(run, call, at->begins), n->begins));
+    TRI_TRY(tri_run_gather_to_host(run, TRI_DOMAIN_EXPERT, bytes, table(run, call, at->begins), n->begins));
   }
   if (at->most_of_expert > 0) TRI_TRY(drop(run, call, n));
   *n->windows = tri_expert_windows(at, n);

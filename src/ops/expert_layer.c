@@ -62,7 +62,7 @@ static tri_status append_layer(const building *b, int32_t x, int32_t *out) {
     TRI_TRY(append_experts(b, x, out, has_shared ? &shared : NULL));
   } else {
     if (has_shared) TRI_TRY(append_shared(b, x, &shared));
-    TRI_TRY(tri_op_mesh_collective(list, &tri_take_slice, x, &x));
+    TRI_TRY(tri_op_mesh_collective(list, &tri_own_slice, x, &x));
     TRI_TRY(append_experts(b, x, out, NULL));
     TRI_TRY(tri_op_mesh_collective(list, &tri_join_slices, *out, out));
   }

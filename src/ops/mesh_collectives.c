@@ -179,7 +179,7 @@ const tri_mesh_collective tri_scatter_sequence = {
     false,
 };
 
-const tri_mesh_collective tri_take_slice = {
+const tri_mesh_collective tri_own_slice = {
     {.name = "take_slice", .cheap = true, FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_NONE,

@@ -30,7 +30,7 @@ tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 /* The collectives that these functions append: rows of a table (mesh_collectives.c). */
 typedef struct tri_mesh_collective tri_mesh_collective;
 extern const tri_mesh_collective tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
-    tri_take_slice, tri_join_slices;
+    tri_own_slice, tri_join_slices;
 tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *row, int32_t x, int32_t *out);
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */

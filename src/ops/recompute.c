@@ -139,7 +139,7 @@ static int32_t content_at(const tri_op_list *list, const tri_op_call *reader, in
   return content;
 }
 
-static tri_status say_lost(const tri_op_list *list, int32_t slot, const char *what) {
+static tri_status fail_lost(const tri_op_list *list, int32_t slot, const char *what) {
   const tri_op_call *producer = &list->calls[list->slots[slot].producer];
   return tri_fail_internal("recompute: what operation %d (%s) of layer %d made is %s", producer->index,
                            producer->op->name, producer->layer, what);
@@ -157,7 +157,7 @@ static tri_status check_pinned(const tri_op_list *list) {
     const tri_op_call *call = &list->calls[c];
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
       if (is_overwritten(list, call, i) && list->slots[call->inputs[i]].pinned)
-        return say_lost(list, call->inputs[i], "read again after it was overwritten");
+        return fail_lost(list, call->inputs[i], "read again after it was overwritten");
     }
   }
   return TRI_OK;
@@ -181,7 +181,7 @@ static tri_status check_lives(const tri_op_list *list) {
   for (int32_t s = 0; s < list->num_slots; s++) {
     if (list->slots[s].memory_of != s || !list->slots[s].recomputed) continue;
     if (leaves(list, s, tri_op_list_layer(list, list->slots[s].producer)))
-      return say_lost(list, s, "read outside of it");
+      return fail_lost(list, s, "read outside of it");
   }
   return TRI_OK;
 }

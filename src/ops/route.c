@@ -105,13 +105,13 @@ static tri_status balance(tri_run *run, const tri_op_call *call, bool adds) {
   const int64_t sequences = at->sequences, loads = 2 * sequences * at->router.experts;
   const void *logits = run->slots[call->outputs[LOGITS]];
   char *workspace = run->workspace;
-  double *nobody = (double *)(void *)(workspace + loads_bytes(call));
+  double *unused = (double *)(void *)(workspace + loads_bytes(call));
   TRI_KERNEL_CALL(run->queue, router_loads, call->type, tri_all_rows(call->rows), &at->router, logits,
                   run->slots[call->outputs[EXPERTS]], call->first_row, at->sequence_rows, sequences, workspace);
   TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_SEQUENCE, wide, loads, workspace));
-  if (!adds) TRI_KERNEL_CALL(run->queue, fill_zero, sizeof *nobody, nobody);
+  if (!adds) TRI_KERNEL_CALL(run->queue, fill_zero, sizeof *unused, unused);
   TRI_KERNEL_CALL(run->queue, router_balance, call->type, &at->router, sequences, at->balance, run->values, workspace,
-                  run->slots[call->outputs[BALANCE]], adds ? run->router_loss : nobody);
+                  run->slots[call->outputs[BALANCE]], adds ? run->router_loss : unused);
   return TRI_OK;
 }
 

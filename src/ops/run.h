@@ -43,7 +43,7 @@ typedef struct tri_collectives {
                                  const void *from, const int64_t *to_begins, void *to, tri_transfer **out);
   /* Gathers every rank's `bytes` bytes of device memory in all[ranks * bytes], in host memory. The host waits for
    * them. */
-  tri_status (*tell_all)(const tri_ranks *ranks, tri_domain domain, size_t bytes, const void *values, void *all);
+  tri_status (*gather_to_host)(const tri_ranks *ranks, tri_domain domain, size_t bytes, const void *values, void *all);
 } tri_collectives;
 
 /* The copy of a parameter, or of several adjacent ones, that GEMMs read: the same numbers in the activations' type. An
@@ -185,9 +185,9 @@ static inline tri_status tri_run_all_to_all_start(const tri_run *run, tri_domain
   return run->collectives->all_to_all_start(run->ranks, domain, type, from_begins, from, to_begins, to, out);
 }
 
-static inline tri_status tri_run_tell_all(const tri_run *run, tri_domain domain, size_t bytes, const void *values,
-                                          void *all) {
-  return run->collectives->tell_all(run->ranks, domain, bytes, values, all);
+static inline tri_status tri_run_gather_to_host(const tri_run *run, tri_domain domain, size_t bytes, const void *values,
+                                                void *all) {
+  return run->collectives->gather_to_host(run->ranks, domain, bytes, values, all);
 }
 
 #endif

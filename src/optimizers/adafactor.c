@@ -92,11 +92,11 @@ static scratch lay_out(const tri_update_call *call) {
   const int64_t rows = s.rows.here > call->num_parts ? s.rows.here : call->num_parts;
   size_t end = 0;
   scratch at = {0};
-  at.means = tri_pieces_take(&end, (size_t)(s.rows.whole + s.columns.whole) * wide);
-  at.rows = tri_pieces_take(&end, (size_t)rows * wide);
-  at.columns = tri_pieces_take(&end, (size_t)s.columns.here * wide);
-  at.partial = tri_pieces_take(&end, call->num_parts > 1 ? (size_t)s.columns.here * wide : 0);
-  at.sums = tri_pieces_take(&end, sizeof(tri_adafactor_sums));
+  at.means = tri_pieces_reserve(&end, (size_t)(s.rows.whole + s.columns.whole) * wide);
+  at.rows = tri_pieces_reserve(&end, (size_t)rows * wide);
+  at.columns = tri_pieces_reserve(&end, (size_t)s.columns.here * wide);
+  at.partial = tri_pieces_reserve(&end, call->num_parts > 1 ? (size_t)s.columns.here * wide : 0);
+  at.sums = tri_pieces_reserve(&end, sizeof(tri_adafactor_sums));
   at.bytes = end;
   return at;
 }

@@ -141,21 +141,21 @@ static tri_status lay_out(const tri_low_rank_settings *settings, bool whole, con
   const tri_matmul *const all[] = {&p.into, &p.back};
   size_t end = 0, most = 0;
   *out = (scratch){0};
-  out->parts = tri_pieces_take(&end, (size_t)tri_pieces_elements(tensor, ranks) * wide);
-  out->whole = tri_pieces_take(&end, tri_pieces_are_one(&shape, ranks) ? 0 : matrix);
-  out->projected = tri_pieces_take(&end, low);
-  out->adam = tri_pieces_take(&end, low);
-  out->step = tri_pieces_take(&end, matrix);
-  out->rest = tri_pieces_take(&end, whole ? matrix : 0);
-  out->adam_squares = tri_pieces_take(&end, whole ? side : 0);
-  out->squares = tri_pieces_take(&end, whole ? side : 0);
-  out->values = tri_pieces_take(&end, sizeof(rest_values));
+  out->parts = tri_pieces_reserve(&end, (size_t)tri_pieces_elements(tensor, ranks) * wide);
+  out->whole = tri_pieces_reserve(&end, tri_pieces_are_one(&shape, ranks) ? 0 : matrix);
+  out->projected = tri_pieces_reserve(&end, low);
+  out->adam = tri_pieces_reserve(&end, low);
+  out->step = tri_pieces_reserve(&end, matrix);
+  out->rest = tri_pieces_reserve(&end, whole ? matrix : 0);
+  out->adam_squares = tri_pieces_reserve(&end, whole ? side : 0);
+  out->squares = tri_pieces_reserve(&end, whole ? side : 0);
+  out->values = tri_pieces_reserve(&end, sizeof(rest_values));
   for (int i = 0; i < 2 && device != NULL; i++) {
     size_t bytes = 0;
     TRI_TRY(device->matmul_workspace(device, all[i], &bytes));
     if (bytes > most) most = bytes;
   }
-  out->of_products = tri_pieces_take(&end, most);
+  out->of_products = tri_pieces_reserve(&end, most);
   out->bytes = end;
   return TRI_OK;
 }
@@ -296,7 +296,7 @@ static tri_status find_rest(const low_rank *u) {
   const tri_dtype type = u->call->type;
   char *of_adam = u->memory + u->at.adam_squares, *squares = u->memory + u->at.squares;
   char *rest = u->memory + u->at.rest, *projected = u->memory + u->at.projected;
-  rest_values *told = (rest_values *)(void *)(u->memory + u->at.values);
+  rest_values *rest_of = (rest_values *)(void *)(u->memory + u->at.values);
   const tri_low_rank_rest options = {u->shape.rows, u->shape.columns, !u->sides.turned, u->settings->scale};
   const tri_matrix_squares all = {u->shape.rows, u->shape.columns, 1.0, 1.0};
   TRI_TRY(add_up_squares(u, NULL, u->memory + u->at.adam, of_adam));
@@ -304,8 +304,8 @@ static tri_status find_rest(const low_rank *u) {
   TRI_TRY(project_back(u, projected, rest));
   TRI_KERNEL_CALL(queue, low_rank_rest, type, &options, u->run->values, u->gradient, of_adam, squares, rest);
   TRI_KERNEL_CALL(queue, matrix_squares, type, &all, NULL, rest, squares, NULL);
-  TRI_KERNEL_CALL(queue, sum, type, u->shape.rows, squares, &told->squares, false);
-  TRI_KERNEL_CALL(queue, low_rank_growth, type, u->run->values, &told->squares, u->norm, &told->factor);
+  TRI_KERNEL_CALL(queue, sum, type, u->shape.rows, squares, &rest_of->squares, false);
+  TRI_KERNEL_CALL(queue, low_rank_growth, type, u->run->values, &rest_of->squares, u->norm, &rest_of->factor);
   return TRI_OK;
 }
 
@@ -315,7 +315,7 @@ static tri_status update_piece(const low_rank *u, int64_t matrix) {
   const tri_matrix_piece piece = tri_matrix_piece_of(&call->tensor, matrix);
   const size_t wide = tri_dtype_bytes(u->products.into.a_type), at = (size_t)piece.at;
   const size_t from = (size_t)(piece.row * u->shape.columns + piece.column) * wide;
-  const rest_values *told = (const rest_values *)(const void *)(u->memory + u->at.values);
+  const rest_values *rest_of = (const rest_values *)(const void *)(u->memory + u->at.values);
   const tri_low_rank_step step = {.rows = piece.rows,
                                   .columns = piece.columns,
                                   .parameter_row = piece.row_elements,
@@ -327,7 +327,7 @@ static tri_status update_piece(const low_rank *u, int64_t matrix) {
                                   .scale = u->settings->scale};
   char *narrow = u->run->narrow == NULL ? NULL : (char *)u->run->narrow + at * tri_dtype_bytes(call->type);
   TRI_KERNEL_CALL(u->run->queue, low_rank_step, call->type, &step, u->run->values, u->memory + u->at.step + from,
-                  u->whole ? u->memory + u->at.rest + from : NULL, u->whole ? &told->factor : NULL,
+                  u->whole ? u->memory + u->at.rest + from : NULL, u->whole ? &rest_of->factor : NULL,
                   (char *)u->run->value + at * wide, narrow);
   return TRI_OK;
 }

@@ -97,19 +97,19 @@ static tri_status lay_out(const tri_update_call *call, const tri_device_descript
   const tri_matmul *const all[] = {&p.square, &p.fourth, &p.next};
   size_t end = 0, most = 0;
   *out = (scratch){0};
-  out->parts = tri_pieces_take(&end, (size_t)tri_pieces_elements(tensor, ranks) * wide);
-  out->whole = tri_pieces_take(&end, tri_pieces_are_one(&shape, ranks) ? 0 : m * n * wide);
-  out->x = tri_pieces_take(&end, m * n * element);
-  out->y = tri_pieces_take(&end, m * n * element);
-  out->a = tri_pieces_take(&end, m * m * element);
-  out->b = tri_pieces_take(&end, m * m * element);
-  out->sum = tri_pieces_take(&end, sizeof(tri_exact_sum));
+  out->parts = tri_pieces_reserve(&end, (size_t)tri_pieces_elements(tensor, ranks) * wide);
+  out->whole = tri_pieces_reserve(&end, tri_pieces_are_one(&shape, ranks) ? 0 : m * n * wide);
+  out->x = tri_pieces_reserve(&end, m * n * element);
+  out->y = tri_pieces_reserve(&end, m * n * element);
+  out->a = tri_pieces_reserve(&end, m * m * element);
+  out->b = tri_pieces_reserve(&end, m * m * element);
+  out->sum = tri_pieces_reserve(&end, sizeof(tri_exact_sum));
   for (int i = 0; i < 3 && device != NULL; i++) {
     size_t bytes = 0;
     TRI_TRY(device->matmul_workspace(device, all[i], &bytes));
     if (bytes > most) most = bytes;
   }
-  out->of_products = tri_pieces_take(&end, most);
+  out->of_products = tri_pieces_reserve(&end, most);
   out->bytes = end;
   return TRI_OK;
 }

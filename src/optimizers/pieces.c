@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "device/kernels.h"
 
-size_t tri_pieces_take(size_t *end, size_t bytes) {
+size_t tri_pieces_reserve(size_t *end, size_t bytes) {
   const size_t begin = *end;
   *end = tri_bytes_plus(begin, tri_bytes_in_lines(bytes));
   return begin;

@@ -7,7 +7,7 @@
 #include "optimizers/optimizer.h"
 
 /* Reserves `bytes` bytes, in whole cache lines, at *end, advances *end, and returns the offset. */
-size_t tri_pieces_take(size_t *end, size_t bytes);
+size_t tri_pieces_reserve(size_t *end, size_t bytes);
 
 /* Computes the offsets of all ranks' shards in an array that has them in rank order: begins[ranks + 1]; NULL if there
  * is one rank. Release with tri_free. */

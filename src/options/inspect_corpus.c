@@ -197,7 +197,7 @@ tri_status tri_inspect_log_padding(const char *prefix) {
 
 /* ---- lengths of preferences -------------------------------------------------------------------------------------- */
 
-tri_status tri_inspect_say_preferences(const char *prefix) {
+tri_status tri_inspect_log_preferences(const char *prefix) {
   char lines[TRI_PREFERENCE_LINES][TRI_PREFERENCE_LINE_BYTES];
   tri_corpus *corpus = NULL;
   TRI_TRY(tri_corpus_open(prefix, &corpus));
@@ -229,7 +229,7 @@ static int compare_lengths(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-tri_status tri_inspect_say_longest(const char *const *prefixes, int count) {
+tri_status tri_inspect_log_longest(const char *const *prefixes, int count) {
   length_list list = {0};
   tri_status status = TRI_OK;
   for (int i = 0; i < count && status == TRI_OK; i++) {

@@ -16,9 +16,9 @@ tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokeni
 tri_status tri_inspect_log_padding(const char *prefix);
 
 /* LOCAL. Logs the lengths of the conversations of these corpora. */
-tri_status tri_inspect_say_longest(const char *const *prefixes, int count);
+tri_status tri_inspect_log_longest(const char *const *prefixes, int count);
 
 /* LOCAL. Logs the number of a corpus's preferences, and their lengths. */
-tri_status tri_inspect_say_preferences(const char *prefix);
+tri_status tri_inspect_log_preferences(const char *prefix);
 
 #endif

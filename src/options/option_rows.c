@@ -37,6 +37,7 @@ void tri_options_help(const tri_option *rows, const char *parts[], int *count) {
 
 tri_status tri_option_set(const tri_option_place *option, const char *text, void *values) {
   const tri_option *row = option->row;
+  if (row == NULL) return tri_fail_internal("an option without a row");
   char *own = (char *)values + option->base;
   void *to = own + row->offset;
   char shown[64] = {'-', row->letter};

@@ -272,7 +272,7 @@ done:
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;
-  if (tri_trainable_tells_layers(&request->model->tuning)) return true;
+  if (tri_trainable_distinguishes_layers(&request->model->tuning)) return true;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
     tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);

@@ -22,7 +22,7 @@ typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
   bool simulated;             /* the time is predicted as well */
-  bool told;                  /* tri_search_request.simulated was called */
+  bool reported;              /* tri_search_request.simulated was called */
   tri_prediction *prediction; /* NULL: neither memory nor time is predicted */
 } candidate;
 
@@ -241,8 +241,8 @@ static bool is_wanted(const search *s, const query *want, const candidate *c) {
 
 static void report_simulated(const search *s, candidate **some, int64_t count) {
   for (int64_t i = 0; i < count && s->request->simulated != NULL; i++) {
-    if (!some[i]->simulated || some[i]->told) continue;
-    some[i]->told = true;
+    if (!some[i]->simulated || some[i]->reported) continue;
+    some[i]->reported = true;
     s->request->simulated(s->request->context, &some[i]->layout, some[i]->prediction);
   }
 }

@@ -12,7 +12,7 @@
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
-  if (tri_trainable_tells_layers(&request->model->tuning)) return false;
+  if (tri_trainable_distinguishes_layers(&request->model->tuning)) return false;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
     if (tri_model_expert_layers(request->model, a[c]) != tri_model_expert_layers(request->model, b[c])) return false;

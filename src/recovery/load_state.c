@@ -184,7 +184,7 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
 
 /* Logs that the average in the checkpoint is not used. Called when a run begins with the checkpoint's weights: the user
  * may have expected the average. */
-static void say_average_stays(const tri_checkpoint *checkpoint) {
+static void log_unused_average(const tri_checkpoint *checkpoint) {
   const size_t ending = strlen(TRI_AVERAGE_SUFFIX);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     const char *name = tri_checkpoint_get_entry(checkpoint, i).tensor->name;
@@ -238,7 +238,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
     } else {
       tri_log("beginning with the weights of %s", path);
-      say_average_stays(checkpoint);
+      log_unused_average(checkpoint);
     }
     l->has_states = takes_optimizer(l, checkpoint) && !begins_any(l, checkpoint);
     tri_engine_parameters_changed(l->engine);

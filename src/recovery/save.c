@@ -418,7 +418,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   if (snapshots == NULL || progress->step % config->checkpoint.snapshot_every != 0) return TRI_OK;
   TRI_TRY(tri_saver_finish_best(saver)); /* the snapshot's best_step names this checkpoint */
   pending->snapshot_unproven = true;
-  return tri_snapshots_take(snapshots, progress);
+  return tri_snapshots_make(snapshots, progress);
 }
 
 /* ---- after the save ---------------------------------------------------------------------------------------------- */

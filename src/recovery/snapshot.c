@@ -332,7 +332,7 @@ static tri_status write_snapshot(tri_snapshots *s, const tri_progress *progress,
   return tri_common_status(world, status);
 }
 
-tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
+tri_status tri_snapshots_make(tri_snapshots *s, const tri_progress *progress) {
   mapped own = {0};
   kept *all = NULL;
   int64_t count = 0;

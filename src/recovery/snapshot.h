@@ -21,7 +21,7 @@ tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config
 void tri_snapshots_destroy(tri_snapshots *snapshots);
 
 /* COLLECTIVE, between two steps. Takes a snapshot; snapshots of other steps are removed once it is complete. */
-tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *progress);
+tri_status tri_snapshots_make(tri_snapshots *snapshots, const tri_progress *progress);
 
 /* COLLECTIVE. Sets *step to the newest complete step, or to -1. A step is complete if every rank's part is on some node
  * of the job. */

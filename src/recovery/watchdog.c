@@ -98,7 +98,7 @@ static const char *name_wait(const tri_flight_report *flight, char *text, size_t
   return text;
 }
 
-static void say_what_it_does(const answers *a, int rank, char *text, size_t size) {
+static void print_activity(const answers *a, int rank, char *text, size_t size) {
   const tri_flight_report *flight = &a->flights[rank];
   if (!a->known[rank]) {
     snprintf(text, size, "does not answer: its process is stopped or gone, or its node is");
@@ -116,7 +116,7 @@ static void watchdog_report(const answers *a, int culprit, int last) {
   const tri_watchdog *w = a->watchdog;
   char who[192], state[256], whom[192], wait[128], chain[512] = "", message[TRI_PATH_BYTES + 2048];
   name_rank(a, culprit, who, sizeof who);
-  say_what_it_does(a, culprit, state, sizeof state);
+  print_activity(a, culprit, state, sizeof state);
   if (last >= 0) {
     snprintf(chain, sizeof chain, "; %s waits for it in %s at step %lld, which it has not %s",
              name_rank(a, last, whom, sizeof whom), name_wait(&a->flights[last], wait, sizeof wait),

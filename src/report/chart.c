@@ -128,8 +128,8 @@ static void draw_ticks(const tri_chart *c, const tri_chart_axis *axis, int tick_
   double ticks[TRI_PLOT_TICKS];
   char text[32];
   const int length = (int)fabs(axis->plot.size);
-  const int64_t apart = 1 + axis->num_words * word_px / length;
-  for (int64_t i = 0; i < axis->num_words; i += apart) draw_tick(c, axis, (double)i, axis->words[i]);
+  const int64_t every = 1 + axis->num_words * word_px / length;
+  for (int64_t i = 0; i < axis->num_words; i += every) draw_tick(c, axis, (double)i, axis->words[i]);
   const int count = axis->words != NULL ? 0 : tri_plot_ticks(&axis->plot, length / tick_px, ticks);
   for (int i = 0; i < count; i++) {
     snprintf(text, sizeof text, "%.12g", ticks[i]);

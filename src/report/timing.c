@@ -68,7 +68,7 @@ static bool belongs(const tri_record *record) {
 static tri_status read_events(const tri_mesh *mesh, double ahead_s, tri_event_list *out) {
   tri_record *records = NULL;
   int64_t count = 0;
-  TRI_TRY(tri_recorder_take(&records, &count));
+  TRI_TRY(tri_recorder_kept(&records, &count));
   tri_status status = tri_event_list_reserve(out, count);
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
     if (!belongs(&records[i])) continue;

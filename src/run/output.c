@@ -132,7 +132,7 @@ static tri_status take(const char *path, tri_run_output *out) {
   snprintf(out->path, sizeof out->path, "%s", path);
   out->made = !tri_path_exists(path);
   TRI_TRY(tri_directory_create(path));
-  const tri_status status = tri_folder_lock_take(path, &out->lock);
+  const tri_status status = tri_folder_lock_acquire(path, &out->lock);
   if (status != TRI_OK && out->made) (void)rmdir(path);
   return status;
 }

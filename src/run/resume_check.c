@@ -487,7 +487,7 @@ static tri_status compare_runs(const tri_identity *identity, const tri_run_confi
 
 /* Warns of tensors that the run's model does not have, if it is allowed to differ. They are lost with the next
  * checkpoint. */
-static tri_status say_left_out(const tri_run_config *config, const tri_checkpoint *checkpoint) {
+static tri_status warn_of_left_out(const tri_run_config *config, const tri_checkpoint *checkpoint) {
   tri_left_out left = {0};
   TRI_TRY(tri_checkpoint_find_left_out(checkpoint, &config->model, &left));
   if (left.count == 0) return TRI_OK;
@@ -588,7 +588,7 @@ tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *
   if (c.text_length == 0) {
     if (samples[0] != '\0') tri_warn("%s: %s", folder, samples + 2);
     if (how != TRI_RESUME_WEIGHTS) log_differences(state, config);
-    return say_left_out(config, checkpoint);
+    return warn_of_left_out(config, checkpoint);
   }
   return refuse(&c, folder, samples);
 }

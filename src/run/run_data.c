@@ -107,11 +107,11 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
   bool said = false; /* logged once, because all corpora have the same tokenizer */
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {
-    said = tri_corpus_say_vocabulary(out->train_corpora[k], config->model.vocab_size);
+    said = tri_corpus_log_vocabulary(out->train_corpora[k], config->model.vocab_size);
   }
   said = false;
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {
-    said = tri_corpus_say_beginning(out->train_corpora[k], o->tokenizer);
+    said = tri_corpus_log_beginning(out->train_corpora[k], o->tokenizer);
   }
   return TRI_OK;
 }
@@ -142,7 +142,7 @@ static tri_status open_preferences(const opening *o, tri_identity *identity, tri
   const tri_run_config *config = o->config;
   TRI_TRY(open_corpus(o, config->data.train[0].path, &out->train_corpora[0], identity->train[0]));
   TRI_TRY(create_preferences(o, out->train_corpora[0], config->data.max_samples, &out->preferences));
-  tri_corpus_say_vocabulary(out->train_corpora[0], config->model.vocab_size);
+  tri_corpus_log_vocabulary(out->train_corpora[0], config->model.vocab_size);
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
   TRI_TRY(open_corpus(o, config->data.validation, &out->validation_corpus, identity->validation));
   return create_preferences(o, out->validation_corpus, 0, &out->validation_preferences);

@@ -132,7 +132,7 @@ const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *coun
   return tokenizer->beginning;
 }
 
-void tri_tokenizer_say_class(const tri_tokenizer *tokenizer) {
+void tri_tokenizer_log_class(const tri_tokenizer *tokenizer) {
   if (tokenizer->other_class == NULL) return;
   tri_log(
       "the tokenizer's folder asks for %s: transformers 5 cuts texts in a way of that class, some of them to other "

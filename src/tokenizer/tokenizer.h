@@ -56,7 +56,7 @@ const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer);
 enum { TRI_MOST_BEGINNING = 8 };
 const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count);
 /* Logs a line if the folder names a class with which transformers tokenizes differently from tokenizer.json. */
-void tri_tokenizer_say_class(const tri_tokenizer *tokenizer);
+void tri_tokenizer_log_class(const tri_tokenizer *tokenizer);
 /* Returns all tokens that end a generated text; the tokenizer owns the list. Ids may be beyond its vocabulary, because
  * a model can have more tokens. */
 enum { TRI_MOST_ENDS = 64 };

@@ -114,7 +114,7 @@ static void print_device(const tri_device *device, FILE *to) {
   if (device->info.place[0] == '\0') return;
   fprintf(to, "device: %s, %s to give%s\n", tri_device_describe(device, name, sizeof name),
           tri_format_bytes((double)device->info.memory_bytes, has, sizeof has),
-          tri_device_taken(&device->info, taken, sizeof taken));
+          tri_device_describe_reserved(&device->info, taken, sizeof taken));
 }
 
 /* Prints the memory plan. Memory for samples is temporary; the rest stays allocated. */

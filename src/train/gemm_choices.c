@@ -117,7 +117,7 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
   *out = (tri_gemm_choices_file){.timed = config->time_products};
   tri_status status = tri_gemm_choices_file_read(path, &found, out);
   if (status == TRI_OK && found && strcmp(out->chooser, chooser) == 0) {
-    status = tri_device_gemms_take(device, out->choices);
+    status = tri_device_gemms_use(device, out->choices);
     if (status == TRI_OK && config->time_products && !out->timed) {
       tri_log("%s holds GEMM algorithms that were chosen without timing; remove it to have them timed", path);
     }
@@ -192,7 +192,7 @@ static tri_status choose_together(const tri_run_config *config, const tri_group 
   if (status == TRI_OK) status = share_text(world, 0, choices, length, &text);
   tri_free(choices);
   TRI_TRY(status);
-  if (same_chooser(&all[0], &all[world->rank])) status = tri_device_gemms_take(device, text);
+  if (same_chooser(&all[0], &all[world->rank])) status = tri_device_gemms_use(device, text);
   tri_free(text);
   return tri_common_status(world, status);
 }

@@ -239,7 +239,7 @@ static void suggest_next(const tri_training *t) {
   }
 }
 
-void tri_training_tell_end(const tri_training *t) {
+void tri_training_announce_end(const tri_training *t) {
   const tri_run_config *config = t->config;
   char root[TRI_PATH_BYTES];
   log_losses(t);

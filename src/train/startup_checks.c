@@ -76,7 +76,7 @@ tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_confi
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-enum { NODE_BYTES = 64, RANKS_TOLD = 16 };
+enum { NODE_BYTES = 64, RANKS_LISTED = 16 };
 
 /* Memory needs of one rank. */
 typedef struct need {
@@ -120,7 +120,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
     out->on_node += snapshots + samples->host_bytes + (device->info.host_memory ? samples->device_bytes : 0);
     out->on_device += samples->device_bytes;
     snprintf(out->device, sizeof out->device, "%s", device->info.name);
-    (void)tri_device_taken(&device->info, out->taken, sizeof out->taken);
+    (void)tri_device_describe_reserved(&device->info, out->taken, sizeof out->taken);
     out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations - out->samples;
     if (gethostname(out->node, sizeof out->node) != 0) out->node[0] = '\0';
     out->node[sizeof out->node - 1] = '\0';
@@ -169,7 +169,7 @@ static const char *advice(const need *all) {
 /* Sums the needs of all ranks of a node, whose first rank is `first`, and fails if they exceed its memory. */
 static tri_status check_node(const tri_mesh *mesh, const need *needs, int first) {
   need sum = {0};
-  text told = {.length = 0};
+  text listed = {.length = 0};
   int ranks = 0;
   for (int r = first; r < mesh->world.size; r++) {
     if (tri_group_node_of(&mesh->world, r) != tri_group_node_of(&mesh->world, first)) continue;
@@ -179,20 +179,20 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
     sum.activations += needs[r].activations;
     sum.samples += needs[r].samples;
     sum.total += needs[r].on_node;
-    if (ranks++ < RANKS_TOLD) add_rank(&told, &mesh->shape, r, &needs[r]);
+    if (ranks++ < RANKS_LISTED) add_rank(&listed, &mesh->shape, r, &needs[r]);
   }
   if (needs[first].available == 0 || sum.total <= needs[first].available) return TRI_OK;
   char need_text[32], have_text[32];
   return tri_fail(TRI_OUT_OF_MEMORY, "the %d ranks on %s need %s, but it has %s available; %s:%s%s", ranks,
                   needs[first].node, tri_format_bytes((double)sum.total, need_text, sizeof need_text),
                   tri_format_bytes((double)needs[first].available, have_text, sizeof have_text), advice(&sum),
-                  told.bytes, ranks > RANKS_TOLD ? "\n  ..." : "");
+                  listed.bytes, ranks > RANKS_LISTED ? "\n  ..." : "");
 }
 
 /* Compares a rank's needs with the memory of its device, or with the limit for it. */
 static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank) {
   const need *n = &needs[rank];
-  text told = {.length = 0};
+  text listed = {.length = 0};
   char need_text[32], have_text[32];
   if (n->device_has == 0 || n->on_device <= n->device_has) return TRI_OK;
   need on_device = *n; /* without the part in host memory */
@@ -201,11 +201,11 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   if (n->on_device > n->parameters + n->gradients + n->optimizer + n->activations + n->samples) {
     on_device.buffers = n->on_device - n->parameters - n->gradients - n->optimizer - n->activations - n->samples;
   }
-  add_rank(&told, &mesh->shape, rank, &on_device);
+  add_rank(&listed, &mesh->shape, rank, &on_device);
   return tri_fail(
       TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s available (`device_memory`)%s; %s:%s", rank,
       tri_format_bytes((double)n->on_device, need_text, sizeof need_text), n->device,
-      tri_format_bytes((double)n->device_has, have_text, sizeof have_text), n->taken, advice(n), told.bytes);
+      tri_format_bytes((double)n->device_has, have_text, sizeof have_text), n->taken, advice(n), listed.bytes);
 }
 
 tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,

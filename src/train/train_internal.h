@@ -118,7 +118,7 @@ tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 tri_status tri_training_end(tri_training *t);
 tri_status tri_training_remove_summary(const tri_training *t);
 tri_status tri_training_write_summary(tri_training *t);
-void tri_training_tell_end(const tri_training *t);
+void tri_training_announce_end(const tri_training *t);
 tri_status tri_training_finish_ended(tri_training *t);
 
 /* ---- samples (samples.c) ----------------------------------------------------------------------------------------- */

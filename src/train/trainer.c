@@ -31,7 +31,7 @@ static tri_status trainer_run(tri_training *t) {
   tri_saved_error ending = {TRI_OK, ""};
   tri_error_save(&ending, status);
   TRI_TRY(tri_training_write_summary(t));
-  if (status == TRI_OK) tri_training_tell_end(t);
+  if (status == TRI_OK) tri_training_announce_end(t);
   return tri_saved_error_restore(&ending);
 }
 

@@ -81,11 +81,11 @@ static tri_status find_importance(const tri_explanation *e, bool failures, doubl
   }
   double *beside = places + most * dims;
   for (int64_t i = 0; i < most && status == TRI_OK; i++) {
-    if (!tri_suggest_takes(i, most, MOST_BACKGROUND)) continue;
+    if (!tri_suggest_is_sampled(i, most, MOST_BACKGROUND)) continue;
     memcpy(beside + background++ * dims, places + i * dims, (size_t)dims * sizeof *places);
   }
   for (int64_t i = 0; i < most && status == TRI_OK; i++) {
-    if (!tri_suggest_takes(i, most, MOST_EXPLAINED)) continue;
+    if (!tri_suggest_is_sampled(i, most, MOST_EXPLAINED)) continue;
     status = tri_shapley(model, dims, background, beside, places + i * dims, values);
     for (int64_t k = 0; k < dims && status == TRI_OK; k++) importance[k] += fabs(values[k]);
     explained++;

@@ -30,14 +30,14 @@ static void unpack(tri_gaussian *g) {
   g->noise = exp(g->log[g->dims + 1]);
 }
 
-static double apart(const tri_gaussian *g, int64_t d, const double *a, const double *b) {
+static double scaled_difference(const tri_gaussian *g, int64_t d, const double *a, const double *b) {
   double difference = g->is_category[d] ? (a[d] != b[d]) : a[d] - b[d];
   return difference * difference * g->inverse_squares[d];
 }
 
 static double covariance(const tri_gaussian *g, const double *a, const double *b) {
   double squared = 0;
-  for (int64_t d = 0; d < g->dims; d++) squared += apart(g, d, a, b);
+  for (int64_t d = 0; d < g->dims; d++) squared += scaled_difference(g, d, a, b);
   double r = sqrt(5.0 * squared);
   return g->strength * (1.0 + r + r * r / 3.0) * exp(-r);
 }
@@ -90,7 +90,7 @@ static void slope_of(tri_gaussian *g, double *slope) {
     slope[g->dims + 1] += 0.5 * own * g->noise;
     for (int64_t j = 0; j < i; j++) {
       double terms[TRI_GAUSSIAN_DIMS], squared = 0;
-      for (int64_t d = 0; d < g->dims; d++) squared += terms[d] = apart(g, d, a, g->x + j * g->dims);
+      for (int64_t d = 0; d < g->dims; d++) squared += terms[d] = scaled_difference(g, d, a, g->x + j * g->dims);
       double pull = g->inverse[i * g->count + j] - g->weights[i] * g->weights[j];
       double r = sqrt(5.0 * squared), fall = g->strength * exp(-r);
       slope[g->dims] += pull * fall * (1.0 + r + r * r / 3.0);

@@ -479,9 +479,9 @@ static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
-  if (status == TRI_OK) status = tri_objective_take_steps(study, config->optimizer.steps);
+  if (status == TRI_OK) status = tri_objective_set_steps(study, config->optimizer.steps);
   if (status == TRI_OK) status = check_run(study, config, config + 1);
-  if (status == TRI_OK) status = tri_trial_schedule_take(study, config);
+  if (status == TRI_OK) status = tri_trial_schedule_read(study, config);
   if (status == TRI_OK) {
     study->model = config->model;
     study->trained = (tri_training_options){

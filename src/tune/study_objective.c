@@ -184,7 +184,7 @@ static void complete_trial(tri_study *study, const tri_yaml *root) {
   if (find(trial, "minutes") == NULL) study->trial.minutes = INFINITY;
 }
 
-tri_status tri_objective_take_steps(tri_study *study, int64_t steps) {
+tri_status tri_objective_set_steps(tri_study *study, int64_t steps) {
   enum { FEWEST_STEPS = 8 };
   if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS) return TRI_OK;
   if (study->trial.steps == 0) study->trial.steps = steps;

@@ -39,6 +39,6 @@ tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
 
 /* Sets the steps of a trial that the study does not set to those of the run file; 0 if it counts epochs. */
-tri_status tri_objective_take_steps(tri_study *study, int64_t steps);
+tri_status tri_objective_set_steps(tri_study *study, int64_t steps);
 
 #endif

@@ -124,7 +124,7 @@ static double prior_scale(const tri_suggester *s, const tri_trial *trials, int64
   return expected > 0 ? measured / expected : 1;
 }
 
-bool tri_suggest_takes(int64_t i, int64_t count, int64_t most) {
+bool tri_suggest_is_sampled(int64_t i, int64_t count, int64_t most) {
   int64_t stride = (count + most - 1) / most;
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_TUNE, FOR_REPORTS);
   return stride <= 1 || i % stride == tri_random_u32(key, (uint64_t)(i / stride)) % stride;
@@ -153,7 +153,7 @@ tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, in
   int64_t all = 0, seen = 0;
   for (int64_t i = 0; i < count; i++) all += counts_in(&trials[i], failures);
   for (int64_t i = 0; i < count; i++) {
-    if (!counts_in(&trials[i], failures) || !tri_suggest_takes(seen++, all, MOST_MODELLED)) continue;
+    if (!counts_in(&trials[i], failures) || !tri_suggest_is_sampled(seen++, all, MOST_MODELLED)) continue;
     add_sample(space, &s, &trials[i].point, worth_of(&trials[i]));
   }
   tri_status status = s.count < 2 ? TRI_OK : fit(space, &s, 20, &state, out);

@@ -66,7 +66,7 @@ tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_
 
 /* Returns whether element i of `count` is in an even sample of at most `most` elements: a random one of each block of
  * adjacent elements, since lists of points are periodic. */
-bool tri_suggest_takes(int64_t i, int64_t count, int64_t most);
+bool tri_suggest_is_sampled(int64_t i, int64_t count, int64_t most);
 
 /* Creates a model of the finished trials, and with `failures` also of the failed ones with value 0; NULL if there are
  * fewer than two. It uses an even sample if there are very many. For reports; release with tri_gaussian_destroy. */

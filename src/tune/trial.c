@@ -93,7 +93,7 @@ tri_status tri_trial_seconds(const tri_study *study, const tri_point *points, in
   double begin_s = tri_clock_s();
   for (int64_t i = 0; i < count; i++) {
     double value;
-    if (!tri_suggest_takes(i, count, POINTS_TIMED)) continue;
+    if (!tri_suggest_is_sampled(i, count, POINTS_TIMED)) continue;
     TRI_TRY(tri_trial_expect(study, &points[i], 1, &value));
     looked_at++;
   }

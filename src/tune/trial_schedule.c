@@ -54,7 +54,7 @@ static tri_status set_warmup(tri_study *study) {
   return status;
 }
 
-tri_status tri_trial_schedule_take(tri_study *study, const tri_run_config *run) {
+tri_status tri_trial_schedule_read(tri_study *study, const tri_run_config *run) {
   study->warmup = study->run_warmup = run->optimizer.warmup;
   study->run_steps = run->optimizer.steps;
   if (!tri_objective_is_of_loss(study->objective) && !is_population(study)) return TRI_OK;

@@ -264,7 +264,7 @@ static void test_choices(void **state) {
   expect_text(chosen, "bf16 bf16 24 40 16 16 40 40 bias 16 : " LIBRARY " 1048576 ");
   CHECK_OK(tri_device_gemms_choose(f.device, asked, true, &timed));
   expect_text(timed, " : " LIBRARY " ");
-  CHECK_OK(tri_device_gemms_take(f.device, timed));
+  CHECK_OK(tri_device_gemms_use(f.device, timed));
   check(&f, &some, 0);
   tri_free(asked);
   tri_free(chosen);
@@ -301,7 +301,7 @@ static void test_choices_that_are_none(void **state) {
       "cuBLASLt\n",
   };
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-    CHECK_FAILS(tri_device_gemms_take(f.device, none[i]), TRI_BAD_FILE, "is not a choice of how to make");
+    CHECK_FAILS(tri_device_gemms_use(f.device, none[i]), TRI_BAD_FILE, "is not a choice of how to make");
   }
   tri_free(asked);
   tri_free(chosen);
@@ -443,7 +443,7 @@ static void test_choice_that_is_refused(void **state) {
   CHECK_OK(tri_device_gemms_choose(f.device, asked, false, &chosen));
   char *hex = strrchr(chosen, ' ') + 1;
   hex[0] = hex[0] == '0' ? '1' : '0'; /* of another product, for all that the library knows */
-  CHECK_OK(tri_device_gemms_take(f.device, chosen));
+  CHECK_OK(tri_device_gemms_use(f.device, chosen));
   expect_other_way(&f, "failed to multiply 24 x 40 x 16 (bf16): ");
   close_device(&f);
   for (int least = 2; least >= 0; least--) { /* refused: the best, the best two, all */
@@ -453,7 +453,7 @@ static void test_choice_that_is_refused(void **state) {
     tri_free(asked);
     asked = ask(&f);
     CHECK_OK(tri_device_gemms_choose(f.device, asked, true, &anew)); /* timing passes them over */
-    CHECK_OK(tri_device_gemms_take(f.device, anew));
+    CHECK_OK(tri_device_gemms_use(f.device, anew));
     check(&f, &some, 0);
     tri_free(anew);
     close_device(&f);

@@ -34,7 +34,7 @@ static void say(tri_words *words, tri_status status, const char *text) {
 }
 
 static void expect(tri_status status, const char *text) {
-  assert_int_equal(tri_cause_tell(&ending), status);
+  assert_int_equal(tri_cause_report(&ending), status);
   if (strstr(tri_status_message(), text) == NULL) fail_msg("`%s` is not in `%s`", text, tri_status_message());
 }
 
@@ -68,7 +68,7 @@ static void test_order(void **state) {
 static void test_asked(void **state) {
   (void)state;
   tri_ending *e = begin(0);
-  assert_int_equal(tri_cause_tell(e), TRI_OK);
+  assert_int_equal(tri_cause_report(e), TRI_OK);
   e->asked = 1;
   expect(TRI_INTERRUPTED, "the run is complete");
   e->launcher_result = EXITED_9;
@@ -81,7 +81,7 @@ static void test_asked(void **state) {
   expect(TRI_INTERRUPTED, "interrupted twice, so at once, after step 4");
   e->steps = -1;
   expect(TRI_INTERRUPTED, "before the first step");
-  say(&e->told, TRI_OK, "no space"); /* of a rank on another host, through the launcher */
+  say(&e->launcher_error, TRI_OK, "no space"); /* of a rank on another host, through the launcher */
   e->launcher_result = EXITED_3;
   expect(TRI_BAD_CONFIG, "no space");
 }
@@ -99,7 +99,7 @@ static void test_launchers_status(void **state) {
   expect(TRI_IO_FAILED, "disk full");
   begin(SIGKILL);
   e->all_left = e->ended = true;
-  assert_int_equal(tri_cause_tell(e), TRI_OK);
+  assert_int_equal(tri_cause_report(e), TRI_OK);
 }
 
 /* However much ranks' libraries print, what the launcher says at the end stays; and so does the beginning. */

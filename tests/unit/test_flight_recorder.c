@@ -49,7 +49,7 @@ static void test_kept(void **state) {
   tri_record noted = tri_record_make(TRI_RECORD_PROGRESS, "noted");
   noted.bytes = 5;
   tri_recorder_note(&noted, 1.5);
-  assert_int_equal(tri_recorder_take(&kept, &count), TRI_OK);
+  assert_int_equal(tri_recorder_kept(&kept, &count), TRI_OK);
   assert_int_equal(count, 10001);
   for (int64_t i = 0; i < 10000; i++) {
     assert_string_equal(kept[i].name, "one of many");
@@ -59,7 +59,7 @@ static void test_kept(void **state) {
   assert_true(kept[10000].begin_s == 1.5 && kept[10000].end_s > 1.5 && kept[10000].bytes == 5);
   tri_free(kept);
   tri_recorder_end(last); /* not kept any more */
-  assert_int_equal(tri_recorder_take(&kept, &count), TRI_OK);
+  assert_int_equal(tri_recorder_kept(&kept, &count), TRI_OK);
   assert_int_equal(count, 0);
   tri_free(kept);
 }

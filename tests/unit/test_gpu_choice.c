@@ -144,7 +144,7 @@ static void test_memory(void **state) {
   assert_true(device->info.memory_bytes == 192 * (size_t)MIB && device->info.sharers == 1);
   CHECK_OK(tri_device_share(device, 2));
   assert_true(device->info.memory_bytes == (192 * (size_t)MIB - held) / 2 + held);
-  assert_string_equal(strstr(tri_device_taken(&device->info, text, sizeof text), ", and 2"),
+  assert_string_equal(strstr(tri_device_describe_reserved(&device->info, text, sizeof text), ", and 2"),
                       ", and 2 ranks share the rest)");
   CHECK_OK(tri_device_share(device, 1));
   CHECK_FAILS(tri_device_memory_create(device, 192 * (size_t)MIB, &memory), TRI_OUT_OF_MEMORY, "do not fit");

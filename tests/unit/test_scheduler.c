@@ -82,7 +82,7 @@ static bool step(world *w, int64_t now) {
     logits += entries[i].guess_rows + (entries[i].rows > 0 && t->held + entries[i].rows == t->tokens);
     read += entries[i].guess_rows;
     while (t->num_pages * PAGE < t->held + entries[i].rows + entries[i].guess_rows) {
-      const int32_t page = tri_pages_take(w->pages);
+      const int32_t page = tri_pages_allocate(w->pages);
       assert_true(page >= 0);
       t->pages[t->num_pages++] = page;
     }
@@ -146,7 +146,7 @@ static void test_kept_pages_are_found(void **state) {
   tri_pages *p = NULL;
   assert_int_equal(tri_pages_create(3, 2, &p), 0);
   tri_prefix at = TRI_PREFIX_NONE;
-  const int32_t first = tri_pages_take(p), second = tri_pages_take(p);
+  const int32_t first = tri_pages_allocate(p), second = tri_pages_allocate(p);
   assert_int_equal(tri_pages_keep(p, first, &at, ab), first);
   const tri_prefix after_ab = at;
   assert_int_equal(tri_pages_keep(p, second, &at, cd), second);
@@ -156,20 +156,20 @@ static void test_kept_pages_are_found(void **state) {
   assert_true(at == after_ab);
   assert_int_equal(tri_pages_find(p, &at, cd), second);
   /* The same tokens once more: the kept page serves. */
-  const int32_t third = tri_pages_take(p);
+  const int32_t third = tri_pages_allocate(p);
   at = TRI_PREFIX_NONE;
   assert_int_equal(tri_pages_keep(p, third, &at, ab), first);
   tri_pages_release(p, third);
   assert_int_equal(tri_pages_free(p), 1);
-  assert_int_equal(tri_pages_take(p), third);
-  assert_int_equal(tri_pages_take(p), -1);
+  assert_int_equal(tri_pages_allocate(p), third);
+  assert_int_equal(tri_pages_allocate(p), -1);
   tri_pages_release(p, third);
   for (int i = 0; i < 3; i++) tri_pages_release(p, first);
   for (int i = 0; i < 2; i++) tri_pages_release(p, second);
   assert_int_equal(tri_pages_free(p), 3);
   /* What holds nothing is given out first, then the kept one that was released first. */
-  assert_int_equal(tri_pages_take(p), third);
-  assert_int_equal(tri_pages_take(p), first);
+  assert_int_equal(tri_pages_allocate(p), third);
+  assert_int_equal(tri_pages_allocate(p), first);
   at = TRI_PREFIX_NONE;
   assert_int_equal(tri_pages_find(p, &at, ab), -1);
   at = after_ab;

@@ -52,7 +52,7 @@ static tri_status collect(const char *const *paths, int count, tri_document_rule
   tri_text_input *input = NULL;
   tri_text_block block = {0};
   TRI_TRY(tri_text_input_create(paths, count, rule, &input));
-  if (to->binary) tri_text_input_take_binary(input);
+  if (to->binary) tri_text_input_allow_binary(input);
   for (;;) {
     TRI_TRY_GOTO(tri_text_input_next(input, &block), destroy);
     if (block.num_pieces == 0) break;

@@ -59,7 +59,7 @@ static tri_status apply_template(session *s) {
   const tri_generation *g = &s->generation;
   const tri_judge_text nothing = {0};
   if (!asked->chat) {
-    tri_eval_chat_say_unused(g->tokenizer_file, asked->model);
+    tri_eval_chat_warn_unused(g->tokenizer_file, asked->model);
     return TRI_OK;
   }
   TRI_TRY(tri_eval_chat_open(g->tokenizer_file, g->tokenizer, asked->system, &s->chat));
@@ -73,7 +73,7 @@ static tri_status apply_template(session *s) {
 static tri_status begin_texts(session *s) {
   const size_t count = (size_t)s->questions.count;
   TRI_TRY(apply_template(s));
-  tri_eval_say_prompt(NULL, &s->questions.list[0].prompt);
+  tri_eval_log_prompt(NULL, &s->questions.list[0].prompt);
   TRI_TRY(tri_alloc("prompts", count, sizeof *s->prompts, &s->prompts));
   for (size_t i = 0; i < count; i++) {
     const tri_judge_text *prompt = &s->questions.list[i].prompt;
@@ -148,7 +148,7 @@ static tri_status judge_answer(void *context, tri_written *written) {
     if ((int64_t)written->sampling.sample == last) end_question(s, a);
   }
   tri_judge_text_release(&text);
-  tri_log_progress("%5.1f %%", 100.0 * (double)(s->texts.told + 1) / (double)s->texts.count);
+  tri_log_progress("%5.1f %%", 100.0 * (double)(s->texts.reported + 1) / (double)s->texts.count);
   return status;
 }
 

@@ -69,7 +69,7 @@ tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *descri
 }
 
 /* Logs that the chat template is not applied. A template that cannot be read counts as absent. */
-void tri_eval_chat_say_unused(const char *tokenizer_file, const char *model) {
+void tri_eval_chat_warn_unused(const char *tokenizer_file, const char *model) {
   const tri_chat_format_options options = {.tokenizer = tokenizer_file, .optional = true};
   tri_chat_format format = {0};
   if (tri_chat_format_create(&options, &format) == TRI_OK && format.template != NULL) {
@@ -80,7 +80,7 @@ void tri_eval_chat_say_unused(const char *tokenizer_file, const char *model) {
 
 /* Logs the first prompt as a JSON string, so that it takes one line; only the end of a long prompt, which contains the
  * question. */
-void tri_eval_say_prompt(const char *form, const tri_judge_text *prompt) {
+void tri_eval_log_prompt(const char *form, const tri_judge_text *prompt) {
   size_t begin = prompt->bytes > SHOWN_BYTES ? prompt->bytes - SHOWN_BYTES : 0;
   while (begin < prompt->bytes && ((unsigned char)prompt->text[begin] & 0xC0) == 0x80) begin++;
   json_t *string = json_stringn(prompt->text + begin, prompt->bytes - begin);

@@ -25,9 +25,9 @@ void tri_eval_chat_close(tri_eval_chat *chat);
 tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *description, tri_judge_text *question);
 
 /* Logs a line if the model has a chat template, which is then not applied. */
-void tri_eval_chat_say_unused(const char *tokenizer_file, const char *model);
+void tri_eval_chat_warn_unused(const char *tokenizer_file, const char *model);
 
 /* Logs the form of the questions (NULL: they have none) and the first prompt as the model reads it. */
-void tri_eval_say_prompt(const char *form, const tri_judge_text *prompt);
+void tri_eval_log_prompt(const char *form, const tri_judge_text *prompt);
 
 #endif

@@ -49,7 +49,7 @@ static tri_status open_tokenizer(const tri_merged *weights, const tri_model *mod
   TRI_TRY(tri_tokenizer_create(source, tokenizer));
   TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
   TRI_TRY(tri_tokenizer_fits_model(*tokenizer, model->vocab_size));
-  tri_tokenizer_say_class(*tokenizer);
+  tri_tokenizer_log_class(*tokenizer);
   return tri_pair_encoder_create(*tokenizer, encoder);
 }
 
@@ -61,16 +61,16 @@ static tri_status phrase_questions(session *s, const char *tokenizer_file, const
   tri_status status = TRI_OK;
   if (asked->chat) {
     status = tri_eval_chat_open(tokenizer_file, tokenizer, asked->system, &chat);
-    tri_pair_encoder_take_rendered(encoder);
+    tri_pair_encoder_expect_rendered(encoder);
   } else {
-    tri_eval_chat_say_unused(tokenizer_file, asked->model);
+    tri_eval_chat_warn_unused(tokenizer_file, asked->model);
   }
   for (int64_t i = 0; i < s->questions.count && status == TRI_OK; i++) {
     tri_question *q = &s->questions.list[i];
     status = asked->chat ? tri_eval_chat_apply(&chat, &q->description, &q->context) : tri_question_join(q);
   }
   tri_eval_chat_close(&chat);
-  if (status == TRI_OK) tri_eval_say_prompt(s->questions.list[0].form, &s->questions.list[0].context);
+  if (status == TRI_OK) tri_eval_log_prompt(s->questions.list[0].form, &s->questions.list[0].context);
   for (int64_t i = 1; i < s->questions.count && status == TRI_OK; i++) {
     if (s->questions.list[i].form == s->questions.list[0].form) continue;
     tri_log("line %" PRId64 " has another form: %s", s->questions.list[i].line, s->questions.list[i].form);

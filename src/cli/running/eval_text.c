@@ -70,7 +70,7 @@ static bool is_masked(const session *s) { return s->use == TRI_DOCUMENTS_MASKED;
 static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUMENTS; }
 
 /* Logs how text becomes sequences, and what determined that. */
-static void say_shape(const session *s, const char *by) {
+static void log_shape(const session *s, const char *by) {
   tri_log("in sequences of %" PRId64 " tokens (documents: %s, packing: %s%s%s)%s", s->sequence,
           tri_run_config_documents(s->use), tri_run_config_packing(s->packing), is_packed(s) ? ", too_long: " : "",
           is_packed(s) ? tri_run_config_too_long(s->too_long) : "", by);
@@ -110,7 +110,7 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   TRI_TRY(set_documents(s));
   if (given->sequence > 0) s->sequence = given->sequence;
   if (given->batch > 0) s->batch = given->batch;
-  say_shape(s, origin_of(s, masked, notes->known));
+  log_shape(s, origin_of(s, masked, notes->known));
   return TRI_OK;
 }
 
@@ -186,7 +186,7 @@ static tri_status eval_set_up(session *s) {
                     s->asked->data, tri_corpus_num_tokens(corpus), TRI_PLURAL(tri_corpus_num_tokens(corpus)));
   }
   TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, corpus, &s->tokenizer));
-  (void)tri_corpus_say_vocabulary(corpus, s->model.vocab_size);
+  (void)tri_corpus_log_vocabulary(corpus, s->model.vocab_size);
   if (s->asked->bigram != NULL) TRI_TRY(count_bigrams(s));
   TRI_TRY(create_windows(s));
   TRI_TRY(tri_alloc("evaluation tokens", (size_t)(s->batch * s->sequence + 1), sizeof *s->places, &s->places));

@@ -284,7 +284,7 @@ static const char *data_key(tri_preferences preferences) {
   return "";
 }
 
-static void say_run_file(const char *out, const tri_split_counts *counts) {
+static void log_run_file(const char *out, const tri_split_counts *counts) {
   const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
   const char *key = data_key(counts->preferences);
   if (counts->validation_tokens > 0) {
@@ -320,20 +320,20 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
   if (counts->empty_documents > 0) tri_log("  %" PRId64 " empty documents were left out", counts->empty_documents);
   tri_log("  %.1f MB/s with %d thread%s, in %s", mb_per_s(report), report->threads, TRI_PLURAL(report->threads),
           tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
-  say_run_file(out, counts);
+  log_run_file(out, counts);
 }
 
-static tri_status say_lengths(const char *out, bool chat, const tri_split_counts *counts) {
+static tri_status log_lengths(const char *out, bool chat, const tri_split_counts *counts) {
   char train[TRI_PATH_BYTES], validation[TRI_PATH_BYTES];
   const char *const prefixes[] = {train, validation};
   TRI_TRY(tri_path_join(train, out, "train"));
   TRI_TRY(tri_path_join(validation, out, "validation"));
   const int count = counts->validation_tokens > 0 ? 2 : 1;
   if (counts->preferences != TRI_PREFERENCES_NONE) {
-    for (int i = 0; i < count; i++) TRI_TRY(tri_inspect_say_preferences(prefixes[i]));
+    for (int i = 0; i < count; i++) TRI_TRY(tri_inspect_log_preferences(prefixes[i]));
     return TRI_OK;
   }
-  if (chat) TRI_TRY(tri_inspect_say_longest(prefixes, count));
+  if (chat) TRI_TRY(tri_inspect_log_longest(prefixes, count));
   return tri_inspect_log_padding(train);
 }
 
@@ -409,7 +409,7 @@ static tri_status prepare_run(int count, char **words) {
   }
   if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
   if (status == TRI_OK) print_summary(given.options.out, given.options.chat, &report);
-  if (status == TRI_OK) status = say_lengths(given.options.out, given.options.chat, &report.counts);
+  if (status == TRI_OK) status = log_lengths(given.options.out, given.options.chat, &report.counts);
   if (status == TRI_OK) warn_of_little(&report.counts);
   if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, given.options.chat, &report);
   tri_free(inputs);

@@ -71,7 +71,7 @@ static const char *other_key(json_t *root) {
 }
 
 /* Warns of keys that are ignored, once for each file. */
-static void say_other_key(const char *path, int64_t number, json_t *root, bool *said) {
+static void warn_of_other_key(const char *path, int64_t number, json_t *root, bool *said) {
   const char *key = other_key(root);
   if (*said || key == NULL) return;
   *said = true;
@@ -79,7 +79,7 @@ static void say_other_key(const char *path, int64_t number, json_t *root, bool *
 }
 
 /* Warns of a file of JSON lines whose name does not end in .jsonl: braces and keys would be part of each prompt. */
-static void say_json(const char *path, const char *line, size_t bytes) {
+static void warn_of_json(const char *path, const char *line, size_t bytes) {
   json_t *root = json_loadb(line, bytes, 0, NULL);
   if (json_is_object(root)) {
     tri_warn(
@@ -102,7 +102,7 @@ static tri_status add_json(tri_prompts *prompts, const char *path, int64_t numbe
                                            "%s line %ld has no prompt: it must be {\"prompt\": \"...\"}, "
                                            "or a string",
                                            path, (long)number);
-  say_other_key(path, number, root, said);
+  warn_of_other_key(path, number, root, said);
   json_decref(root);
   return status;
 }
@@ -118,7 +118,7 @@ static tri_status add_lines(tri_prompts *prompts, const char *path, const char *
     const size_t kept = without_newline(text + at, length);
     number++;
     if (kept > 0 && json) TRI_TRY(add_json(prompts, path, number, text + at, kept, &said));
-    if (kept > 0 && !json && number == 1) say_json(path, text + at, kept);
+    if (kept > 0 && !json && number == 1) warn_of_json(path, text + at, kept);
     if (kept > 0 && !json) TRI_TRY(tri_prompts_add(prompts, text + at, kept));
     at += length + 1;
   }

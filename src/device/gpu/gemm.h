@@ -92,7 +92,7 @@ struct tri_gpu_gemms {
   tri_gpu_gemm_entry *entries;
   int64_t num_entries, room;
   bool allow_tf32;
-  bool told; /* the warning about a refused algorithm has been printed */
+  bool warned; /* the warning about a refused algorithm has been printed */
 };
 
 tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);

@@ -136,8 +136,8 @@ static bool same_choice(const tri_gpu_gemm_choice *a, const tri_gpu_gemm_choice 
 }
 
 static void warn_of_refusal(tri_gpu_gemms *products) {
-  if (products->told) return;
-  products->told = true;
+  if (products->warned) return;
+  products->warned = true;
   tri_warn(
       "%s; this product, and others that it refuses, use another algorithm. If products.json in the run's output names "
       "it, remove that file, and GEMM algorithms are tuned again",

@@ -63,11 +63,11 @@ static bool parse_type(const char *name, tri_dtype *out) {
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 const char *tri_gpu_gemm_print(const tri_gpu_gemm *p, char text[TRI_GPU_GEMM_TEXT_BYTES]) {
-  char told[WORDS_BYTES];
-  print_words(p, told);
+  char printed[WORDS_BYTES];
+  print_words(p, printed);
   snprintf(text, TRI_GPU_GEMM_TEXT_BYTES,
            "%s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %d", tri_dtype_name(p->in),
-           tri_dtype_name(p->out), p->m, p->n, p->k, p->lda, p->ldb, p->ldc, told, p->alignment);
+           tri_dtype_name(p->out), p->m, p->n, p->k, p->lda, p->ldb, p->ldc, printed, p->alignment);
   return text;
 }
 
@@ -84,14 +84,14 @@ static bool makes_sense(const tri_gpu_gemm *p) {
 
 /* Parses a GEMM; *behind is the rest of the line. */
 static bool parse(const char *line, tri_gpu_gemm *out, const char **behind) {
-  char in[8], to[8], told[WORDS_BYTES];
+  char in[8], to[8], printed[WORDS_BYTES];
   int used = 0;
   tri_gpu_gemm p = {.alignment = 0};
   if (sscanf(line, "%7s %7s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %63s %d%n", in, to,
-             &p.m, &p.n, &p.k, &p.lda, &p.ldb, &p.ldc, told, &p.alignment, &used) != 10) {
+             &p.m, &p.n, &p.k, &p.lda, &p.ldb, &p.ldc, printed, &p.alignment, &used) != 10) {
     return false;
   }
-  if (!parse_type(in, &p.in) || !parse_type(to, &p.out) || !parse_words(told, &p) || !makes_sense(&p)) return false;
+  if (!parse_type(in, &p.in) || !parse_type(to, &p.out) || !parse_words(printed, &p) || !makes_sense(&p)) return false;
   *out = p;
   *behind = line + used;
   return true;

@@ -83,7 +83,7 @@ const char *tri_gpu_gemms_text(const tri_device *device, char *text, size_t text
 
 tri_status tri_gpu_compile_check(const char *architecture) { return tri_gpu_chip_check(architecture); }
 
-tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_tell *tell, void *to) {
+tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_log_compiled *tell, void *to) {
   static const tri_dtype types[TRI_GPU_NUM_TYPES] = {TRI_FP64, TRI_FP32, TRI_BF16};
   for (int m = 0; m < TRI_GPU_NUM_MODULES; m++) {
     for (int t = 0; t < TRI_GPU_NUM_TYPES; t++) {

@@ -36,7 +36,8 @@ tri_status tri_gpu_compile_check(const char *architecture);
 
 /* Compiles all kernels for any chip, present or not, into a folder, for TRIREME_CACHE on machines without a compiler.
  * `tell` is called with the compiler's output for each module, a line for each kernel. */
-typedef void tri_gpu_tell(void *to, const char *architecture, const char *module, tri_dtype type, const char *log);
-tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_tell *tell, void *to);
+typedef void tri_gpu_log_compiled(void *to, const char *architecture, const char *module, tri_dtype type,
+                                  const char *log);
+tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_log_compiled *tell, void *to);
 
 #endif

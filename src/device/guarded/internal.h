@@ -71,7 +71,7 @@ struct tri_guarded_queue {
   uint64_t queued, done;                  /* numbers of queued and completed works */
   uint32_t eagerness;                     /* weight in the random choice of the next queue to advance */
   uint64_t failed_at;                     /* place of the work that failed, from 1; 0: none */
-  bool told;                              /* a wait has returned the error */
+  bool reported;                          /* a wait has returned the error */
   tri_saved_error fault;
 };
 

@@ -202,7 +202,7 @@ tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place) {
   tri_guarded_lock(queue->state);
   tri_status status = run_until(queue, place);
   if (status == TRI_OK && has_failed(queue) && place >= queue->failed_at) {
-    queue->told = true;
+    queue->reported = true;
     status = tri_saved_error_restore(&queue->fault);
   }
   tri_guarded_unlock(queue->state);
@@ -254,7 +254,7 @@ void tri_guarded_queue_destroy(tri_guarded_queue *own) {
   tri_status status = run_until(own, own->queued);
   if (status != TRI_OK) {
     tri_warn("%s", tri_status_message());
-  } else if (has_failed(own) && !own->told) {
+  } else if (has_failed(own) && !own->reported) {
     tri_warn("work failed, and was not waited for: %s", own->fault.message);
   }
   drop_all(own);

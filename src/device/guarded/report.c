@@ -67,8 +67,8 @@ static bool is_at(const tri_guarded_block *block, const char *first, uintptr_t a
   return address + NEAR_BYTES >= begin && address < begin + block->bytes + NEAR_BYTES;
 }
 
-static void say_where(words *text, const tri_guarded_block *block, const char *first, uintptr_t address,
-                      bool by_kernel) {
+static void print_where(words *text, const tri_guarded_block *block, const char *first, uintptr_t address,
+                        bool by_kernel) {
   uintptr_t begin = (uintptr_t)first;
   bool before = address < begin;
   append_report_text(text, block->host ? "host memory" : "device memory");
@@ -84,7 +84,7 @@ static void say_where(words *text, const tri_guarded_block *block, const char *f
   append_number(text, block->bytes, 10);
 }
 
-static void say_past(words *text, const tri_guarded_state *state) {
+static void print_past(words *text, const tri_guarded_state *state) {
   uint64_t number = state->num_past, some = number < TRI_GUARDED_HISTORY ? number : TRI_GUARDED_HISTORY;
   append_report_text(
       text, some == 0 ? "\n nothing has run on the device" : "\n the last that ran on the device, newest first:");
@@ -95,7 +95,7 @@ static void say_past(words *text, const tri_guarded_state *state) {
   }
 }
 
-static void say_queued(words *text, const tri_guarded_state *state) {
+static void print_queued(words *text, const tri_guarded_state *state) {
   for (const tri_guarded_queue *q = atomic_load(&state->queues); q != NULL; q = atomic_load(&q->next)) {
     int said = 0;
     const tri_guarded_work *work = atomic_load(&q->first);
@@ -117,9 +117,9 @@ static bool report(uintptr_t address) {
       bool given = is_at(block, block->given, address);
       if (!given && !is_at(block, block->open, address)) continue;
       words text = {.length = 0};
-      say_where(&text, block, given ? block->given : block->open, address, !given);
-      say_past(&text, s);
-      say_queued(&text, s);
+      print_where(&text, block, given ? block->given : block->open, address, !given);
+      print_past(&text, s);
+      print_queued(&text, s);
       tri_log_in_handler(text.text);
       return true;
     }

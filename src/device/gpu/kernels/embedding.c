@@ -23,7 +23,7 @@
 
 enum { GOES_ON, TO_TABLE, HEAD, TAIL };
 
-DEVICE uint32_t nobody(void) { return 0xffffffffu; }
+DEVICE uint32_t no_id(void) { return 0xffffffffu; }
 DEVICE uint32_t id_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
 /* ---- forward: a warp for each row -------------------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ KERNEL(embedding_sort) {
     uint64_t key = ~(uint64_t)0;
     if (i < here) {
       const int64_t id = a.ids[begin + i] - a.first_id;
-      const uint32_t known = id >= 0 && id < a.table_rows ? (uint32_t)id : nobody();
+      const uint32_t known = id >= 0 && id < a.table_rows ? (uint32_t)id : no_id();
       key = (uint64_t)known << 32 | (uint32_t)(begin + i);
     }
     tile->keys[i] = key;
@@ -159,7 +159,7 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   for (int i = thread(); i < EMBEDDING_WINDOW; i += threads()) {
     const int at = begin + i;
     const uint64_t key = at < rows ? a->keys[at] : ~(uint64_t)0;
-    const uint32_t id = id_of(key), next = at + 1 < rows ? id_of(a->keys[at + 1]) : nobody();
+    const uint32_t id = id_of(key), next = at + 1 < rows ? id_of(a->keys[at + 1]) : no_id();
     w->ids[i] = id;
     w->rows[i] = (uint32_t)key;
     if (next == id && i + 1 < EMBEDDING_WINDOW) {
@@ -173,7 +173,7 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   barrier();
   int here = 0;
   for (int step = EMBEDDING_WINDOW; step > 0; step /= 2) {
-    if (here + step <= EMBEDDING_WINDOW && w->ids[here + step - 1] != nobody()) here += step;
+    if (here + step <= EMBEDDING_WINDOW && w->ids[here + step - 1] != no_id()) here += step;
   }
   return here;
 }
@@ -252,7 +252,7 @@ DEVICE int windows_end(const embedding_join_arguments *a) {
   const int behind = begin + EMBEDDING_WINDOW;
   if (behind >= rows) return 0;
   const uint32_t id = id_of(a->keys[behind]);
-  if (id == nobody() || id_of(a->keys[behind - 1]) != id) return 0;
+  if (id == no_id() || id_of(a->keys[behind - 1]) != id) return 0;
   if (begin > 0 && id_of(a->keys[begin - 1]) == id) return 0;
   int low = behind, high = rows; /* keys before low have the id; keys from high on do not */
   while (low < high) {
