@@ -81,12 +81,17 @@ void tri_generator_destroy(tri_generator *g) {
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* Appends a sequence to the list. */
+/* Makes room for one more sequence in the list. */
+static tri_status reserve_place(tri_generator *g) {
+  if (g->count < g->capacity) return TRI_OK;
+  const int64_t room = 2 * g->capacity + 64;
+  TRI_TRY(tri_realloc("sequences", (size_t)room, sizeof(tri_sequence *), &g->list));
+  g->capacity = room;
+  return TRI_OK;
+}
+
 static tri_status enlist(tri_generator *g, tri_sequence *s) {
-  if (g->count == g->capacity) {
-    const int64_t room = 2 * g->capacity + 64;
-    TRI_TRY(tri_realloc("sequences", (size_t)room, sizeof(tri_sequence *), &g->list));
-    g->capacity = room;
-  }
+  TRI_TRY(reserve_place(g));
   s->place = g->count;
   g->list[g->count++] = s;
   return TRI_OK;
@@ -193,7 +198,8 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
                                 const tri_sequence_options *options) {
   if (s->finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not come to its end is extended");
   TRI_TRY(tri_sequence_append(s, ids, count));
-  const tri_status status = check(g, s, options);
+  tri_status status = check(g, s, options);
+  if (status == TRI_OK) status = reserve_place(g);
   if (status != TRI_OK) {
     s->count -= count; /* a failure leaves the sequence unchanged */
     return status;

@@ -65,7 +65,8 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
                                                .has_place = s->has_place,
                                                .num_pages = s->num_pages,
                                                .pages = s->pages + s->gone,
-                                               .num_holds = s->num_pages - s->gone + (s->copied >= 0 ? 1 : 0)};
+                                               .num_holds = s->num_pages - s->gone + (s->copied >= 0 ? 1 : 0),
+                                               .copies_page = s->copied >= 0};
   }
   *out = count;
   return TRI_OK;

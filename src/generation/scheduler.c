@@ -45,6 +45,7 @@ static void preempt(scheduling *s, tri_schedule_entry *e) {
   }
   if (e->has_place) s->places++;
   e->num_pages = e->num_holds = 0;
+  e->copies_page = false;
   e->has_place = false;
   e->preempted = true;
 }
@@ -70,7 +71,7 @@ static void read_on(scheduling *s, int64_t number) {
   int64_t rows = room_for(s, e, 1);
   while (rows == 0 && s->rows > 0 && s->logit_rows > 0) {
     tri_schedule_entry *victim = find_victim(s, number);
-    if (victim == NULL && e->num_holds > e->num_pages) preempt(s, e);
+    if (victim == NULL && e->copies_page) preempt(s, e);
     if (victim == NULL) return;
     preempt(s, victim);
     rows = room_for(s, e, 1);

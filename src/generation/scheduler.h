@@ -29,6 +29,7 @@ typedef struct tri_schedule_entry {
   int64_t num_pages;    /* pages of its positions, counted from position 0; the first ones may be released already */
   const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, then a page to copy, if any */
   int64_t num_holds;
+  bool copies_page; /* the last of `pages` is another sequence's, which is copied when this one begins to read */
   /* Result: */
   int64_t rows;       /* rows to read in this step */
   int64_t guess_rows; /* guesses to read in this step; only after a single unread token */

@@ -118,7 +118,7 @@ static json_t *flight_json(const tri_mesh *mesh, const tri_flight_report *flight
   return object;
 }
 
-tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder) {
+tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder, const char *asked) {
   tri_record records[TRI_RECORDER_NEWEST];
   char path[TRI_PATH_BYTES];
   tri_flight_report flight;
@@ -130,6 +130,7 @@ tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder) {
   json_t *newest = json_array();
   for (int i = count - 1; i >= 0; i--) json_array_append_new(newest, record_json(&records[i], now_s));
   if (object != NULL) json_object_set_new(object, "newest_first", newest);
+  if (object != NULL && asked[0] != '\0') json_object_set_new(object, "asked", json_string(asked));
   char *text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
   json_decref(object);
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s", path);
@@ -157,6 +158,7 @@ bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, 
                              .idle_s = json_real_value(json_object_get(object, "idle_s")),
                              .doing_s = json_real_value(json_object_get(object, "doing_s")),
                              .behind = -1};
+  copy_text(object, "asked", out->asked, sizeof out->asked);
   copy_text(object, "doing", out->doing, sizeof out->doing);
   for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
     out->joined[domain] = json_integer_value(json_object_get(joined, group_name(mesh, domain)));

@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { TRI_FLIGHT_ASKED_BYTES = 48 };
+
 typedef struct tri_flight_report {
+  char asked[TRI_FLIGHT_ASKED_BYTES]; /* id of the request that the report answers (watchdog.c); "": of none */
   int64_t step;       /* counted from 1; 0 outside steps */
   double idle_s;      /* seconds since the last record began or ended */
   char doing[96];     /* "forward of micro-batch 2"; "" if no work is recorded */
@@ -26,8 +29,9 @@ typedef struct tri_flight_report {
 /* LOCAL, from any thread. Returns the report of this rank now. */
 void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);
 
-/* LOCAL, from any thread. Writes FOLDER/rank-00003.json: the report of this rank, and its newest records. */
-tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder);
+/* LOCAL, from any thread. Writes FOLDER/rank-00003.json: the report of this rank, and its newest records. `asked`: the
+ * id of the request that it answers, or "". */
+tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder, const char *asked);
 
 /* LOCAL. Reads the file of any rank of the mesh; false if there is no readable file. */
 bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight_report *out);

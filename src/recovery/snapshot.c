@@ -339,6 +339,7 @@ tri_status tri_snapshots_make(tri_snapshots *s, const tri_progress *progress) {
   tri_record record = tri_record_make(TRI_RECORD_WORK, "take a snapshot");
   uint64_t ticket = tri_recorder_begin(&record);
   tri_status status = tri_alloc("the snapshots of neighbours", (size_t)world_of(s)->size, sizeof *all, &all);
+  status = tri_common_status(world_of(s), status);
   if (status == TRI_OK) status = write_snapshot(s, progress, &own, all, &count);
   for (int64_t i = 0; i < count; i++) unmap(&all[i].file);
   unmap(&own);

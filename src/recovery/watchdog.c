@@ -23,7 +23,7 @@ struct tri_watchdog {
   const tri_mesh *mesh;
   char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
   double timeout_s, quiet_since_s; /* quiet_since_s: time (tri_clock_s); idle time before it does not count */
-  bool answered;
+  char answered[TRI_FLIGHT_ASKED_BYTES]; /* id of the last request that this rank has answered */
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t wake;
@@ -130,13 +130,15 @@ static void watchdog_report(const answers *a, int culprit, int last) {
   fflush(stderr);
 }
 
-static tri_status read_answers(const tri_watchdog *w, answers *a) {
+/* Reads the reports. One of an earlier request does not count: its rank may be stopped since then. */
+static tri_status read_answers(const tri_watchdog *w, const char *id, answers *a) {
   size_t ranks = (size_t)w->mesh->world.size;
   a->watchdog = w;
   TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->flights, &a->flights));
   TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->known, &a->known));
-  for (int r = 0; r < w->mesh->world.size; r++)
-    a->known[r] = tri_flight_report_read(w->mesh, w->folder, r, &a->flights[r]);
+  for (int r = 0; r < w->mesh->world.size; r++) {
+    a->known[r] = tri_flight_report_read(w->mesh, w->folder, r, &a->flights[r]) && strcmp(a->flights[r].asked, id) == 0;
+  }
   return TRI_OK;
 }
 
@@ -175,17 +177,37 @@ static void end_job(const tri_watchdog *w) {
   _exit(tri_status_exit(TRI_COMM));
 }
 
+/* Creates the file `asked`, with the id of the request. Returns false if another rank has asked already. */
+static bool create_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES]) {
+  int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  const int length = snprintf(id, TRI_FLIGHT_ASKED_BYTES, "%d-%.9f", w->mesh->world.rank, tri_clock_s());
+  const bool written = write(file, id, (size_t)length) == length;
+  close(file);
+  if (!written) unlink(w->asked);
+  return written;
+}
+
+/* Reads the id of the request in `asked`; returns false without one, or if its id is not written yet. */
+static bool read_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES]) {
+  int file = open(w->asked, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const ssize_t length = read(file, id, TRI_FLIGHT_ASKED_BYTES - 1);
+  close(file);
+  id[length > 0 ? length : 0] = '\0';
+  return length > 0;
+}
+
 /* Asks all ranks for reports and evaluates them, unless another rank has asked already. Ends the job if the rank at the
  * end of the chain of waits is stuck. */
 static void ask(tri_watchdog *w) {
-  int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-  if (file < 0) return;
-  close(file);
+  char id[TRI_FLIGHT_ASKED_BYTES];
+  if (!create_request(w, id)) return;
   answers a = {0};
   int last = -1, culprit = -1;
-  tri_status status = tri_flight_report_write(w->mesh, w->folder);
+  tri_status status = tri_flight_report_write(w->mesh, w->folder, id);
   if (status == TRI_OK && !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
-  if (status == TRI_OK) status = read_answers(w, &a);
+  if (status == TRI_OK) status = read_answers(w, id, &a);
   if (status == TRI_OK) culprit = find_culprit(&a, w->mesh->world.rank, &last);
   if (status != TRI_OK) {
     unlink(w->asked); /* so that this rank or another asks again */
@@ -201,12 +223,13 @@ static void ask(tri_watchdog *w) {
 }
 
 static void look(tri_watchdog *w) {
-  bool asked = access(w->asked, F_OK) == 0;
+  char id[TRI_FLIGHT_ASKED_BYTES] = "";
   if (access(w->ended, F_OK) == 0) _exit(tri_status_exit(TRI_COMM));
-  if (asked && !w->answered)
-    (void)tri_flight_report_write(w->mesh, w->folder); /* if it fails, the asker finds no report */
-  w->answered = asked;
-  if (!asked && idle_s(w) > w->timeout_s) ask(w);
+  if (read_request(w, id) && strcmp(id, w->answered) != 0) {
+    (void)tri_flight_report_write(w->mesh, w->folder, id); /* if it fails, the asker finds no report */
+    snprintf(w->answered, sizeof w->answered, "%s", id);
+  }
+  if (access(w->asked, F_OK) != 0 && idle_s(w) > w->timeout_s) ask(w);
 }
 
 static void *watch(void *argument) {

@@ -440,6 +440,24 @@ def test_stuck_rank(tmp_path, corpus, layout, wait):
     assert not (tmp_path / f"run/flight/rank-0000{found[1]}.json").exists()
 
 
+def test_stuck_rank_after_a_false_alarm(tmp_path, corpus):
+    """A report that a rank wrote for an earlier request does not count: the rank may be stopped since then."""
+    path = write_run(tmp_path, corpus, steps=100000, hang_timeout=3, data=2)
+    process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stderr=subprocess.PIPE, text=True)
+    wait_for_step(tmp_path, process, 3)
+    flight = tmp_path / "run/flight"
+    (flight / "asked").write_text("1-0.5")
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not all((flight / f"rank-0000{r}.json").exists() for r in range(2)):
+        time.sleep(0.1)
+    (flight / "asked").unlink()
+    os.kill(pid_of_ranks(tmp_path)[1], signal.SIGSTOP)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 9 and "no progress for 3 s" in errors, errors
+    assert "is behind: it does not answer" in errors, errors
+    wait_until_gone(tmp_path)
+
+
 @pytest.mark.parametrize("who", ["parent", "launcher"])
 def test_kill_those_above(tmp_path, corpus, who):
     path = write_run(tmp_path, corpus, steps=100000, data=2)

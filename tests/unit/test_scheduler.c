@@ -184,10 +184,32 @@ static void test_kept_pages_are_found(void **state) {
   tri_pages_destroy(p);
 }
 
+/* A fork whose first page is released, since its window is behind it, and whose last page is another sequence's: with
+ * all pages in use it is preempted itself, and can read in the next step. */
+static void forks_release_the_page_to_copy(void **state) {
+  (void)state;
+  const int32_t pages[] = {0, 1};
+  int32_t holders[] = {1, 1};
+  const tri_schedule_limits limits = {
+      .rows = 1, .logit_rows = 1, .places = 1, .page_rows = 64, .most_pages = 2, .holders = holders};
+  tri_schedule_entry fork = {.unread = 1,
+                             .held = 191,
+                             .wants_logits = 1,
+                             .has_place = true,
+                             .num_pages = 2,
+                             .pages = pages,
+                             .num_holds = 2,
+                             .copies_page = true};
+  tri_schedule_rows(&limits, &fork, 1);
+  assert_true(fork.preempted);
+  assert_int_equal(fork.rows, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_all_small_cases),
       cmocka_unit_test(test_kept_pages_are_found),
+      cmocka_unit_test(forks_release_the_page_to_copy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
