@@ -460,11 +460,6 @@ static double sum_s(const tri_layout *layout, const layout_prices *of, const lay
   return seconds;
 }
 
-/* Returns the seconds of one micro-batch in several layers, one after the other. */
-static double layers_s(const tri_layout *layout, const layout_prices *of, layer_count n) {
-  return sum_s(layout, of, &n, layer_s);
-}
-
 /* Returns the seconds that one micro-batch needs to pass a layer in both directions. With a split backward only the
  * forward counts, because weight gradients may be computed while the last gradient travels back. */
 static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
@@ -478,8 +473,9 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
                          const layer_division *division) {
   const layer_prices *p = of->listed;
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
-  double first = layers_s(layout, of, layers_of(division, 0)) + p->embedding.forward + p->embedding.backward;
-  double last = layers_s(layout, of, division->last) + p->head.forward + p->head.backward;
+  const layer_count own = layers_of(division, 0);
+  double first = sum_s(layout, of, &own, layer_s) + p->embedding.forward + p->embedding.backward;
+  double last = sum_s(layout, of, &division->last, layer_s) + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
   return tri_larger_double(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
 }
@@ -607,26 +603,28 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
 }
 
 /* Returns a lower bound of the seconds of gathering new parameters: one gather of all elements, which on links takes at
- * most as long as a gather for each bucket; measured tables do not ensure that. 0.999 is only a margin. */
+ * most as long as one for each bucket (0.999: a margin); 0 if measured, since times may grow faster than bytes. */
 static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
   const tri_system *system = request->system;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   const double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
+  if (request->cluster->measured.num_collectives > 0) return 0;
   return 0.999 * tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
                                         tri_network_extent(&shape, domain), system);
 }
 
 /* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
- * parameters. 0 if any weights are frozen. In planned systems tri_price_update_bytes counts 7 accesses of AdamW to an
- * element. 3 of them are to value and gradient; instead of the other 4, the least states are read and written once. */
+ * parameters. 0 if any weights are frozen, and for an update that was measured. In planned systems
+ * tri_price_update_bytes counts 7 accesses of AdamW to an element. 3 of them are to value and gradient; instead of the
+ * other 4, the least states are read and written once. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
   if (is_frozen(request)) return 0;
   double bytes = tri_price_update_bytes(system, request->precision);
   if (system->planned) bytes = bytes * (3.0 / 7.0) + 2 * least_states(request);
-  double all = tri_price_memory(request->cluster, own * bytes);
+  double all = request->cluster->measured.num_elements > 0 ? 0 : tri_price_memory(request->cluster, own * bytes);
   if (layout->zero != 1 && layout->zero != 2) return all;
   return all + gather_s(request, layout, TRI_DOMAIN_REPLICAS, count.plain) +
          gather_s(request, layout, TRI_DOMAIN_EXPERT_REPLICAS, count.stacked);

@@ -86,6 +86,27 @@ static tri_cluster draw_cluster(draws *d) {
                                       .launch = toss(d) ? 0 : 1e-6}};
 }
 
+/* Adds measured times: gathers whose seconds grow faster than their bytes, and an update that is faster than the
+ * memory's bandwidth says. */
+static void measure(draws *d, tri_cluster *cluster) {
+  tri_measured *m = &cluster->measured;
+  const double update_s = 7 * 4 * (double)(1 << 20) / (0.8 * cluster->memory_bandwidth);
+  m->precision = TRI_BF16;
+  for (int64_t ranks = 2; ranks <= 12; ranks++) {
+    for (int scale = 20; scale <= 24; scale += 4) {
+      m->collectives[m->num_collectives++] = (tri_measured_collective){.kind = TRI_COLLECTIVE_ALL_GATHER,
+                                                                       .ranks = ranks,
+                                                                       .bytes = (int64_t)1 << scale,
+                                                                       .seconds = scale == 20 ? 1e-4 : 3.2e-3};
+    }
+  }
+  m->elements[m->num_elements++] = (tri_measured_elements){.work = TRI_WORK_UPDATE,
+                                                           .pass = TRI_PASS_FORWARD,
+                                                           .elements = 1 << 20,
+                                                           .seconds = update_s / (double)pick(d, 1, 3)};
+  tri_measured_complete(m);
+}
+
 /* Any division that leaves no stage without a layer but the first and the last. */
 static void draw_stage_layers(draws *d, int64_t layers, tri_layout *layout) {
   int64_t numbers[64], stages = layout->pipeline * layout->virtual_stages, left = layers - (stages - 2);
@@ -208,6 +229,7 @@ static void test_bounds(void **state) {
     if (toss(&d)) draw_tuning(&d, &model);
     tuned += !tri_trainable_is_full(&model.tuning);
     tri_cluster cluster = draw_cluster(&d);
+    if (i % 5 == 4) measure(&d, &cluster);
     tri_search_request request = {.model = &model,
                                   .cluster = &cluster,
                                   .system = i % 3 == 2 ? &other : &system,
