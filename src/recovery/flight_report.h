@@ -12,10 +12,10 @@ enum { TRI_FLIGHT_ASKED_BYTES = 48 };
 
 typedef struct tri_flight_report {
   char asked[TRI_FLIGHT_ASKED_BYTES]; /* id of the request that the report answers (watchdog.c); "": of none */
-  int64_t step;       /* counted from 1; 0 outside steps */
-  double idle_s;      /* seconds since the last record began or ended */
-  char doing[96];     /* "forward of micro-batch 2"; "" if no work is recorded */
-  double doing_s;     /* seconds since that work began; if it has ended, since it ended */
+  int64_t step;                       /* counted from 1; 0 outside steps */
+  double idle_s;                      /* seconds since the last record began or ended */
+  char doing[96];                     /* "forward of micro-batch 2"; "" if no work is recorded */
+  double doing_s;                     /* seconds since that work began; if it has ended, since it ended */
   char operation[24]; /* communication that the rank waits for ("all_reduce"); "": it does not wait, and group, number,
                          bytes and waits_s are not set */
   char group[16];

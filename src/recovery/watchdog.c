@@ -22,7 +22,7 @@
 struct tri_watchdog {
   const tri_mesh *mesh;
   char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
-  double timeout_s, quiet_since_s; /* quiet_since_s: time (tri_clock_s); idle time before it does not count */
+  double timeout_s, quiet_since_s;       /* quiet_since_s: time (tri_clock_s); idle time before it does not count */
   char answered[TRI_FLIGHT_ASKED_BYTES]; /* id of the last request that this rank has answered */
   pthread_t thread;
   pthread_mutex_t lock;

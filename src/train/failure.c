@@ -37,6 +37,7 @@ tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
   tri_saved_error failure = {TRI_OK, ""};
   tri_error_save(&failure, name_rank(t, status));
   if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* another run holds the output */
-  if (tri_flight_report_write(&t->mesh, t->flight, "") != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
+  if (tri_flight_report_write(&t->mesh, t->flight, "") != TRI_OK)
+    tri_warn("no flight record: %s", tri_status_message());
   return tri_saved_error_restore(&failure);
 }

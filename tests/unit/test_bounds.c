@@ -35,7 +35,7 @@ static void draw_target(draws *d, tri_trainable_words *targets) {
   snprintf(targets->words[0].text, sizeof targets->words[0].text, "%s", names[pick(d, 0, 5)]);
 }
 
-/* Some of it: what the names say, with an adapter or without, where the model has such names. */
+/* Trains a part of the model, by patterns of names, with an adapter or without, if the model has such names. */
 static void draw_tuning(draws *d, tri_model *model) {
   static const char *const names[] = {"*embed*", "*.1.*", "*norm*", "*mlp*", "*.[0-4].*", "*wte*", "*attn*", "*"};
   tri_model tuned = *model;

@@ -184,8 +184,8 @@ static void test_kept_pages_are_found(void **state) {
   tri_pages_destroy(p);
 }
 
-/* A fork whose first page is released, since its window is behind it, and whose last page is another sequence's: with
- * all pages in use it is preempted itself, and can read in the next step. */
+/* A fork has released its first page, which no token attends to, and holds another sequence's page to copy. With all
+ * pages in use the fork is preempted itself, and can read in the next step. */
 static void forks_release_the_page_to_copy(void **state) {
   (void)state;
   const int32_t pages[] = {0, 1};
