@@ -59,6 +59,8 @@ tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
 /* Returns the stream, for code that queues work in it directly. The next mark records a new event, which follows that
  * work. */
 tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
+/* Sets whether the queue's work is being recorded into a graph (timing.c): a blocking device then waits for nothing. */
+void tri_gpu_queue_set_recording(tri_queue *queue, bool recording);
 
 /* ---- timing.c ---------------------------------------------------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ typedef struct gpu_queue {
   pthread_mutex_t lock; /* held while a mark is recorded, but not while work is queued, nor in waits */
   uint64_t marks;       /* marks recorded so far, and the number of the newest */
   bool marked;          /* nothing has been queued since the last mark */
+  bool recording;       /* work is recorded into a graph and not executed, so that there is nothing to wait for */
   tri_gpu_event *events[EVENTS];
   void *scratch;
 } gpu_queue;
@@ -65,6 +66,10 @@ tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue) {
   gpu_queue *own = queue->state;
   own->marked = false;
   return own->stream;
+}
+
+void tri_gpu_queue_set_recording(tri_queue *queue, bool recording) {
+  ((gpu_queue *)queue->state)->recording = recording;
 }
 
 void *tri_gpu_scratch(tri_queue *queue) { return ((gpu_queue *)queue->state)->scratch; }
@@ -122,7 +127,7 @@ bool tri_gpu_queue_event_passed(const tri_device_event *event) {
 static tri_status done(gpu_queue *own) {
   uint64_t number = 0;
   own->marked = false;
-  if (!own->gpu->blocking) return TRI_OK;
+  if (!own->gpu->blocking || own->recording) return TRI_OK;
   pthread_mutex_lock(&own->lock);
   tri_status status = mark(own, &number);
   pthread_mutex_unlock(&own->lock);

@@ -12,7 +12,9 @@ typedef struct stopwatch {
 static tri_status record(stopwatch *w, tri_queue *queue, tri_device_work *work, void *context, int rounds) {
   tri_status status = TRI_OK;
   TRI_TRY(w->runtime->graph_begin(w->stream));
+  tri_gpu_queue_set_recording(queue, true);
   for (int i = 0; i < rounds && status == TRI_OK; i++) status = work(queue, context, i);
+  tri_gpu_queue_set_recording(queue, false);
   tri_saved_error kept = {.status = TRI_OK};
   tri_error_save(&kept, status);
   tri_error_save(&kept, w->runtime->graph_end(w->stream, &w->graph));
