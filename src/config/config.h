@@ -1,6 +1,7 @@
 /* Configuration files as tables. A key is a row of a table: its name, its type, its offset in a struct, its default,
  * its legal values and one line of help. Reading, checking, `--set`, printing and the help text all use only the table,
- * so that a new key is just a new row.
+ * so that a new key is just a new row. (A key of a run file that determines which samples follow, or changes the
+ * model's function, is also compared in run/resume_check.c.)
  *
  * Why not libcyaml, which also fills structs by a schema? It lacks three things that a run file needs: a key that is
  * either a name or a mapping (`model: gpt2-124m` or `model: {family: ...}`), values from the command line that are
@@ -87,7 +88,7 @@ typedef enum tri_config_change {
   TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
 } tri_config_change;
 
-/* A row of a table whose changes have a meaning; one without it does not compile. */
+/* A row with a `change` of its own. Rows of a run file without it have that of their section. */
 #define TRI_CONFIG_ROW(CHANGE, ...)                                                                                    \
   { .change = TRI_CHANGE_##CHANGE, __VA_ARGS__ }
 

@@ -9,7 +9,7 @@
 /* Sample `index` depends only on the index. Each rank reads the samples that it needs: step s has the samples
  * [s * global_batch, (s + 1) * global_batch). */
 typedef struct tri_feed {
-  /* Writes all arrays of *out. */
+  /* Writes the columns that *out has; the others are NULL. */
   tri_status (*read)(const void *from, int64_t index, const tri_sample *out);
   const void *from; /* must outlive the feed */
 } tri_feed;

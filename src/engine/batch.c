@@ -54,7 +54,8 @@ static void keep_rows(const tri_batch_maker *maker, const tri_batch *to) {
     for (int64_t i = cut->begins[rank]; i < cut->begins[rank + 1]; i++) {
       int64_t first = b * maker->tokens + cut->ranges[i].first, count = cut->ranges[i].end - cut->ranges[i].first;
 #define KEEP_WHOLE(NAME, TYPE)
-#define KEEP_OWN(NAME, TYPE) memcpy(to->NAME + row, maker->all.NAME + first, (size_t)count * sizeof(TYPE));
+#define KEEP_OWN(NAME, TYPE)                                                                                           \
+  if (to->NAME != NULL) memcpy(to->NAME + row, maker->all.NAME + first, (size_t)count * sizeof(TYPE));
 #define KEEP_COLUMN(NAME, TYPE, BLANK, ROWS, ...) KEEP_##ROWS(NAME, TYPE)
       TRI_SAMPLE_COLUMNS(KEEP_COLUMN)
 #undef KEEP_COLUMN

@@ -67,8 +67,8 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
   tri_exact_sum_add(sum, weight * count);
 }
 
-/* Counts the pairs of the micro-batch; completions are numbered in ascending order. Only the first of the ranks that
- * share the sequences counts. */
+/* Counts the pairs of the micro-batch, or its unpaired completions; completions are numbered in ascending order. Only
+ * the first of the ranks that share the sequences counts. */
 static int64_t count_completions(const tri_engine *engine, const tri_batch *batch) {
   const tri_op_list *list = engine->parts.lists[0];
   const int64_t rows = list->batch * list->tokens;
@@ -293,7 +293,7 @@ static tri_status step_backward_weight(tri_engine *engine, tri_step_state *state
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 /* Returns the address of element `elements` of a wide array. */
-static void *behind(const tri_engine *engine, void *array, int64_t elements) {
+static void *element_at(const tri_engine *engine, void *array, int64_t elements) {
   return (char *)array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
 }
 
@@ -391,7 +391,7 @@ static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, c
   TRI_TRY(tri_exchange_wait(&engine->reductions[at->bucket]));
   if (exchange_type(engine) == TRI_BF16) TRI_TRY(tri_to_fp32_in_place(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
-  TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
+  TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, element_at(engine, whole, begin), wide,
                   tri_weights_own_gradients(engine->executor->weights, bucket));
   return TRI_OK;
 }
@@ -417,7 +417,7 @@ static tri_status gather_trained(tri_engine *engine, const tri_bucket *bucket, t
   if (bucket->values_sharded) {
     TRI_KERNEL_CALL(engine->device->queue, convert, bucket->own_end - bucket->own_first, wide,
                     tri_weights_own_values(engine->executor->weights, bucket), wide,
-                    behind(engine, whole, bucket->own_first - bucket->first));
+                    element_at(engine, whole, bucket->own_first - bucket->first));
   }
   return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, bucket->replicas), wide,
                                        bucket->begins, whole, request);
@@ -467,6 +467,7 @@ static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_up
   return tri_update_run_call(&run, call);
 }
 
+/* Runs an optimizer's call or, if `call` has no optimizer, moves a router's biases. */
 static tri_status run_call(tri_engine *engine, int64_t update, const tri_update_call *call) {
   const tri_model *model = engine->options.model;
   if (call->optimizer != NULL) return run_optimizer(engine, update, call);

@@ -10,7 +10,8 @@
 #include "ops/list.h"
 #include "ops/ops.h"
 
-/* One objective; tri_list_request.objective selects it. */
+/* An objective: cross entropy, or any loss of completions (device/preference.h). tri_list_request.objective selects it.
+ */
 typedef struct tri_train_objective tri_train_objective;
 struct tri_train_objective {
   const char *name;

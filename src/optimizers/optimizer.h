@@ -154,7 +154,7 @@ typedef struct tri_optimizer_state {
 } tri_optimizer_state;
 
 /* States of the run itself, with any optimizer: each is a row of the file that defines it, such as
- * tri_average_state. */
+ * tri_average_state. The engine's update (engine_step.c) calls the function that updates it. */
 #define TRI_RUN_STATES(X) X(AVERAGE, average)
 #define TRI_RUN_STATE_VALUE(VALUE, name) TRI_RUN_STATE_##VALUE,
 typedef enum tri_run_state { TRI_RUN_STATES(TRI_RUN_STATE_VALUE) TRI_NUM_RUN_STATES } tri_run_state;

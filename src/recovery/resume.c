@@ -4,9 +4,10 @@
  *             factors that `adapter.from` names), or with random ones.
  *   FOLDER    That checkpoint, or the newest good one if FOLDER is the output of a run. The run branches from there:
  *             later checkpoints of its own output are moved aside.
- *   auto      The snapshot in the memory of the nodes, if it is complete and no checkpoint is newer. Else FOLDER, if
- *             the run began with `--resume FOLDER` and has saved nothing since. Else the newest checkpoint of the
- *             output that is complete, finite and this run's. Else the same as `never`.
+ *   auto      The snapshot in the memory of the nodes, if it is complete, was made under the same configuration, and no
+ *             checkpoint is newer. Else FOLDER, if the run began with `--resume FOLDER` and has saved nothing since.
+ *             Else the newest complete and finite checkpoint of the output, which must be of this run; no good one
+ *             among several is an error. Without checkpoints, as `never`.
  *
  * Checkpoints and snapshots of a run with an adapter contain only the adapter, so its base model is loaded first in
  * every case. load_state.c reads and verifies a checkpoint. */

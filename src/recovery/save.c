@@ -4,7 +4,7 @@
  * wait until it is written; a failure of one rank must fail the save on all; and a checkpoint of a state that has
  * diverged must not replace a good one.
  *
- * The idea: a checkpoint passes through these stages.
+ * The idea: a checkpoint passes through these phases.
  *
  *   due       after each step tri_save_after_step decides: a checkpoint (checkpoint.every, checkpoint.best, the end), a
  *             snapshot, or nothing
@@ -15,7 +15,7 @@
  *   prove     a later good step or an evaluation marks the checkpoint as good; a run that diverges marks it as bad
  *
  * In the background a thread of each rank does `write`, and a thread of the first rank does `publish`. Between steps
- * (tri_saver_look) the ranks check together whether the threads of all have ended, and then begin the next stage.
+ * (tri_saver_look) the ranks check together whether the threads of all have ended, and then begin the next phase.
  *
  * Invariants:
  * - at most one save is in progress; the next one waits for it;
@@ -63,7 +63,7 @@ struct tri_saver {
   tri_extra_texts extra_texts;
   char *adapter_config; /* NULL without an adapter */
 
-  /* The save in progress. */
+  /* The save in progress, or the newest one. */
   stage stage;
   json_t *progress;
   tri_checkpoint_saving *saving;

@@ -19,7 +19,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
  * text. `from`: the value of `--resume`. document_end: as in tri_extra_texts_make. */
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end);
 
-/* State that tri_save_after_step carries from step to step; {0} at the start of a process. */
+/* State of saving between steps; {0} at the start of a process. */
 typedef struct tri_save_pending {
   bool checkpoint_due;    /* a checkpoint was due after a bad step, and is saved after the next good one */
   bool snapshot_unproven; /* no good step has followed the newest snapshot */
@@ -46,7 +46,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
  * it. */
 tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
-/* COLLECTIVE, between steps. Begins the next stage of a save in the background if its threads have ended on all ranks.
+/* COLLECTIVE, between steps. Begins the next phase of a save in the background if its threads have ended on all ranks.
  * Does not wait for them. Returns the failure of the save. */
 tri_status tri_saver_look(tri_saver *saver);
 

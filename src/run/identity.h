@@ -1,6 +1,7 @@
-/* Identity of a run: its name, which it gets when it begins, and all that its results depend on in addition to the
- * numbers of its configuration. The name is stored in OUTPUT/run.json and in everything that belongs to the run: its
- * checkpoints and its snapshots in memory. So files or memory that another run left under the same path are never used.
+/* Identity of a run: its name, which it gets when it begins, the fingerprints of the files that its results depend
+ * on, and where it was last resumed from. The name is stored in OUTPUT/run.json and in everything that belongs to the
+ * run: its checkpoints and its snapshots in memory. So files or memory that another run left under the same path are
+ * never used.
  */
 #ifndef TRI_RUN_IDENTITY_H
 #define TRI_RUN_IDENTITY_H
@@ -18,7 +19,8 @@ typedef struct tri_identity {
    * later is saved. "": none. */
   char from[TRI_PATH_BYTES];
   int64_t from_step;
-  /* Fingerprints (data/fingerprint.h); "" if missing. `train` has them in the order of data.train. */
+  /* Fingerprints (data/fingerprint.h); "" if missing. `tokenizer_before`: of the same tokenizer, as older versions of
+   * the program computed it. `train` has them in the order of data.train. */
   char tokenizer[TRI_FINGERPRINT_BYTES], tokenizer_before[TRI_FINGERPRINT_BYTES],
       train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
   char validation[TRI_FINGERPRINT_BYTES];

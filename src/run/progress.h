@@ -11,8 +11,8 @@ typedef struct tri_progress {
   int64_t samples;                    /* samples read: the number of the next one */
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* tokens trained on */
-  int64_t bad_steps;                  /* steps that were skipped */
-  int64_t bad_in_row;                 /* skipped steps since the last good one; always 0 in a saved state */
+  int64_t bad_steps;                  /* steps skipped because of NaN or infinity */
+  int64_t bad_in_row;                 /* the same since the last good step; always 0 in a saved state */
   double seconds;                     /* duration of training */
   double highest_lr, average_weights; /* state of optimizers that average their points: tri_averaging */
   int64_t averaged;                   /* number of weights in the run's average */

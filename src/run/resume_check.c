@@ -332,7 +332,7 @@ static void log_epochs(const tri_run_config *there, const tri_run_config *here, 
           seen, epochs * (double)here->optimizer.epoch_samples);
 }
 
-/* Logs each allowed difference of the run files, and its effect. */
+/* Logs each difference in what the run learns, the number of its steps and the learning rate. */
 static void log_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
   tri_run_config *there = config_there(state), *here = NULL;
   if (there == NULL) return; /* a folder without a state, or a run file that cannot be read */
@@ -522,7 +522,7 @@ static int64_t updates_of_reference(const tri_run_config *config, const tri_chec
   return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));
 }
 
-/* Compares everything except the model, the tokenizer and the name. */
+/* Compares everything except the model, the tokenizer, the base model and the name. */
 static void compare_all(const tri_identity *identity, const tri_checkpoint_state *state, changes *c) {
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   compare_corpora(identity, said, c);

@@ -1,4 +1,4 @@
-/* Shared by the files of a training run: trainer.c begins and ends it, the training loop is in pretrain.c, and
+/* Shared by the files of a training run: trainer.c begins and ends it, the training loop is in loop.c, and
  * observers, one file each, are called after each step. */
 #ifndef TRI_TRAIN_TRAIN_INTERNAL_H
 #define TRI_TRAIN_TRAIN_INTERNAL_H
@@ -16,10 +16,10 @@
 #include "run/run_config.h"
 #include "run/run_data.h"
 
-/* A run. Its state is only in the engine and in `progress`, so that a run that is killed and resumed does the same
- * steps as one that was not. */
 typedef struct tri_train_task tri_train_task;
 
+/* A run. Its state is only in the engine and in `progress`, so that a run that is killed and resumed does the same
+ * steps as one that was not. */
 typedef struct tri_training {
   tri_run_config *config; /* its layout is resolved here */
   const tri_train_task *task;
