@@ -80,7 +80,6 @@ void tri_generator_destroy(tri_generator *g) {
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-/* Appends a sequence to the list. */
 /* Makes room for one more sequence in the list. */
 static tri_status reserve_place(tri_generator *g) {
   if (g->count < g->capacity) return TRI_OK;
@@ -90,6 +89,7 @@ static tri_status reserve_place(tri_generator *g) {
   return TRI_OK;
 }
 
+/* Appends a sequence to the list. */
 static tri_status enlist(tri_generator *g, tri_sequence *s) {
   TRI_TRY(reserve_place(g));
   s->place = g->count;
@@ -208,7 +208,8 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   return begin(g, s, options);
 }
 
-/* Drops all pages if the first `count` tokens end inside a cached page, whose tokens must not change. */
+/* Drops all pages if the first `count` tokens end before the last cached page does (tokens of a cached page must not
+ * change), if the sequence has slid past them, or if the next token attends to a released page. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);

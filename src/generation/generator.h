@@ -2,16 +2,18 @@
  * for; sequences may begin at any time. Every command that writes text uses these functions.
  *
  * A sequence is begun with its tokens and waits for a place. Each step it reads tokens that it has not read; then it
- * gets one token per step until it has the number asked for, samples a token that ends it, or is stopped by its
- * observer. The next waiting sequence takes its place at once. The keys and values of a sequence stay in pages
- * (pages.h) until it is released, and a later sequence that begins with the same tokens reuses them. If pages run out,
- * the newest sequence is preempted: it releases its pages and reads its tokens again later.
+ * gets one token per step, or with a proposer also the guesses that the model confirms, until it has the number asked
+ * for, samples a token that ends it, or is stopped by its observer. The next waiting sequence takes its place at once.
+ * The keys and values of a sequence stay in pages (pages.h) until it is released, and a later sequence that begins with
+ * the same tokens reuses them. If pages run out, the newest sequence is preempted: it releases its pages and reads its
+ * tokens again later.
  *
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
  *
  * A sequence may be longer than the positions of the model. A prompt then keeps its last tokens, as many as there are
- * positions. A sequence that reaches the last position *slides*: its last half is read again, at positions from 0 on.
+ * positions. A sequence that needs more positions *slides*: its last tokens, half as many as there are positions, are
+ * read again, at positions from 0 on.
  */
 #ifndef TRI_GENERATION_GENERATOR_H
 #define TRI_GENERATION_GENERATOR_H

@@ -45,7 +45,7 @@ int32_t tri_pages_find(tri_pages *pages, tri_prefix *prefix, const int32_t *ids)
  * *prefix to the prefix that ends with the page. */
 int32_t tri_pages_keep(tri_pages *pages, int32_t page, tri_prefix *prefix, const int32_t *ids);
 
-/* Invalidates the prefix cache after a weight update. Pages in use are not affected. */
+/* Removes all pages from the prefix cache, after a weight update. Reference counts do not change. */
 void tri_pages_forget(tri_pages *pages);
 
 #endif

@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A sequence. Entries are in the order of arrival. A sequence *has a place* if it has begun and not ended; at most
- * `places` sequences have one. The others wait, or only hold pages. */
+/* A sequence. Entries are in the order of arrival. A sequence *has a place* from the step that admits it until it ends
+ * or is preempted; at most `places` sequences have one. The others wait, or only hold pages. */
 typedef struct tri_schedule_entry {
   int64_t unread;       /* tokens not read yet; 0: the sequence only holds pages */
   int64_t held;         /* tokens read, whose keys and values are in its pages */

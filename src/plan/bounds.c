@@ -8,18 +8,18 @@
  * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
  * ...), from a list of operations of one or two layers. A bound then only counts layers:
  *
- *   time    pipeline_s: all micro-batches on the first or the last stage, with the pass of one micro-batch through the
- *           layers before the last stage; end_s: the update, and with ZeRO 1 or 2 the gathers of new parameters
- *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
- *           flight, stage buffers, and the largest workspace of one layer
+ *   time    pipeline_s: the larger of all micro-batches on the first stage, and all of them on the last stage with the
+ *           pass of one micro-batch through the layers before it; end_s: the update, and with ZeRO 1 or 2 the gathers
+ * of new parameters memory  stage_bytes of the first two stages: weights, gradients and states, activations of the
+ * micro-batches in flight, stage buffers, and the largest workspace of one layer
  *
  * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term either equals a
  * part of theirs or is less, and a cost that the schedule may hide counts nothing. tests/unit/test_bounds.c compares
  * them on random layouts.
  *
  * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
- * price the model as if all its weights were frozen, but with gradients passing through: no GEMM for a weight's
- * gradient, no gradient, no update. The layers up to the lowest trained one run their forward only.
+ * price the model as if all its weights were frozen, but with gradients of activations passing through: no GEMM for
+ * a weight's gradient, no memory for it, no update. The layers up to the lowest trained one run their forward only.
  *
  * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
  * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
@@ -96,7 +96,8 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* entries of hash t
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen;    /* the request's model, all weights frozen; request.model if its layers train differently */
+  tri_model
+      frozen; /* the request's model with all weights frozen; request.model points to it if layers train differently */
   tri_model priced;    /* request.model, with no more layers than are priced */
   tri_model untrained; /* the frozen model, with as many layers as `priced` */
   int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
@@ -151,7 +152,7 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
 }
 
 /* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
- * gradients passing through: no layer of it costs more, without weight gradients and updates. */
+ * gradients passing through: without weight gradients and updates, none of its layers costs more. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -291,8 +292,8 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   return TRI_OK;
 }
 
-/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. All layouts that
- * share a layer_sizes share it, but not the position with the most tokens. */
+/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. Layouts that
+ * share a layer_sizes have this position in common, but not the one with the most tokens (tri_layout_fullest). */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -409,11 +410,11 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Returns the numbers of layers, each times the micro-batches that are in flight in it when the stage begins its first
- * backward (of weights, if the backward is split). With one chunk, pipeline - stage micro-batches are in flight; with
- * zero bubble `pipeline` of them, because weight gradients are delayed by `stage` micro-batches. With several chunks,
- * the first group of micro-batches is in flight in all chunks but the last. In the last chunk no more than 2 *
- * (pipeline - stage) - 1 of them are, because the warm-up runs no further ahead. */
+/* Returns the numbers of layers, each times the least number of micro-batches in flight in it when the stage begins its
+ * first backward (of weights, if the backward is split). With one chunk these are pipeline - stage (GPipe has more);
+ * with zero bubble `pipeline`, because weight gradients are delayed by `stage` micro-batches. With several chunks, the
+ * first group of micro-batches (tri_schedule_period) is in flight in all chunks but the last. In the last chunk no more
+ * than 2 * (pipeline - stage) - 1 of them are, because the warm-up runs no further ahead. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -615,7 +616,7 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
 }
 
 /* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
- * parameters. 0 if any weights are frozen, and for an update that was measured. In planned systems
+ * parameters. 0 if any weights are frozen; an update that was measured counts as 0. In planned systems
  * tri_price_update_bytes counts 7 accesses of AdamW to an element. 3 of them are to value and gradient; instead of the
  * other 4, the least states are read and written once. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {

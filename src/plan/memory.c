@@ -11,7 +11,8 @@
 #include "schedule/schedule.h"
 
 /* Returns a number of micro-batches that is enough to have as many in flight as in the whole step: all with GPipe, else
- * a few periods, so that the program to plan is short. The last group is as large as in the whole step. */
+ * a few periods, so that the program to plan is short. The last group of micro-batches (tri_schedule_period) is as
+ * large as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;
@@ -58,7 +59,7 @@ static double tied_of(const tri_parts *parts) {
 
 /* Returns the bytes to compare with the cluster's memory: on an accelerator those in its own memory, else all. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL) return plan->total_bytes; /* a device of this machine, whose memory it shares */
+  if (request->device != NULL) return plan->total_bytes; /* a device of this machine: its memory and the host's */
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;
@@ -266,9 +267,9 @@ done:
   return status;
 }
 
-/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight, so a stage with
- * no more layers, and no more layers with experts, than the stage before it does not. Stage 0 has the embedding, stage
- * 1 is the first without it, and the last has the head: all three may. */
+/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight. So a stage with
+ * at most as many layers, and at most as many layers with experts, as the stage before it cannot need the most. Stage 0
+ * has the embedding, stage 1 is the first without it, and the last has the head: all three may. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;

@@ -5,7 +5,7 @@
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain) {
   tri_group_extent span = {1, 1};
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* an axis of the other view */
+    if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* an axis of the other mesh */
     int64_t size = tri_mesh_axis_size(shape, (tri_axis)axis);
     if (tri_domain_has(domain, (tri_axis)axis)) {
       span.size *= size;

@@ -162,8 +162,8 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Returns the seconds of summing the bucket's partial gradients over the domain `parts`: gradients of norms of sliced
- * rows, and of replicated key and value heads. */
+/* Returns the seconds of summing the bucket's partial gradients over the domain `bucket->parts`: gradients of norms of
+ * sliced rows, and of replicated key and value heads. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
@@ -184,7 +184,7 @@ static const tri_device_description *device_of(const tri_simulation_request *req
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
 }
 
-/* Adds the elements of the weights that the device packs to *packed. */
+/* Adds to *packed the elements of the weights that the device packs. */
 static tri_status count_packed(const tri_simulation_request *request, const tri_parts *parts, double *packed) {
   double element = (double)tri_dtype_bytes(request->precision);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
@@ -262,7 +262,7 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
 }
 
 /* Returns the seconds of gathering the frozen parameters of a bucket whose values are sharded, type by type. In planned
- * systems the rank first copies its own part into the slot. */
+ * systems the rank first copies its own part into the gather buffer. */
 static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
@@ -306,7 +306,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
-    /* The engine copies the rank's shard out of the slot after a reduction, and into it before a gather. */
+    /* The engine copies the rank's shard out of the reduce buffer after a reduction, and into the gather buffer before
+     * a gather. */
     if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
     if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
     if (!tri_bucket_is_trained(bucket)) kind->gather_s[b] = 0;

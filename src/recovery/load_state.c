@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Returns whether the checkpoint has a run state, such as the average of the weights. A checkpoint has it for all
- * weights or for none, so only the first weight is looked up: its run states are the first from first_of_run on. */
+ * weights or for none, so only those of the first weight are looked up: they are the first tensors from first_of_run
+ * on. */
 static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                           const tri_optimizer_state *state) {
   for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
@@ -33,8 +34,8 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read: weights always, optimizer states if `optimizer` is set, and run states if the
- * checkpoint has them, too. */
+/* Returns whether a slice is read: weights always; optimizer states if `optimizer` is set; run states if `optimizer` is
+ * set and the checkpoint has them. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, const tri_checkpoint_slice *slice,
                     bool optimizer) {
   const int64_t kept = slice->tensor - map->num_weights;

@@ -1,9 +1,10 @@
 /* Decides which state a run resumes from. Values of `--resume`:
  *
- *   never     The output is ignored. The run begins with the weights that `init` names (with an adapter: with the
+ *   never     Nothing of the output is loaded: its checkpoints are moved aside, and its snapshots are removed. The run
+ *             begins with the weights that `init` names (with an adapter: with the
  *             factors that `adapter.from` names), or with random ones.
  *   FOLDER    That checkpoint, or the newest good one if FOLDER is the output of a run. The run branches from there:
- *             later checkpoints of its own output are moved aside.
+ *             later checkpoints of its own output are moved aside, or all of them if FOLDER belongs to another run.
  *   auto      The snapshot in the memory of the nodes, if it is complete, was made under the same configuration, and no
  *             checkpoint is newer. Else FOLDER, if the run began with `--resume FOLDER` and has saved nothing since.
  *             Else the newest complete and finite checkpoint of the output, which must be of this run; no good one
@@ -123,8 +124,8 @@ static tri_status find_and_load(tri_loading *l, const char *root, const char *re
   return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
-/* Moves later checkpoints aside. The branch is recorded before (with step INT64_MAX) and after, so that a run that is
- * killed in between begins the branch again. */
+/* Moves the checkpoints aside that do not belong to the branch (tri_output_make_room). The branch is recorded before
+ * (with step INT64_MAX) and after, so that a run that is killed in between begins the branch again. */
 static tri_status begin_branch(const tri_loading *l, const char *path) {
   const tri_run_config *config = l->config;
   if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));

@@ -416,7 +416,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   if (due || (moment->last && config->checkpoint.at_end)) return save_checkpoint(saver, moment, pending);
   if (moment->last) return tri_saver_finish(saver);
   if (snapshots == NULL || progress->step % config->checkpoint.snapshot_every != 0) return TRI_OK;
-  TRI_TRY(tri_saver_finish_best(saver)); /* the snapshot's best_step names this checkpoint */
+  TRI_TRY(tri_saver_finish_best(saver)); /* the snapshot's best_step may name a checkpoint in progress */
   pending->snapshot_unproven = true;
   return tri_snapshots_make(snapshots, progress);
 }

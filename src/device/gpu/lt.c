@@ -3,7 +3,7 @@
  *
  * The libraries use column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T
  * a^T: b is the first matrix and a the second, each plain or transposed as in the program's request. The libraries add
- * a bias along the rows of their result, which are the columns of c. */
+ * one element of the bias to each row of their result, so to each column of c. */
 #include "base/memory.h"
 #include "device/gpu/gemm.h"
 #include "device/gpu/library.h"

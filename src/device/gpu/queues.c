@@ -1,8 +1,9 @@
 /* Queues of a GPU, which are streams of the runtime. A mark is an event in a ring. Once the ring has wrapped, the event
  * of a later mark replaces that of an earlier one, and a wait for the earlier mark may last longer than necessary.
  *
- * `marked` is written without a lock, because only one thread queues work and marks in a queue: the main thread, which
- * also drives communication (comm/progress.c). The threads of the saver and of the watchdog do not use the device. */
+ * `marked` is also written without the lock, because only one thread queues work and records marks: the main thread,
+ * which also drives communication (comm/progress.c). The threads of the saver and of the watchdog do not use the
+ * device. */
 #include "device/gpu/internal.h"
 
 #include "base/log.h"

@@ -3,8 +3,9 @@
  *
  * Errors of a GPU are sticky: once a kernel has failed, or the GPU has gone, every later call reports the same error,
  * and the program stops with the first report. CUDA does this itself. With HIP, calls after a failed kernel may
- * succeed, with wrong results. So the first unrecoverable error of a GPU is stored in its context, the library is not
- * called for that GPU any more, and every later call reports the stored error. */
+ * succeed, with wrong results. So with HIP the first unrecoverable error of a GPU, or any error of a wait or query, is
+ * stored in its context, the library is not called for that GPU any more, and every later call reports the stored
+ * error. */
 #include "device/gpu/runtime.h"
 
 #include "base/format.h"
@@ -42,9 +43,9 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* Makes the GPU current in this thread, for cleanup. Reports no errors: they have been reported before, or no longer
- * matter. Returns false if that fails or an error is stored; the caller then makes no call, which might never
- * return. */
+/* Makes the GPU current in this thread, for cleanup and for queries of events. Reports no errors: in a cleanup they
+ * have been reported before, or no longer matter, and a later wait reports that of a query. Returns false if that fails
+ * or an error is stored; the caller then makes no call, which might never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }
