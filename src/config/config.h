@@ -88,7 +88,8 @@ typedef enum tri_config_change {
   TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
 } tri_config_change;
 
-/* A row with a `change` of its own. Rows of a run file without it have that of their section. */
+/* A row with a `change` of its own. Rows of a run file without it have that of their section; keys of `data` need one
+ * each (tests/unit/test_run_config.c). */
 #define TRI_CONFIG_ROW(CHANGE, ...)                                                                                    \
   { .change = TRI_CHANGE_##CHANGE, __VA_ARGS__ }
 

@@ -236,7 +236,7 @@ static const tri_config_key run_keys[] = {
         .help =
             "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
             "or keys"),
-    TRI_CONFIG_ROW(FREE, .name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"),
+    {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
     TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, .name = "objective", .type = TRI_CONFIG_SECTION,
                    .table = &tri_objective_table, .offset = offsetof(tri_run_config, objective),
                    .expand = tri_objective_expand, .help = "the loss to train with: the next token, or preferences"),

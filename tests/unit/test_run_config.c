@@ -754,6 +754,24 @@ static void lists_every_key(void **state) {
   tri_free(printed);
 }
 
+/* Fails for a key whose row has no TRI_CHANGE bits and is in no section that has them. */
+static void expect_change(const tri_config_table *table, unsigned inherited) {
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const unsigned change = key->change != 0 ? key->change : inherited;
+    if (key->type == TRI_CONFIG_SECTION) {
+      expect_change(key->table, change);
+    } else if (change == 0) {
+      fail_msg("the row of `%s` does not say what another value means on a resume", key->name);
+    }
+  }
+}
+
+static void each_key_has_a_change(void **state) {
+  (void)state;
+  expect_change(tri_run_config_table(), 0);
+}
+
 int main(void) {
 #define IN_FOLDER(TEST) cmocka_unit_test_setup_teardown(TEST, enter_folder, leave_folder)
   const struct CMUnitTest tests[] = {
@@ -771,6 +789,7 @@ int main(void) {
       IN_FOLDER(prints_what_others_read),
       cmocka_unit_test(counts_epochs),
       cmocka_unit_test(lists_every_key),
+      cmocka_unit_test(each_key_has_a_change),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
