@@ -14,7 +14,7 @@ tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64
   engine->step = (tri_step_state){.feed = feed, .step = step};
   TRI_TRY(tri_engine_begin(engine));
   engine->steps++;
-  TRI_TRY(tri_engine_execute(engine, program, (tri_program_part){0, program->end_first}, &engine->step));
+  TRI_TRY(tri_engine_execute(engine, program, (tri_program_part){0, program->reduce_first}, &engine->step));
   engine->step.feed = NULL;
   engine->step.phase = TRI_STEP_ACCUMULATED;
   return TRI_OK;
@@ -37,7 +37,7 @@ static tri_status check_phase(const tri_engine *engine, tri_step_phase wanted) {
 
 tri_status tri_engine_reduce(tri_engine *engine, tri_step *out) {
   const tri_program *program = engine->parts.program;
-  const tri_program_part part = {program->end_first, program->update_first};
+  const tri_program_part part = {program->reduce_first, program->update_first};
   TRI_TRY(check_phase(engine, TRI_STEP_ACCUMULATED));
   TRI_TRY(tri_engine_execute(engine, program, part, &engine->step));
   engine->step.phase = TRI_STEP_REDUCED;

@@ -15,7 +15,7 @@
  *   prove     a later good step or an evaluation marks the checkpoint as good; a run that diverges marks it as bad
  *
  * In the background a thread of each rank does `write`, and a thread of the first rank does `publish`. Between steps
- * (tri_saver_look) the ranks check together whether the threads of all have ended, and then begin the next phase.
+ * (tri_saver_poll) the ranks check together whether the threads of all have ended, and then begin the next phase.
  *
  * Invariants:
  * - at most one save is in progress; the next one waits for it;
@@ -375,7 +375,7 @@ static tri_status advance(tri_saver *saver) {
   return status;
 }
 
-tri_status tri_saver_look(tri_saver *saver) {
+tri_status tri_saver_poll(tri_saver *saver) {
   bool done = false;
   if (saver->stage == STAGE_IDLE) return TRI_OK;
   TRI_TRY(all_done(saver, &done));
@@ -408,7 +408,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   const bool best = config->checkpoint.best && progress->best_step == progress->step;
   const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
   const bool due = best || every || pending->checkpoint_due;
-  TRI_TRY(tri_saver_look(saver));
+  TRI_TRY(tri_saver_poll(saver));
   if (progress->bad_in_row > 0 || progress->updates == 0) { /* the state may be bad, or is the initial one */
     pending->checkpoint_due = due;
     return moment->last ? tri_saver_finish(saver) : TRI_OK;

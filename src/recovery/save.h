@@ -48,7 +48,7 @@ tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
 /* COLLECTIVE, between steps. Begins the next phase of a save in the background if its threads have ended on all ranks.
  * Does not wait for them. Returns the failure of the save. */
-tri_status tri_saver_look(tri_saver *saver);
+tri_status tri_saver_poll(tri_saver *saver);
 
 /* COLLECTIVE. Waits for the end of a save in the background. */
 tri_status tri_saver_finish(tri_saver *saver);

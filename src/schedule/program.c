@@ -522,7 +522,7 @@ static tri_status append_end(building *b) {
 
 /* Finds the update. No instruction before it changes a parameter. */
 static int64_t find_update(const tri_program *program) {
-  int64_t i = program->end_first;
+  int64_t i = program->reduce_first;
   while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;
   return i;
 }
@@ -539,7 +539,7 @@ static tri_status append_step(building *b) {
   }
   TRI_TRY(append_kind(b, TRI_PREPARE));
   TRI_TRY(append_turns(b));
-  b->program->end_first = b->program->num_instructions;
+  b->program->reduce_first = b->program->num_instructions;
   if (request->buckets != NULL && !request->forward_only) TRI_TRY(append_end(b));
   b->program->update_first = find_update(b->program);
   return TRI_OK;

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static tri_status trainer_run(tri_training *t) {
+static tri_status run_loop(tri_training *t) {
   TRI_TRY(tri_training_measure_peak(t));
   tri_training_announce(t);
   TRI_TRY(tri_training_watch(t));
@@ -35,9 +35,9 @@ static tri_status trainer_run(tri_training *t) {
   return tri_saved_error_restore(&ending);
 }
 
-static tri_status trainer_train(tri_training *t, const char *resume) {
+static tri_status open_and_run(tri_training *t, const char *resume) {
   TRI_TRY(tri_training_open(t, resume));
-  return tri_training_is_over(t) ? tri_training_finish_ended(t) : trainer_run(t);
+  return tri_training_is_over(t) ? tri_training_finish_ended(t) : run_loop(t);
 }
 
 static tri_status dry_run(tri_training *t, int rank) {
@@ -62,7 +62,7 @@ static void release(tri_training *t) {
 }
 
 /* Sets the layout. A dry run may have any number of ranks on one process; a run has the job's ranks. */
-static tri_status trainer_set_up(tri_training *t, const tri_train_options *options) {
+static tri_status set_layout(tri_training *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
   int64_t ranks = tri_comm_size();
   if (options->dry_run) ranks = options->ranks > 0 ? options->ranks : tri_layout_least_ranks(&config->layout);
@@ -75,9 +75,9 @@ static tri_status trainer_set_up(tri_training *t, const tri_train_options *optio
   return TRI_OK;
 }
 
-static tri_status trainer_start(tri_training *t, const tri_train_options *options) {
+static tri_status start(tri_training *t, const tri_train_options *options) {
   tri_group world = tri_group_world();
-  TRI_TRY(tri_common_status(&world, trainer_set_up(t, options)));
+  TRI_TRY(tri_common_status(&world, set_layout(t, options)));
   const int threads = t->config->threads > 0 ? (int)t->config->threads : options->threads;
   TRI_TRY(tri_rank_device_create(t->config->device, threads, &t->device));
   tri_device_limit_memory(t->device, (size_t)t->config->device_memory);
@@ -86,7 +86,7 @@ static tri_status trainer_start(tri_training *t, const tri_train_options *option
   tri_mesh_shape shape = tri_layout_mesh_of(&t->config->layout, &t->config->model);
   TRI_TRY(tri_mesh_create(&world, &shape, &t->mesh));
   if (!tri_training_is_rank0(t)) tri_log_set_quiet();
-  return trainer_train(t, options->resume);
+  return open_and_run(t, options->resume);
 }
 
 tri_status tri_train(const tri_train_options *options) {
@@ -102,7 +102,7 @@ tri_status tri_train(const tri_train_options *options) {
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
   t.task = tri_train_task_of(t.config);
-  tri_status status = trainer_start(&t, options);
+  tri_status status = start(&t, options);
   release(&t);
   tri_free(t.config);
   return status;

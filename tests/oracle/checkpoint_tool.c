@@ -69,7 +69,7 @@ static tri_status save(tri_engine *engine, tri_run_config *config, const tri_pro
   tri_identity nobody = {.is_new = true};
   TRI_TRY(tri_saver_create(engine, config, "", &nobody, NULL, &saver));
   tri_status status = tri_saver_save(saver, progress);
-  if (status == TRI_OK) status = tri_saver_look(saver);
+  if (status == TRI_OK) status = tri_saver_poll(saver);
   if (status == TRI_OK) status = tri_saver_finish(saver);
   tri_saver_destroy(saver);
   return status;

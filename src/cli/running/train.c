@@ -126,7 +126,7 @@ static bool is_no_failure(tri_status status) {
 
 /* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (a launcher of the user's own, a
  * closed terminal). Lines older than the newest step belong to an earlier failure. */
-static void write_words(const char *output, const char *who, tri_status status) {
+static void append_failure(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
   if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
   if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
@@ -137,18 +137,18 @@ static void write_words(const char *output, const char *who, tri_status status) 
 }
 
 /* Records a rank's error message. A rank of a job of `-n` leaves this to its parent, which writes for all ranks. */
-static void write_own_words(const char *output, tri_status status) {
+static void append_own_failure(const char *output, tri_status status) {
   char who[32];
   if (getenv(TRI_LAUNCHED) != NULL) return;
   snprintf(who, sizeof who, "rank %d", tri_comm_rank());
-  write_words(output, who, status);
+  append_failure(output, who, status);
 }
 
 /* Records the error message of a whole job, which names the failed rank if it is known. */
-static void write_words_of_job(const char *output, int64_t ranks, tri_status status) {
+static void append_job_failure(const char *output, int64_t ranks, tri_status status) {
   char who[48];
   snprintf(who, sizeof who, "job of %lld ranks", (long long)ranks);
-  write_words(output, who, status);
+  append_failure(output, who, status);
 }
 
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
@@ -171,7 +171,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .timeline = arguments->timeline,
   };
   tri_status status = tri_train(&options);
-  if (!arguments->dry_run) write_own_words(config->output, status);
+  if (!arguments->dry_run) append_own_failure(config->output, status);
   if (status == TRI_OK || tri_comm_size() == 1) {
     tri_comm_close();
     return status;
@@ -228,7 +228,7 @@ static tri_status train(const train_arguments *arguments) {
                                   .hang_timeout_s = config->hang_timeout,
                                   .output = config->output};
     status = tri_launch(&options, arguments->given);
-    write_words_of_job(config->output, arguments->ranks, status);
+    append_job_failure(config->output, arguments->ranks, status);
   } else if (status == TRI_OK) {
     status = join_and_train(arguments, config);
   }
