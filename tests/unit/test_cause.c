@@ -81,7 +81,7 @@ static void test_asked(void **state) {
   expect(TRI_INTERRUPTED, "interrupted twice, so at once, after step 4");
   e->steps = -1;
   expect(TRI_INTERRUPTED, "before the first step");
-  say(&e->launcher_error, TRI_OK, "no space"); /* of a rank on another host, through the launcher */
+  say(&e->launcher_error, TRI_OK, "no space"); /* the launcher's report of a rank on another host */
   e->launcher_result = EXITED_3;
   expect(TRI_BAD_CONFIG, "no space");
 }
