@@ -1,7 +1,6 @@
 /* Configuration files as tables. A key is a row of a table: its name, its type, its offset in a struct, its default,
  * its legal values and one line of help. Reading, checking, `--set`, printing and the help text all use only the table,
- * so that a new key is just a new row. (A key of a run file that determines which samples follow, or changes the
- * model's function, is also compared in run/resume_check.c.)
+ * so that a new key is just a new row. The column `change` says what another value means for a run that is resumed.
  *
  * Why not libcyaml, which also fills structs by a schema? It lacks three things that a run file needs: a key that is
  * either a name or a mapping (`model: gpt2-124m` or `model: {family: ...}`), values from the command line that are
@@ -86,6 +85,8 @@ typedef enum tri_config_change {
   TRI_CHANGE_SHAPE = 1 << 4 | TRI_CHANGE_FUNCTION,   /* the weights have other shapes; always refused */
   TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* other samples follow */
   TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
+  TRI_CHANGE_CONTENT = 1 << 7 | TRI_CHANGE_FUNCTION, /* compared by the content that it names (a fingerprint, saved
+                                                        factors) and not by its text */
 } tri_config_change;
 
 /* A row with a `change` of its own. Rows of a run file without it have that of their section; keys of `data` need one

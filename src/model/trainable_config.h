@@ -24,7 +24,7 @@ extern const tri_config_word tri_adapter_init_words[];
   .count = offsetof(BASE, MEMBER.count), .range = {.low = LEAST, .high = TRI_TRAINABLE_WORDS}
 #define TRI_FREEZE_ROW(BASE, MEMBER)                                                                                   \
   {                                                                                                                    \
-    .change = TRI_CHANGE_FUNCTION, .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",      \
+    .change = TRI_CHANGE_CONTENT, .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",       \
     .help = "frozen parameters, by patterns of tensor names: [\"model.embed_tokens.*\"]"                               \
   }
 #define TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER, TABLE, VALUE)                                                           \

@@ -7,7 +7,7 @@
 
 #define TRI_OPTIMIZER_NAME_ROW(BASE, MEMBER)                                                                           \
   {                                                                                                                    \
-    .change = TRI_CHANGE_FUNCTION, .name = "name", .type = TRI_CONFIG_CHOICE, .offset = offsetof(BASE, MEMBER.name),   \
+    .change = TRI_CHANGE_CONTENT, .name = "name", .type = TRI_CONFIG_CHOICE, .offset = offsetof(BASE, MEMBER.name),    \
     .words = tri_optimizer_words, .fallback = "adamw",                                                                 \
     .help = "the optimizer; parameters that it does not take are updated by adamw"                                     \
   }

@@ -256,25 +256,6 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
   }
 }
 
-/* Compares the keys that determine which samples the run reads, and in which order. Checkpoints of versions without a
- * key lack it. */
-static void compare_samples(const tri_checkpoint_state *state, const json_t *said, changes *c) {
-  const char *documents = text_at(said, "documents"), *packing = text_at(said, "packing");
-  const char *own_documents = tri_run_config_documents(c->config->data.documents),
-             *own_packing = tri_run_config_packing(c->config->data.packing);
-  if (differ(documents, own_documents)) add_change(c, "data.documents", documents, own_documents);
-  if (differ(packing, own_packing)) add_change(c, "data.packing", packing, own_packing);
-  const char *too_long = text_at(said, "too_long"), *own_too_long = tri_run_config_too_long(c->config->data.too_long);
-  if (too_long[0] == '\0' && packing[0] != '\0') too_long = tri_run_config_too_long(TRI_TOO_LONG_CUT);
-  if (differ(too_long, own_too_long)) add_change(c, "data.too_long", too_long, own_too_long);
-  if (state != NULL && state->step > 0 && state->seed != c->config->seed) { /* an import has read no samples */
-    char there[32], here[32];
-    snprintf(there, sizeof there, "%" PRIu64, state->seed);
-    snprintf(here, sizeof here, "%" PRIu64, c->config->seed);
-    add_change(c, "seed", there, here);
-  }
-}
-
 /* ---- the run file ------------------------------------------------------------------------------------------------ */
 
 /* Returns the resolved run file that a checkpoint was saved under; NULL if it cannot be read. The caller frees it with
@@ -307,16 +288,20 @@ static void log_rates(const tri_run_config *there, const tri_run_config *here, i
   tri_log("the learning rate of step %" PRId64 " is %.3g, and would have been %.3g before", step, now, before);
 }
 
-static void compare_sequences(const tri_checkpoint_state *state, changes *c) {
+/* Adds a key whose text is compared; the other keys have functions of their own above and below. */
+static void collect_key(void *context, const tri_config_difference *difference) {
+  const bool of_model = strncmp(difference->key, "model.", strlen("model.")) == 0; /* config.json has what was saved */
+  if (of_model || !has(difference->change, TRI_CHANGE_FUNCTION) || has(difference->change, TRI_CHANGE_CONTENT)) return;
+  add_change(context, difference->key, difference->left, difference->right);
+}
+
+/* Compares the keys of the run file, apart from the model's and those with TRI_CHANGE_CONTENT. */
+static void compare_keys(const tri_checkpoint_state *state, changes *c) {
   tri_run_config *there = config_there(state);
-  char before[32], now[32];
+  if (there == NULL && state != NULL && state->run_config != NULL && state->run_config[0] != '\0')
+    tri_warn("its keys are not compared with this run's: %s", tri_status_message());
   if (there == NULL) return;
-  snprintf(before, sizeof before, "%" PRId64, there->data.sequence);
-  snprintf(now, sizeof now, "%" PRId64, c->config->data.sequence);
-  if (strcmp(before, now) != 0) add_change(c, "data.sequence", before, now);
-  snprintf(before, sizeof before, "%" PRId64, there->data.max_samples);
-  snprintf(now, sizeof now, "%" PRId64, c->config->data.max_samples);
-  if (strcmp(before, now) != 0) add_change(c, "data.max_samples", before, now);
+  tri_config_differences(tri_run_config_table(), there, c->config, collect_key, c);
   tri_free(there);
 }
 
@@ -526,10 +511,9 @@ static int64_t updates_of_reference(const tri_run_config *config, const tri_chec
 static void compare_all(const tri_identity *identity, const tri_checkpoint_state *state, changes *c) {
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   compare_corpora(identity, said, c);
-  compare_samples(state, said, c);
+  compare_keys(state, c);
   compare_optimizers(said, c);
   compare_trained(state, said, c);
-  compare_sequences(state, c);
 }
 
 /* Refuses differences that are not allowed. `samples`: the samples that follow. */

@@ -82,19 +82,20 @@ TABLE(source_table, source_keys);
 
 static const tri_config_key data_keys[] = {
     TRI_CONFIG_ROW(
-        SAMPLES, KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table, .plain = "path", .in_line = true,
-        .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
-        .range = {.low = 0, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
+        SAMPLES | TRI_CHANGE_CONTENT, KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table,
+        .plain = "path", .in_line = true, .bytes = sizeof(tri_train_source),
+        .count = offsetof(tri_run_config, data.num_train), .range = {.low = 0, .high = TRI_MOST_SOURCES},
+        .example = "corpus/train",
         .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"),
     TRI_CONFIG_ROW(LEARNING, PATH("validation", data.validation), .fallback = "",
                    .help = "prefix of the validation corpus; empty: none"),
     TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_ANSWERS, PATH("preferences", data.preferences), .fallback = "",
+        SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_CONTENT, PATH("preferences", data.preferences), .fallback = "",
         .help = "instead of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
                 "lines; empty: none"),
     TRI_CONFIG_ROW(LEARNING, PATH("validation_preferences", data.validation_preferences), .fallback = "",
                    .help = "preferences that are held out, the same way; empty: none"),
-    TRI_CONFIG_ROW(ANSWERS, PATH("tokenizer", data.tokenizer), .fallback = "",
+    TRI_CONFIG_ROW(ANSWERS | TRI_CHANGE_CONTENT, PATH("tokenizer", data.tokenizer), .fallback = "",
                    .help = "tokenizer.json; empty: the one in the folder of `train`, if it exists"),
     TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_MEASURE, COUNT("sequence", data.sequence, 1, 1 << 30),
                    .derived = "model.max_sequence",
@@ -279,7 +280,7 @@ static const tri_config_key run_keys[] = {
         .help =
             "folder of a checkpoint, a run or a Hugging Face model with the initial weights of a new run; empty: none"),
     TRI_FREEZE_ROW(tri_run_config, model.tuning.freeze),
-    TRI_CONFIG_ROW(FUNCTION, .name = "adapter", .type = TRI_CONFIG_SECTION, .table = &adapter_table,
+    TRI_CONFIG_ROW(CONTENT, .name = "adapter", .type = TRI_CONFIG_SECTION, .table = &adapter_table,
                    .help = "LoRA: trained low-rank factors of frozen matrices"),
     TRI_CONFIG_ROW(
         FREE, TEXT("allow_change", allow_change), .fallback = "",
