@@ -4,10 +4,10 @@
 #include <string.h>
 
 /* Names of objectives: ours, which config.yaml has, and TRL's as aliases. */
-#define PREFERENCE_WORD(VALUE, name, ...) {#name, (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_##VALUE},
+#define PREFERENCE_WORD(VALUE, name, ...) {#name, (int)TRI_OBJECTIVE_FIRST_PREFERENCE + (int)TRI_PREFERENCE_##VALUE},
 static const tri_config_word names[] = {
     {"cross_entropy", TRI_OBJECTIVE_CROSS_ENTROPY},
-    TRI_PREFERENCE_LOSSES(PREFERENCE_WORD){"sigmoid", (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_DPO},
+    TRI_PREFERENCE_LOSSES(PREFERENCE_WORD){"sigmoid", (int)TRI_OBJECTIVE_FIRST_PREFERENCE + (int)TRI_PREFERENCE_DPO},
     {NULL, 0}};
 #undef PREFERENCE_WORD
 
@@ -48,7 +48,7 @@ tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_y
 }
 
 tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config) {
-  return (tri_preference_loss)(config->name - (int)TRI_OBJECTIVE_OF);
+  return (tri_preference_loss)(config->name - (int)TRI_OBJECTIVE_FIRST_PREFERENCE);
 }
 
 const char *tri_objective_config_name(const tri_objective_config *config) {

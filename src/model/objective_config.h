@@ -6,14 +6,14 @@
 #include "model/objective.h"
 #include "model/preference_losses.h"
 
-/* The next token, or a loss of preferences: TRI_OBJECTIVE_OF + its number in device/preference.h. */
-typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_OF } tri_objective_name;
+/* The next token, or a loss of preferences: TRI_OBJECTIVE_FIRST_PREFERENCE + its number in device/preference.h. */
+typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_FIRST_PREFERENCE } tri_objective_name;
 
 /* Kinds of data that objectives learn from. */
 typedef enum tri_objective_kind { TRI_OBJECTIVE_OF_TEXT, TRI_OBJECTIVE_OF_PREFERENCES } tri_objective_kind;
 
 typedef struct tri_objective_config {
-  int name; /* TRI_OBJECTIVE_CROSS_ENTROPY, or TRI_OBJECTIVE_OF + a tri_preference_loss */
+  int name; /* TRI_OBJECTIVE_CROSS_ENTROPY, or TRI_OBJECTIVE_FIRST_PREFERENCE + a tri_preference_loss */
   double beta, label_smoothing, simpo_gamma, discopop_tau;
   double cpo_alpha, sft_weight; /* factors of the cross entropy of chosen answers; cpo and simpo have cpo_alpha */
   double desirable_weight, undesirable_weight;
@@ -28,7 +28,7 @@ extern const tri_config_table tri_objective_table;
 tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
 static inline tri_objective_kind tri_objective_kind_of(const tri_objective_config *config) {
-  return config->name >= TRI_OBJECTIVE_OF ? TRI_OBJECTIVE_OF_PREFERENCES : TRI_OBJECTIVE_OF_TEXT;
+  return config->name >= TRI_OBJECTIVE_FIRST_PREFERENCE ? TRI_OBJECTIVE_OF_PREFERENCES : TRI_OBJECTIVE_OF_TEXT;
 }
 /* Return whether the objective is a loss of preferences; which one. */
 static inline bool tri_objective_is_preference(const tri_objective_config *config) {

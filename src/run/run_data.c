@@ -157,19 +157,19 @@ static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run
   return create_sampler(o, &out->validation_corpus, &alone, 0, &out->validation);
 }
 
-struct tri_run_feed {
+struct tri_run_data_kind {
   /* Opens the corpora, and creates their samplers or sources. */
   tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
 };
 
-const tri_run_feed tri_run_feed_text = {open_corpora};
-const tri_run_feed tri_run_feed_preferences = {open_preferences};
+const tri_run_data_kind tri_run_data_text = {open_corpora};
+const tri_run_data_kind tri_run_data_preferences = {open_preferences};
 
 int64_t tri_run_data_per_epoch(const tri_run_data *data) {
   return data->preferences.corpus != NULL ? data->preferences.per_epoch : data->train.per_epoch;
 }
 
-tri_status tri_run_data_open(const tri_run_config *config, const tri_run_feed *feed, tri_identity *identity,
+tri_status tri_run_data_open(const tri_run_config *config, const tri_run_data_kind *kind, tri_identity *identity,
                              tri_run_data *out) {
   tri_tokenizer *tokenizer = NULL;
   TRI_TRY(find_tokenizer(config, out->tokenizer));
@@ -181,7 +181,7 @@ tri_status tri_run_data_open(const tri_run_config *config, const tri_run_feed *f
   }
   out->end_of_text = status == TRI_OK && tokenizer != NULL ? tri_tokenizer_end_of_text(tokenizer) : -1;
   const opening o = {config, tokenizer, out->tokenizer, out->end_of_text};
-  if (status == TRI_OK) status = feed->open(&o, identity, out);
+  if (status == TRI_OK) status = kind->open(&o, identity, out);
   tri_tokenizer_destroy(tokenizer);
   return status;
 }

@@ -7,9 +7,9 @@
 #include "run/identity.h"
 #include "run/run_config.h"
 
-/* A kind of samples that a run reads, and its reader: one row for each. */
-typedef struct tri_run_feed tri_run_feed;
-extern const tri_run_feed tri_run_feed_text, tri_run_feed_preferences;
+/* A kind of data that a run learns from: the function that opens it (run_data.c). */
+typedef struct tri_run_data_kind tri_run_data_kind;
+extern const tri_run_data_kind tri_run_data_text, tri_run_data_preferences;
 
 typedef struct tri_run_data {
   tri_corpus *train_corpora[TRI_MOST_SOURCES], *validation_corpus;
@@ -25,7 +25,7 @@ int64_t tri_run_data_per_epoch(const tri_run_data *data);
 /* LOCAL. Opens the corpora that the configuration names, and sets the fingerprints in the identity. Refuses, by name, a
  * corpus of another tokenizer, one that is listed twice, or a vocabulary that is too large for the model. Release with
  * tri_run_data_close, also after a failure. */
-tri_status tri_run_data_open(const tri_run_config *config, const tri_run_feed *feed, tri_identity *identity,
+tri_status tri_run_data_open(const tri_run_config *config, const tri_run_data_kind *kind, tri_identity *identity,
                              tri_run_data *out);
 void tri_run_data_close(tri_run_data *data);
 

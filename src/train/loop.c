@@ -6,13 +6,12 @@
 #include "base/stop.h"
 #include "run/learning_rate.h"
 
-static const tri_train_task *const tasks[] = {&tri_task_text, &tri_task_preferences};
-
 const tri_train_task *tri_train_task_of(const tri_run_config *config) {
-  const tri_objective_kind kind = tri_objective_kind_of(&config->objective);
-  size_t i = 0;
-  while (i + 1 < sizeof tasks / sizeof *tasks && tasks[i]->kind != kind) i++; /* each kind has a row */
-  return tasks[i];
+  switch (tri_objective_kind_of(&config->objective)) {
+    case TRI_OBJECTIVE_OF_TEXT: return &tri_task_text;
+    case TRI_OBJECTIVE_OF_PREFERENCES: break;
+  }
+  return &tri_task_preferences;
 }
 
 /* COLLECTIVE. Stops all ranks if any rank was asked to stop, because a signal may have reached only some ranks, or one

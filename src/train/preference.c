@@ -175,9 +175,9 @@ static tri_observer *const observers[] = {
 };
 
 const tri_train_task tri_task_preferences = {.name = "preferences",
-                                             .kind = TRI_OBJECTIVE_OF_PREFERENCES,
-                                             .feed = &tri_run_feed_preferences,
+                                             .data = &tri_run_data_preferences,
                                              .held_out_key = "data.validation_preferences",
+                                             .prepare = tri_training_prepare_preferences,
                                              .begin = preference_begin,
                                              .announce = tri_training_announce_preferences,
                                              .step = preference_step,

@@ -56,7 +56,6 @@ static tri_status prepare_some(const tri_run_config *config, const char *key, co
 }
 
 tri_status tri_training_prepare_preferences(const tri_run_config *config) {
-  if (!tri_objective_is_preference(&config->objective)) return TRI_OK;
   TRI_TRY(prepare_some(config, "data.preferences", config->data.preferences, config->data.train[0].path));
   return prepare_some(config, "data.validation_preferences", config->data.validation_preferences,
                       config->data.validation);

@@ -22,8 +22,7 @@ static tri_observer *const observers[] = {
 };
 
 const tri_train_task tri_task_text = {.name = "text",
-                                      .kind = TRI_OBJECTIVE_OF_TEXT,
-                                      .feed = &tri_run_feed_text,
+                                      .data = &tri_run_data_text,
                                       .held_out_key = "data.validation",
                                       .suggests_eval = true,
                                       .announce = tri_training_announce_text,

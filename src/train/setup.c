@@ -103,9 +103,9 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_run_output_open(world, t->config, &t->output));
   TRI_TRY(tri_first_rank_status(world, tri_training_is_rank0(t) ? check_resume(resume) : TRI_OK));
-  TRI_TRY(
-      tri_first_rank_status(world, tri_training_is_rank0(t) ? tri_training_prepare_preferences(t->config) : TRI_OK));
-  TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, t->task->feed, &t->identity, &t->data)));
+  if (t->task->prepare != NULL)
+    TRI_TRY(tri_first_rank_status(world, tri_training_is_rank0(t) ? t->task->prepare(t->config) : TRI_OK));
+  TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, t->task->data, &t->identity, &t->data)));
   TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, tri_run_data_per_epoch(&t->data), 0, 0)));
   TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
   const bool first = tri_training_is_rank0(t);

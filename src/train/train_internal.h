@@ -155,14 +155,15 @@ tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samp
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-/* A task: the data that a run learns from, and the work around its steps. The kind of the objective chooses a row of
- * the table in loop.c. A new kind of data is a row there with its feed (run/run_data.h). */
+/* A task: the data that a run learns from, and the work around its steps. The kind of the objective chooses one of them
+ * (tri_train_task_of); docs/architecture.md has the steps to add one. */
 struct tri_train_task {
   const char *name;
-  tri_objective_kind kind;  /* kind of the objectives that this task trains with */
-  const tri_run_feed *feed; /* opens its samples */
-  const char *held_out_key; /* key of a run file that names the held-out samples */
-  bool suggests_eval;       /* `trireme eval RUN DATA` is suggested at the end of a run */
+  const tri_run_data_kind *data; /* opens its samples */
+  const char *held_out_key;      /* key of a run file that names the held-out samples */
+  bool suggests_eval;            /* `trireme eval RUN DATA` is suggested at the end of a run */
+  /* LOCAL, on the first rank, before the data are opened. Makes the data that `data` opens. NULL: nothing to do. */
+  tri_status (*prepare)(const tri_run_config *config);
   /* COLLECTIVE, after the run's state is loaded, and before the output's files change and the first step. NULL: nothing
    * to do. */
   tri_status (*begin)(tri_training *t);
@@ -185,8 +186,7 @@ tri_status tri_train_loop_run(tri_training *t);
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */
 
-/* LOCAL, on the first rank, before the data are opened. Prepares preferences that are JSON lines (preference_data.c).
- */
+/* Makes a corpus of preferences that are JSON lines, as tri_train_task.prepare (preference_data.c). */
 tri_status tri_training_prepare_preferences(const tri_run_config *config);
 
 tri_observer tri_observe_preference_validation; /* evaluates on held-out preferences every few steps */

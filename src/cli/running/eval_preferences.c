@@ -49,7 +49,7 @@ static tri_status find_objective(session *s) {
   tri_objective_config *objective = &s->config->objective;
   if (!tri_objective_is_preference(objective)) {
     *objective = (tri_objective_config){
-        .name = TRI_OBJECTIVE_OF + (int)(paired ? TRI_PREFERENCE_DPO : TRI_PREFERENCE_KTO),
+        .name = TRI_OBJECTIVE_FIRST_PREFERENCE + (int)(paired ? TRI_PREFERENCE_DPO : TRI_PREFERENCE_KTO),
         .beta = TRI_PREFERENCE_BETA,
         .label_smoothing = TRI_PREFERENCE_LABEL_SMOOTHING,
         .simpo_gamma = TRI_PREFERENCE_SIMPO_GAMMA,
