@@ -4,7 +4,7 @@
 #include "engine/engine_internal.h"
 
 void tri_engine_parameters_changed(tri_engine *engine) {
-  tri_weights_forget_copies(engine->executor->weights);
+  tri_weights_changed(engine->executor->weights);
   engine->prepared = false;
 }
 

@@ -54,7 +54,8 @@ static tri_status set_up(tri_engine *engine) {
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, engine->device, &engine->parts));
   tri_memory_request request =
       tri_engine_memory_request(options, &engine->parts, &options->mesh->place, engine->device);
-  TRI_TRY(tri_executor_create(engine->parts.table, &request, engine->device, options->mesh, &engine->executor));
+  TRI_TRY(tri_weights_create(engine->parts.table, engine->parts.buckets, options->precision, &engine->weights));
+  TRI_TRY(tri_executor_create(engine->weights, &request, engine->device, options->mesh, &engine->executor));
   TRI_TRY(tri_routers_create(options->model, &engine->routers));
   engine->micro_batches = engine->parts.program->num_micro_batches;
   for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
@@ -116,6 +117,7 @@ void tri_engine_destroy(tri_engine *engine) {
   tri_free(engine->messages);
   tri_routers_destroy(engine->routers);
   tri_executor_destroy(engine->executor);
+  tri_weights_destroy(engine->weights);
   tri_free(engine->uploaded);
   tri_parts_destroy(&engine->parts);
   tri_free(engine);

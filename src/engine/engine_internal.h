@@ -31,6 +31,7 @@ struct tri_engine {
   tri_mesh alone; /* used if the caller has no mesh */
   tri_device *device;
   tri_parts parts;
+  tri_weights *weights;
   tri_executor *executor;
   tri_routers *routers;    /* NULL: the model has no experts */
   tri_averaging averaging; /* state after the last update */

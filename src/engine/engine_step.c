@@ -498,7 +498,7 @@ static tri_status step_update(tri_engine *engine, tri_step_state *state, const t
   if (state->result.skipped) return TRI_OK;
   const tri_averaging next = tri_engine_next_averaging(engine, state->updates, state->lr, &average);
   TRI_TRY(upload_values(engine, state, average));
-  tri_weights_forget_copies(engine->executor->weights);
+  tri_weights_changed(engine->executor->weights);
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, state->updates + 1, &updates->calls[i]));
   engine->averaging = next;

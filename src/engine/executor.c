@@ -132,29 +132,22 @@ static tri_status create_exchange(tri_executor *executor) {
   return tri_exchange_create(executor->device, &memory, &executor->ranks.exchange);
 }
 
-/* Creates the weights; their memory is in the executor's arena. */
-static tri_status create_weights(tri_executor *executor, const tri_parameter_table *table,
-                                 const tri_memory_request *request) {
+/* Allocates the weights if this is their first executor; if it trains them, their gradients are in its arena. */
+static tri_status prepare_weights(tri_executor *executor, bool training) {
   const tri_memory_plan *plan = executor->plan;
-  char *arena = executor->arena;
-  tri_weights_request weights = {.table = table,
-                                 .buckets = request->buckets,
-                                 .type = executor->type,
-                                 .training = request->training,
-                                 .memory = {.values = arena + plan->parameters,
-                                            .gather_buffers = arena + plan->gather_buffers,
-                                            .gradients = arena + plan->gradient_values,
-                                            .reduce_buffers = arena + plan->reduce_buffers,
-                                            .sink = arena + plan->sink,
-                                            .states = arena + plan->states}};
-  for (int stored = 0; stored < TRI_NUM_STORED; stored++) {
-    weights.memory.frozen[stored] = arena + plan->frozen[stored];
-    weights.memory.frozen_buffers[stored] = arena + plan->frozen_buffers[stored];
-  }
-  return tri_weights_create(&weights, &executor->weights);
+  TRI_TRY(tri_weights_allocate(executor->weights, &plan->weights, executor->device));
+  if (!training) return TRI_OK;
+  const tri_weights_training arrays = {.gradients = executor->arena + plan->gradient_values,
+                                       .reduce_buffers = executor->arena + plan->reduce_buffers,
+                                       .sink = executor->arena + plan->sink,
+                                       .states = executor->arena + plan->states};
+  return tri_weights_train(executor->weights, &arrays);
 }
 
-static tri_status set_up(tri_executor *executor, const tri_parameter_table *table, const tri_memory_request *request) {
+static tri_status set_up(tri_executor *executor, const tri_memory_request *given) {
+  tri_memory_request here = *given;
+  const tri_memory_request *request = &here;
+  here.has_weights = executor->weights->device != NULL;
   TRI_TRY(tri_memory_plan_create(request, &executor->plan));
   TRI_TRY(check_fits(executor->device, executor->plan));
   size_t chunks = (size_t)request->num_chunks;
@@ -170,7 +163,7 @@ static tri_status set_up(tri_executor *executor, const tri_parameter_table *tabl
   executor->host = host;
   TRI_TRY(create_exchange(executor));
   TRI_TRY(make_batches(executor, request));
-  TRI_TRY(create_weights(executor, table, request));
+  TRI_TRY(prepare_weights(executor, request->training));
   for (int64_t c = 0; c < request->num_chunks; c++) {
     TRI_TRY(create_chunk(&executor->plan->chunks[c], request->lists[c], &executor->chunks[c]));
     resolve_chunk(executor, &executor->plan->chunks[c], &executor->chunks[c]);
@@ -187,8 +180,9 @@ static tri_status write_memory(void *context, void *to, const void *from_host, s
   return tri_queue_upload_now(context, to, from_host, bytes);
 }
 
-tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_device *device,
+tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out) {
+  const tri_parameter_table *table = weights->table;
   tri_executor *executor = NULL;
   if (request->training && request->buckets == NULL && request->num_gradients < table->num_gradient_elements) {
     return tri_fail_internal("room for %ld elements of gradients, of %ld", (long)request->num_gradients,
@@ -196,11 +190,12 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
   }
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
   executor->device = device;
+  executor->weights = weights;
   executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory, NULL};
   executor->alone = tri_mesh_alone();
   executor->ranks.mesh = mesh == NULL ? &executor->alone : mesh;
   executor->type = request->lists[0]->type;
-  tri_status status = set_up(executor, table, request);
+  tri_status status = set_up(executor, request);
   if (status != TRI_OK) {
     tri_executor_destroy(executor);
     return status;
@@ -221,7 +216,6 @@ void tri_executor_destroy(tri_executor *executor) {
   tri_free(executor->counts);
   tri_free(executor->begins);
   tri_free(executor->expert_rounds);
-  tri_weights_destroy(executor->weights);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
     tri_free(executor->chunks[c].host_state);
     tri_free(executor->chunks[c].constants);

@@ -36,14 +36,15 @@ typedef struct tri_executor {
   tri_checkpoint_memory memory; /* access of checkpoints to the arena if the host cannot access it */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
-  tri_weights *weights;   /* parameters, with this executor's table and buckets; in the arena */
+  tri_weights *weights;   /* not owned */
   int64_t *expert_rounds; /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
   int64_t result_waits;   /* waits of the host for results so far */
 } tri_executor;
 
 /* Plans memory before it allocates anything. TRI_OUT_OF_MEMORY says what does not fit and what to reduce. Then
- * allocates the arena and fills the constants; parameters are zero. mesh NULL: one rank alone. */
-tri_status tri_executor_create(const tri_parameter_table *table, const tri_memory_request *request, tri_device *device,
+ * allocates the arena, and the weights unless another executor has done so, and fills the constants; new parameters are
+ * zero. The weights have the request's buckets and type, and must outlive the executor. mesh NULL: one rank alone. */
+tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
 

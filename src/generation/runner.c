@@ -21,6 +21,7 @@ struct tri_runner {
   int64_t pages_each; /* largest number of pages of a sequence */
   tri_parameter_table *table;
   tri_op_list *list;
+  tri_weights *weights;
   tri_executor *executor;
   tri_kv_cache cache;
   void *cache_memory;
@@ -135,7 +136,8 @@ static tri_status set_up(tri_runner *runner) {
   TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
   const tri_memory_request request = memory_request(runner, &runner->device->description);
-  TRI_TRY(tri_executor_create(runner->table, &request, runner->device, NULL, &runner->executor));
+  TRI_TRY(tri_weights_create(runner->table, NULL, runner->precision, &runner->weights));
+  TRI_TRY(tri_executor_create(runner->weights, &request, runner->device, NULL, &runner->executor));
   tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
   if (logits_bytes(runner, runner->device) > 0)
     TRI_TRY(tri_device_host_create(runner->device, logits_bytes(runner, runner->device), &runner->logits));
@@ -199,6 +201,7 @@ void tri_runner_destroy(tri_runner *runner) {
   }
   tri_free(runner->cache.layers);
   tri_executor_destroy(runner->executor);
+  tri_weights_destroy(runner->weights);
   tri_op_list_destroy(runner->list);
   tri_parameter_table_destroy(runner->table);
   tri_free(runner);

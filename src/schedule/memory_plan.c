@@ -448,20 +448,10 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
   size_t end = 0;
   find_routers(request, plan);
-  size_t gather_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->gather_buffer_elements;
   size_t reduce_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->reduce_buffer_elements;
-  plan->parameters = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_values, element));
-  plan->gather_buffers = allocate_arena_range(&end, tri_bytes_times(gather_buffer, TRI_BUCKET_BUFFERS * element));
-  for (int kept = 0; kept < TRI_NUM_STORED && request->buckets != NULL; kept++) {
-    const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
-    const size_t room = tri_bytes_times((size_t)request->buckets->frozen_buffer_elements[kept], TRI_BUCKET_BUFFERS);
-    plan->frozen_buffers[kept] = allocate_arena_range(&end, tri_bytes_times(room, bytes));
-  }
-  for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
-    const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
-    plan->frozen[kept] = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
-  }
-  plan->parameter_bytes = end;
+  plan->weights =
+      tri_weights_plan_make(request->buckets, request->num_values, request->num_frozen, request->lists[0]->type);
+  plan->parameter_bytes = request->has_weights ? 0 : plan->weights.bytes;
   if (request->training) {
     plan->gradient_values = allocate_arena_range(&end, tri_bytes_times((size_t)request->num_gradients, element));
     plan->reduce_buffers = allocate_arena_range(&end, tri_bytes_times(reduce_buffer, TRI_BUCKET_BUFFERS * element));
@@ -491,7 +481,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->transient = end;
   plan->arena_bytes = tri_bytes_plus(end, plan->transient_bytes);
   plan->queue_bytes = request->device == NULL ? 0 : request->device->queue_bytes;
-  plan->device_bytes = tri_bytes_plus(plan->arena_bytes, plan->queue_bytes);
+  plan->device_bytes = tri_bytes_plus(tri_bytes_plus(plan->parameter_bytes, plan->arena_bytes), plan->queue_bytes);
   plan_host(request, plan);
   plan->total_bytes = tri_bytes_plus(plan->device_bytes, plan->host_bytes);
   if (plan->total_bytes < TRI_BYTES_MOST) return TRI_OK;

@@ -1,16 +1,16 @@
 /* The memory plan: the offset of everything that a program uses in one arena, known before anything is allocated.
  *
- *   parameters | gather buffers | frozen parameters | gradients | reduce buffers | transfer buffer | the optimizer's
- * states | values and results of a step | batches | stage buffers | partial sums | scratch of collectives | chunk 0:
- * constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *   gradients | reduce buffers | transfer buffer | the optimizer's states | values and results of a step | batches |
+ *   stage buffers | partial sums | scratch of collectives | chunk 0: constants | packed weights | frame 0 | frame 1 |
+ *   ... | chunk 1: ... | transient
  *
- * and in host memory
+ * beside the parameters, which have an allocation of their own (weights_plan.h), and in host memory
  *
  *   values and results of a step | batches | host state of each frame | copies of the stage buffers and of the transfer
  *   buffer | staging of collectives | staging of checkpoints
  *
- * Gather buffers hold the whole parameters of two buckets (ZeRO 3), in the types in which they are kept; reduce buffers
- * the whole gradients of two (ZeRO 2 and 3 with one micro-batch a step); a rank keeps only its own part of the others.
+ * Reduce buffers hold the whole gradients of two buckets (ZeRO 2 and 3 with one micro-batch a step); a rank keeps only
+ * its own part of the others.
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
  * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
@@ -26,6 +26,7 @@
 #include "ops/list.h"
 #include "schedule/program.h"
 #include "schedule/updates.h"
+#include "schedule/weights_plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,10 +63,10 @@ typedef struct tri_memory_plan {
   tri_chunk_plan *chunks;
   int64_t num_chunks;
 
+  tri_weights_plan weights; /* the allocation of the parameters */
   /* Offsets of regions in the arena. */
-  size_t parameters, gather_buffers, frozen_buffers[TRI_NUM_STORED], frozen[TRI_NUM_STORED], sink, gradient_values,
-      reduce_buffers, transfer, states, values, results, batches, stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial,
-      sums, transient;
+  size_t sink, gradient_values, reduce_buffers, transfer, states, values, results, batches,
+      stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial, sums, transient;
   /* Offsets of regions in host memory. */
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
       exchange, staging;
@@ -78,12 +79,13 @@ typedef struct tri_memory_plan {
   size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 for a column of its cut that is not needed */
   size_t batch_slices;                         /* offset in a batch; 0: not needed */
 
-  /* Sizes of regions. token_bytes and message_bytes are sums over the arena and host memory. */
+  /* Sizes of regions. parameter_bytes: 0 if other weights are read (request->has_weights). token_bytes and
+   * message_bytes are sums over the arena and host memory. */
   size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
       sums_bytes, staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
   size_t arena_bytes;
   size_t queue_bytes;                           /* bytes of the device's queue, outside of the arena */
-  size_t device_bytes, host_bytes, total_bytes; /* arena and queue; host memory; both */
+  size_t device_bytes, host_bytes, total_bytes; /* parameters, arena and queue; host memory; both */
 } tri_memory_plan;
 
 /* The lists, arrays and options to plan for. */
@@ -92,6 +94,7 @@ typedef struct tri_memory_request {
   const int64_t *num_frames;       /* [num_chunks] */
   int64_t num_chunks;
   const tri_buckets *buckets;         /* NULL: arrays as the parameter table lays them out */
+  bool has_weights;                   /* the parameters are allocated already, and are not counted */
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* elements of the flat array of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters, by stored type: tri_stored_bytes each */

@@ -1,6 +1,7 @@
 #include "weights/weights.h"
 
 #include "base/memory.h"
+#include "device/queue.h"
 
 static char *element_at(const tri_weights *weights, char *array, int64_t index) {
   return array + (size_t)index * tri_dtype_bytes(tri_dtype_wide(weights->type));
@@ -8,27 +9,29 @@ static char *element_at(const tri_weights *weights, char *array, int64_t index) 
 
 void *tri_weights_bucket_values(const tri_weights *weights, const tri_bucket *bucket) {
   int64_t first = bucket->buffer * (weights->buckets == NULL ? 0 : weights->buckets->gather_buffer_elements);
-  if (bucket->values_sharded) return element_at(weights, weights->memory.gather_buffers, first);
-  return element_at(weights, weights->memory.values, bucket->values_at);
+  if (bucket->values_sharded) return element_at(weights, weights->memory + weights->plan.gather_buffers, first);
+  return element_at(weights, tri_weights_values(weights), bucket->values_at);
 }
 
 void *tri_weights_bucket_gradients(const tri_weights *weights, const tri_bucket *bucket) {
   int64_t first = bucket->buffer * (weights->buckets == NULL ? 0 : weights->buckets->reduce_buffer_elements);
-  if (bucket->gradients_sharded) return element_at(weights, weights->memory.reduce_buffers, first);
-  return element_at(weights, weights->memory.gradients, bucket->gradients_at);
+  if (bucket->gradients_sharded) return element_at(weights, weights->training.reduce_buffers, first);
+  return element_at(weights, weights->training.gradients, bucket->gradients_at);
 }
 
 void *tri_weights_own_values(const tri_weights *weights, const tri_bucket *bucket) {
   int64_t into = bucket->values_sharded ? 0 : bucket->own_first - bucket->first;
-  return element_at(weights, weights->memory.values, bucket->values_at + into);
+  return element_at(weights, tri_weights_values(weights), bucket->values_at + into);
 }
 
 void *tri_weights_own_gradients(const tri_weights *weights, const tri_bucket *bucket) {
   int64_t into = bucket->gradients_sharded ? 0 : bucket->own_first - bucket->first;
-  return element_at(weights, weights->memory.gradients, bucket->gradients_at + into);
+  return element_at(weights, weights->training.gradients, bucket->gradients_at + into);
 }
 
-char *tri_weights_frozen(const tri_weights *weights, tri_stored stored) { return weights->memory.frozen[stored]; }
+char *tri_weights_frozen(const tri_weights *weights, tri_stored stored) {
+  return weights->memory + weights->plan.frozen[stored];
+}
 
 void *tri_weights_own_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored) {
   const tri_frozen_range *range = &bucket->frozen[stored];
@@ -38,7 +41,8 @@ void *tri_weights_own_frozen(const tri_weights *weights, const tri_bucket *bucke
 void *tri_weights_bucket_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored) {
   const int64_t slot = bucket->buffer * weights->buckets->frozen_buffer_elements[stored];
   if (!bucket->values_sharded) return tri_weights_own_frozen(weights, bucket, stored);
-  return weights->memory.frozen_buffers[stored] + (size_t)slot * tri_stored_bytes(stored, weights->type);
+  return weights->memory + weights->plan.frozen_buffers[stored] +
+         (size_t)slot * tri_stored_bytes(stored, weights->type);
 }
 
 /* Returns the address of a whole frozen parameter. */
@@ -57,7 +61,7 @@ static void *frozen_value(const tri_weights *weights, int64_t index) {
 static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_parameter *out) {
   const tri_parameter *entry = &weights->table->entries[index];
   out->value = frozen_value(weights, index);
-  if (weights->training && entry->num_dims == 1) out->gradient = weights->memory.sink;
+  if (weights->copies != NULL && entry->num_dims == 1) out->gradient = weights->training.sink;
   if (entry->stored != TRI_STORED_NF4) return;
   out->matrices = tri_parameter_num_matrices(entry);
   out->cut = tri_parameter_cut(entry);
@@ -84,8 +88,8 @@ static void resolve_parameter(tri_weights *weights, int64_t index) {
   }
   int64_t value = tri_element_range_of_values(weights->buckets, table, index).at;
   int64_t gradient = tri_element_range_of_gradients(weights->buckets, table, index).at;
-  parameter->value = element_at(weights, weights->memory.values, value);
-  if (weights->training) parameter->gradient = element_at(weights, weights->memory.gradients, gradient);
+  parameter->value = element_at(weights, tri_weights_values(weights), value);
+  if (weights->copies != NULL) parameter->gradient = element_at(weights, weights->training.gradients, gradient);
 }
 
 static void resolve_parameters(tri_weights *weights) {
@@ -96,7 +100,8 @@ static void resolve_parameters(tri_weights *weights) {
   }
 }
 
-void tri_weights_forget_copies(tri_weights *weights) {
+void tri_weights_changed(tri_weights *weights) {
+  weights->version++;
   for (int64_t i = 0; i < weights->table->num_entries && weights->copies != NULL; i++) weights->copies[i].written = 0;
 }
 
@@ -115,9 +120,9 @@ void *tri_weights_take_copy(tri_weights *weights, int64_t index, int64_t first, 
   }
 }
 
-void *tri_weights_values(const tri_weights *weights) { return weights->memory.values; }
+void *tri_weights_values(const tri_weights *weights) { return weights->memory + weights->plan.values; }
 
-void *tri_weights_gradients(const tri_weights *weights) { return weights->memory.gradients; }
+void *tri_weights_gradients(const tri_weights *weights) { return weights->training.gradients; }
 
 /* Returns the address of the first element that the call updates; `own`: this rank's shard of its bucket. */
 static char *of_call(const tri_weights *weights, const tri_update_call *call, void *own) {
@@ -135,30 +140,46 @@ void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_ca
 }
 
 void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state) {
-  return weights->memory.states + call->states[state];
+  return weights->training.states + call->states[state];
 }
 
-tri_status tri_weights_create(const tri_weights_request *request, tri_weights **out) {
-  const size_t entries = (size_t)request->table->num_entries;
+tri_status tri_weights_create(const tri_parameter_table *table, const tri_buckets *buckets, tri_dtype type,
+                              tri_weights **out) {
   tri_weights *weights = NULL;
   TRI_TRY(tri_alloc("weights", 1, sizeof *weights, &weights));
-  *weights = (tri_weights){.table = request->table,
-                           .buckets = request->buckets,
-                           .type = request->type,
-                           .training = request->training,
-                           .memory = request->memory};
-  tri_status status = tri_alloc("parameters", entries, sizeof *weights->parameters, &weights->parameters);
-  if (status == TRI_OK && request->training) {
-    status = tri_alloc("copies of parameters", entries, sizeof *weights->copies, &weights->copies);
-  }
-  if (status == TRI_OK) resolve_parameters(weights);
+  *weights = (tri_weights){.table = table, .buckets = buckets, .type = type};
+  tri_status status =
+      tri_alloc("parameters", (size_t)table->num_entries, sizeof *weights->parameters, &weights->parameters);
   if (status == TRI_OK) *out = weights;
   if (status != TRI_OK) tri_weights_destroy(weights);
   return status;
 }
 
+tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *plan, tri_device *device) {
+  void *memory = NULL;
+  if (weights->device != NULL) return TRI_OK;
+  TRI_TRY(tri_device_memory_create(device, plan->bytes, &memory));
+  weights->device = device;
+  weights->plan = *plan;
+  weights->memory = memory;
+  resolve_parameters(weights);
+  return TRI_OK;
+}
+
+tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training) {
+  const size_t entries = (size_t)weights->table->num_entries;
+  TRI_TRY(tri_alloc("copies of parameters", entries, sizeof *weights->copies, &weights->copies));
+  weights->training = *training;
+  resolve_parameters(weights);
+  return TRI_OK;
+}
+
 void tri_weights_destroy(tri_weights *weights) {
   if (weights == NULL) return;
+  if (weights->memory != NULL) {
+    tri_queue_drain(weights->device->queue); /* queued work reads and writes the values */
+    tri_device_memory_destroy(weights->device, weights->memory, weights->plan.bytes);
+  }
   tri_free(weights->copies);
   tri_free(weights->parameters);
   tri_free(weights);

@@ -1,49 +1,56 @@
-/* The weights of a model on one rank: the memory of its parameters, of their gradients and of the optimizer's states,
- * and where in it each parameter is. Operations find a parameter by its number (tri_run_parameter), updates by their
- * calls, exchanges by buckets, checkpoints by ranges of the flat arrays. */
+/* The weights of a model on one rank: the values of its parameters, which several executors may read, and the address
+ * of each one. Operations find a parameter by its number (tri_run_parameter), updates by their calls, exchanges by
+ * buckets, checkpoints by ranges of the flat arrays.
+ *
+ * The weights own the memory of the values. The gradients and the optimizer's states are in the arena of the executor
+ * that trains them.
+ *
+ * `version` grows with every change of the values. An executor remembers the version that it has packed for its GEMMs,
+ * and refuses to run with another one (executor.h). */
 #ifndef TRI_WEIGHTS_WEIGHTS_H
 #define TRI_WEIGHTS_WEIGHTS_H
 
 #include "model/parameters.h"
 #include "ops/run.h"
 #include "optimizers/optimizer.h"
-#include "schedule/buckets.h"
+#include "schedule/weights_plan.h"
 
-/* Arrays in device memory. With buckets, a rank has its own shards of `values`, `frozen` and `gradients`, and the
- * buffers hold whole buckets while they are gathered or reduced. */
-typedef struct tri_weights_memory {
-  char *values;                                                  /* trained parameters, wide */
-  char *gather_buffers;                                          /* whole values of sharded buckets */
-  char *frozen[TRI_NUM_STORED], *frozen_buffers[TRI_NUM_STORED]; /* the same of frozen parameters, by stored type */
-  char *gradients, *reduce_buffers;                              /* wide; whole gradients of sharded buckets */
-  char *sink;                                                    /* gradients of frozen vectors, which nothing reads */
-  char *states;                                                  /* states of updates */
-} tri_weights_memory;
+/* Arrays of the executor that trains, in its arena. With buckets, a rank has its own shards of `gradients`. */
+typedef struct tri_weights_training {
+  char *gradients, *reduce_buffers; /* wide; whole gradients of sharded buckets while they are reduced */
+  char *sink;                       /* gradients of frozen vectors, which nothing reads */
+  char *states;                     /* states of updates */
+} tri_weights_training;
 
 typedef struct tri_weights {
   const tri_parameter_table *table; /* not owned */
   const tri_buckets *buckets;       /* not owned; NULL: arrays as the table lays them out */
   tri_dtype type;                   /* type of activations */
-  bool training;                    /* has gradients, and copies of parameters in the activations' type */
-  tri_weights_memory memory;        /* not owned */
-  tri_run_parameter *parameters;    /* [table->num_entries] */
-  tri_run_copy *copies;             /* [table->num_entries]; only for training */
+  int64_t version;                  /* number of changes of the values (tri_weights_changed) */
+  tri_device *device;               /* of the memory; NULL before tri_weights_allocate */
+  char *memory;                     /* laid out by the plan. With buckets, this rank's shards; buffers hold whole
+                                       buckets while they are gathered */
+  tri_weights_plan plan;
+  tri_weights_training training; /* {NULL} if nothing trains them */
+  tri_run_parameter *parameters; /* [table->num_entries] */
+  tri_run_copy *copies;          /* [table->num_entries]; NULL if nothing trains them */
 } tri_weights;
 
-typedef struct tri_weights_request {
-  const tri_parameter_table *table;
-  const tri_buckets *buckets;
-  tri_dtype type;
-  bool training;
-  tri_weights_memory memory;
-} tri_weights_request;
-
-/* The table, the buckets and the memory must outlive the weights. Release with tri_weights_destroy. */
-tri_status tri_weights_create(const tri_weights_request *request, tri_weights **out);
+/* Creates weights without memory. The table and the buckets must outlive them; `buckets` may be NULL. Release with
+ * tri_weights_destroy, after the executors that read them. */
+tri_status tri_weights_create(const tri_parameter_table *table, const tri_buckets *buckets, tri_dtype type,
+                              tri_weights **out);
 void tri_weights_destroy(tri_weights *weights);
 
-/* Invalidates all copies of parameters (tri_run_copy) when parameters are about to change or have changed. */
-void tri_weights_forget_copies(tri_weights *weights);
+/* Allocates zeroed memory for the values, unless they have it already. The first executor calls it, after its whole
+ * plan was found to fit. */
+tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *plan, tri_device *device);
+/* Sets the arrays of the executor that trains the weights. */
+tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
+
+/* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
+ * called when parameters are about to change or have changed. */
+void tri_weights_changed(tri_weights *weights);
 /* Returns the address of `count` elements of a parameter, from its element `first` on, in its copy of the activations'
  * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */
 void *tri_weights_take_copy(tri_weights *weights, int64_t index, int64_t first, int64_t count);

@@ -72,6 +72,7 @@ typedef struct small {
   tri_model model;
   tri_parameter_table *table;
   tri_op_list *list;
+  tri_weights *weights;
   tri_executor *executor;
 } small;
 
@@ -93,11 +94,13 @@ static void create_small(tri_device *device, tri_dtype type, bool training, smal
                                 .updates = training ? &states : NULL,
                                 .training = training,
                                 .device = &device->description};
-  CHECK_OK(tri_executor_create(out->table, &request, device, NULL, &out->executor));
+  CHECK_OK(tri_weights_create(out->table, NULL, type, &out->weights));
+  CHECK_OK(tri_executor_create(out->weights, &request, device, NULL, &out->executor));
 }
 
 static void destroy_small(const small *s) {
   tri_executor_destroy(s->executor);
+  tri_weights_destroy(s->weights);
   tri_op_list_destroy(s->list);
   tri_parameter_table_destroy(s->table);
 }

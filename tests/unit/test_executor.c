@@ -17,6 +17,7 @@ typedef struct bench {
   tri_device *device;
   tri_parameter_table *table;
   tri_op_list *list;
+  tri_weights *weights;
   tri_executor *executor;
 } bench;
 
@@ -77,7 +78,8 @@ static void bench_create(tri_family family, tri_recompute recompute, bench *b) {
   wanted.recompute = (tri_recompute_choice){.what = recompute, .every = 1};
   CHECK_OK(tri_model_operations(&b->model, &wanted, &b->list));
   tri_memory_request request = request_of(b, &frames);
-  CHECK_OK(tri_executor_create(b->table, &request, b->device, NULL, &b->executor));
+  CHECK_OK(tri_weights_create(b->table, NULL, TRI_FP64, &b->weights));
+  CHECK_OK(tri_executor_create(b->weights, &request, b->device, NULL, &b->executor));
   double *values = tri_weights_values(b->executor->weights);
   for (int64_t i = 0; i < b->table->num_elements; i++) {
     assert_true(values[i] == 0); /* parameters begin as zeros */
@@ -90,6 +92,7 @@ static void bench_create(tri_family family, tri_recompute recompute, bench *b) {
 
 static void bench_destroy(bench *b) {
   tri_executor_destroy(b->executor);
+  tri_weights_destroy(b->weights);
   tri_op_list_destroy(b->list);
   tri_parameter_table_destroy(b->table);
   tri_device_destroy(b->device);
@@ -323,10 +326,13 @@ static void test_too_large(void **state) {
   const int64_t frames = (int64_t)1 << 40;
   bench b;
   bench_create(TRI_FAMILY_GPT2, TRI_RECOMPUTE_NONE, &b);
+  tri_weights *weights = NULL;
   tri_executor *executor = NULL;
   tri_memory_request request = request_of(&b, &frames);
   const size_t before = b.device->memory_bytes;
-  CHECK_FAILS(tri_executor_create(b.table, &request, b.device, NULL, &executor), TRI_OUT_OF_MEMORY, "");
+  CHECK_OK(tri_weights_create(b.table, NULL, TRI_FP64, &weights));
+  CHECK_FAILS(tri_executor_create(weights, &request, b.device, NULL, &executor), TRI_OUT_OF_MEMORY, "");
+  tri_weights_destroy(weights);
   assert_null(executor);
   assert_int_equal(b.device->memory_bytes, before);
   bench_destroy(&b);

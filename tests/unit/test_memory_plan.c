@@ -104,11 +104,12 @@ static void test_plan(void **state) {
       const tri_chunk_plan *chunk = &plan->chunks[0];
       assert_int_equal(plan->arena_bytes, plan->transient + plan->transient_bytes);
       assert_int_equal(plan->queue_bytes, frames == 2 ? (size_t)32 << 20 : 0);
-      assert_int_equal(plan->device_bytes, plan->arena_bytes + plan->queue_bytes);
+      assert_int_equal(plan->device_bytes, plan->weights.bytes + plan->arena_bytes + plan->queue_bytes);
       assert_int_equal(plan->total_bytes, plan->device_bytes + plan->host_bytes);
       assert_int_equal(plan->transient, chunk->frames + (size_t)frames * chunk->frame_bytes);
-      assert_true(plan->gradient_values >= plan->parameters + (size_t)table->num_elements * 4);
-      assert_true(plan->frozen[0] >= plan->gather_buffers + (size_t)TRI_BUCKET_BUFFERS * 4000 * 4);
+      assert_int_equal(plan->parameter_bytes, plan->weights.bytes);
+      assert_true(plan->weights.gather_buffers >= (size_t)table->num_elements * 4);
+      assert_true(plan->weights.frozen[0] >= plan->weights.gather_buffers + (size_t)TRI_BUCKET_BUFFERS * 4000 * 4);
       assert_true(plan->sink >= plan->reduce_buffers + (size_t)TRI_BUCKET_BUFFERS * 3000 * 4);
       assert_int_equal(plan->optimizer_bytes, tri_padded_bytes(states.state_bytes));
       for (int64_t s = 0; s < list->num_slots; s++) {

@@ -85,6 +85,7 @@ typedef struct bench {
   tri_parameter_table table;
   tri_op_list *list;
   tri_device *device;
+  tri_weights *values;
   tri_executor *executor;
   int32_t ids[ROWS], labels[ROWS], positions[ROWS];
   float weights[ROWS];
@@ -214,7 +215,8 @@ static void lay_out(bench *b, bool split) {
       .num_frames = &one_frame,
       .device = &b->device->description,
   };
-  CHECK_OK(tri_executor_create(&b->table, &request, b->device, NULL, &b->executor));
+  CHECK_OK(tri_weights_create(&b->table, NULL, TRI_FP64, &b->values));
+  CHECK_OK(tri_executor_create(b->values, &request, b->device, NULL, &b->executor));
   double *values = tri_weights_values(b->executor->weights);
   for (int64_t i = 0; i < b->table.num_elements; i++) values[i] = 0.7 * noise(0, i);
   /* Poison: whatever is read before it is written shows. */
@@ -225,6 +227,7 @@ static void lay_out(bench *b, bool split) {
 
 static void end(bench *b) {
   tri_executor_destroy(b->executor);
+  tri_weights_destroy(b->values);
   tri_op_list_destroy(b->list);
   tri_free(b->table.entries);
   tri_device_destroy(b->device);

@@ -14,13 +14,15 @@ tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weigh
   TRI_TRY(tri_model_operations(model, &list, &out->list));
   const tri_memory_request request =
       tri_memory_request_forward(&out->list, out->table->num_elements, &out->device->description);
-  TRI_TRY(tri_executor_create(out->table, &request, out->device, NULL, &out->executor));
+  TRI_TRY(tri_weights_create(out->table, NULL, precision, &out->weights));
+  TRI_TRY(tri_executor_create(out->weights, &request, out->device, NULL, &out->executor));
   TRI_TRY(tri_weights_load(weights, out->table, out->executor));
   return tri_executor_prepare(out->executor);
 }
 
 void tri_eval_model_release(tri_eval_model *model) {
   tri_executor_destroy(model->executor);
+  tri_weights_destroy(model->weights);
   tri_op_list_destroy(model->list);
   tri_parameter_table_destroy(model->table);
   tri_device_destroy(model->device);

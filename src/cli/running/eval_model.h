@@ -19,6 +19,7 @@ typedef struct tri_eval_model {
   tri_device *device;
   tri_parameter_table *table;
   tri_op_list *list;
+  tri_weights *weights;
   tri_executor *executor;
 } tri_eval_model;
 

@@ -1,0 +1,19 @@
+/* The memory of the parameters of one rank: offsets of their arrays in one allocation. The values of trained parameters
+ * come first, then buffers for whole values of sharded buckets (ZeRO 3), then the same of frozen parameters by stored
+ * type. weights/weights.h allocates it; the memory plan of a list counts it (memory_plan.h). */
+#ifndef TRI_SCHEDULE_WEIGHTS_PLAN_H
+#define TRI_SCHEDULE_WEIGHTS_PLAN_H
+
+#include "schedule/buckets.h"
+
+typedef struct tri_weights_plan {
+  size_t values, gather_buffers, frozen_buffers[TRI_NUM_STORED], frozen[TRI_NUM_STORED]; /* offsets, in bytes */
+  size_t bytes;                                                                          /* of the whole allocation */
+} tri_weights_plan;
+
+/* Plans the memory of `num_values` trained and `num_frozen` frozen elements. `type`: type of activations. With buckets,
+ * these are the numbers of this rank's shards; NULL: parameters are as their table lays them out. */
+tri_weights_plan tri_weights_plan_make(const tri_buckets *buckets, int64_t num_values,
+                                       const int64_t num_frozen[TRI_NUM_STORED], tri_dtype type);
+
+#endif
