@@ -11,9 +11,9 @@
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
  *
- * A sequence may be longer than tri_runner_sizes.positions. Of a longer prompt, only the last tokens are read, as many
- * as there are positions. A sequence that grows longer *slides*: its last tokens, half as many as there are positions,
- * are read again, at positions from 0 on.
+ * A sequence may be longer than tri_runner_sizes.positions. If a prompt is longer, only its last tokens are read,
+ * as many as there are positions. A sequence that grows longer *slides*: its last tokens, half as many as there are
+ * positions, are read again, at positions from 0 on.
  */
 #ifndef TRI_GENERATION_GENERATOR_H
 #define TRI_GENERATION_GENERATOR_H

@@ -51,7 +51,7 @@ static tri_status note_others(const char *folder, const tri_model *base) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
     if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.weight") != NULL)
-      continue; /* the factors, and weights of the base */
+      continue; /* factors, and weights of the base */
     if (others++ == 0) first = name;
   }
   if (others > 0) {
