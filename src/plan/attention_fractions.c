@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* SEQUENCES: sequences that are drawn if no sequence is cut. MOST_CUT_TOKENS: maximum number of tokens to cut.
- * FEWEST_CUT: minimum number of micro-batches to cut, even if they have more tokens than that. */
+ * FEWEST_CUT: minimum number of micro-batches to cut, even if they have more tokens than MOST_CUT_TOKENS. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
@@ -122,7 +122,7 @@ static tri_status cut_all(const tri_attention_fraction_table *table, tri_attenti
 }
 
 /* Computes the areas if no sequence is cut, because a rank has whole sequences or all tokens for some of the heads.
- * Micro-batches are drawn from the sequences, with replacement. */
+ * A micro-batch of several sequences is drawn from all sequences, with replacement. */
 static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
   of->count = TRI_ATTENTION_FRACTIONS_MOST;
@@ -211,8 +211,8 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Draws with replacement: the k-th smallest of the N areas is the largest of n draws with the probability
- * ((k + 1) / N)^n - (k / N)^n. */
+/* Draws with replacement. Of the N areas in ascending order, area k = 0, 1 ... is the largest of n draws with the
+ * probability ((k + 1) / N)^n - (k / N)^n. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;
   for (int64_t k = 0; k < areas->count; k++) {

@@ -8,10 +8,12 @@
  * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
  * ...), from a list of operations of one or two layers. A bound then only counts layers:
  *
- *   time    pipeline_s: the larger of all micro-batches on the first stage, and all of them on the last stage with the
- *           pass of one micro-batch through the layers before it; end_s: the update, and with ZeRO 1 or 2 the gathers
- * of new parameters memory  stage_bytes of the first two stages: weights, gradients and states, activations of the
- * micro-batches in flight, stage buffers, and the largest workspace of one layer
+ *   time    pipeline_s: the larger of two sums: all micro-batches on the first stage; all micro-batches on the last
+ *           stage, with the pass of one micro-batch through the layers before that stage.
+ *           end_s: the update, and with ZeRO 1 or 2 the gathers of new parameters.
+ *
+ *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
+ *           flight, stage buffers, and the largest workspace of one layer.
  *
  * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term either equals a
  * part of theirs or is less, and a cost that the schedule may hide counts nothing. tests/unit/test_bounds.c compares
@@ -19,7 +21,8 @@
  *
  * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
  * price the model as if all its weights were frozen, but with gradients of activations passing through: no GEMM for
- * a weight's gradient, no memory for it, no update. The layers up to the lowest trained one run their forward only.
+ * a weight's gradient, no memory for it, no update. The layers up to and including the lowest trained one run their
+ * forward only.
  *
  * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
  * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
@@ -45,7 +48,7 @@ typedef enum layer_kind { DENSE, EXPERTS, LAYER_KINDS } layer_kind;
 typedef struct layer_count {
   double recomputed[LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
   double kept[LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
-  double untrained[LAYER_KINDS];  /* layers up to the lowest trained one: forward only */
+  double untrained[LAYER_KINDS];  /* layers up to and including the lowest trained one: only their forward counts */
 } layer_count;
 
 static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
@@ -82,7 +85,8 @@ typedef struct layer_sizes {
   elements layer[LAYER_KINDS];  /* elements of one layer */
 } layer_sizes;
 
-/* Numbers of layers of the first two stages and of the last, which is all that bounds need. Many layouts share one. */
+/* Numbers of layers of the first two stages and of the last one; bounds need no others. Many layouts share a division.
+ */
 typedef struct layer_division {
   tri_layout of; /* a layout with this division (divided_alike) */
   struct {
@@ -151,8 +155,9 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
   return true;
 }
 
-/* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
- * gradients passing through: without weight gradients and updates, none of its layers costs more. */
+/* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
+ * gradients passing through. Without weight gradients and updates, none of its layers costs more than the model's own.
+ */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -469,7 +474,7 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after the
- * other. The first one passes all layers before the last stage; the last gradient passes them back. */
+ * other. The first micro-batch passes all layers before the last stage, and the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed;

@@ -109,8 +109,7 @@ static void compute_residuals(const fitting *f, tri_residuals *out) {
   out->messages = median(errors, m->num_messages);
 }
 
-/* ---- direct measurements -------------------------------------------------------------------------------------------
- */
+/* ---- direct measurements ----------------------------------------------------------------------------------------- */
 
 /* Returns the seconds of the largest or the smallest measured forward of a work, and its elements; 0 if none was. */
 static double edge_s(const tri_measured *m, tri_work work, bool largest, double *elements) {

@@ -1,4 +1,5 @@
-/* Simulates a step by its programs: every instruction of every stage, messages through their stage buffers. */
+/* Simulates a step by its programs: executes every instruction of every stage, and transfers messages between their
+ * stage buffers. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -86,8 +87,7 @@ tri_status tri_event_sim_wait_sent(tri_event_sim *walk, tri_stage_process *w, co
   return await_message(programs_of(walk), program_of(w), at);
 }
 
-/* ---- the simulation
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the simulation ---------------------------------------------------------------------------------------------- */
 
 static tri_status run_instructions(tri_event_sim *walk, tri_stage_process *base, bool *moved) {
   program_process *w = program_of(base);
