@@ -1,18 +1,19 @@
 /* Generates text: reads, samples from, continues and scores sequences of tokens, as many at a time as there is room
  * for; sequences may begin at any time. Every command that writes text uses these functions.
  *
- * A sequence is begun with its tokens and waits for a place. Each step reads some of
- * its tokens. Once all are read, each step appends one sampled token, and with a proposer also the guesses that the
- * model confirms. The sequence ends if it has the number of tokens asked for, samples a token that ends it, or is
- * stopped by its observer. In the next step a waiting sequence takes the place. The keys and values of a sequence stay
- * in pages (pages.h) until it is released, and a later sequence that begins with the same tokens reuses them. If pages
- * run out, the newest sequence that holds pages is preempted: it releases its pages and reads its tokens again later.
+ * A sequence is begun with its tokens and waits for a place; there are tri_runner_sizes.sequences places. Each step
+ * reads some of its tokens. Once all are read, each step appends one sampled token, and with a proposer also the
+ * guesses that the model confirms. The sequence ends if it has the number of tokens asked for, samples a token that
+ * ends it, or is stopped by its observer. In the next step a waiting sequence takes its place. The keys and values of a
+ * sequence stay in pages (pages.h) until it is released, and a later sequence that begins with the same tokens reuses
+ * them. If pages run out, the newest sequence that holds pages is preempted: it releases its pages and reads its tokens
+ * again later.
  *
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
  *
- * A sequence may be longer than tri_runner_sizes.positions. If a prompt is longer, only its last tokens are read,
- * as many as there are positions. A sequence that grows longer *slides*: its last tokens, half as many as there are
+ * A sequence may be longer than tri_runner_sizes.positions. If a prompt is longer, only its last tokens are read, as
+ * many as there are positions. A sequence that grows longer *slides*: its last tokens, half as many as there are
  * positions, are read again, at positions from 0 on.
  */
 #ifndef TRI_GENERATION_GENERATOR_H
@@ -53,7 +54,7 @@ typedef struct tri_sequence_options {
   const int32_t *ends; /* [num_ends], tokens that end the sequence, which they must outlive */
   int num_ends;
   int64_t wanted;                 /* tokens to sample; 0: none */
-  tri_sampling_request requested; /* numbers to look up for each sampled token */
+  tri_sampling_request requested; /* numbers to compute for each sampled token */
   int64_t scored; /* number of given tokens, counted from the last, whose log-probabilities are computed */
   double *scores; /* [scored], receives the log-probabilities; must be valid until all given tokens are read */
   tri_sequence_observer observer;

@@ -48,8 +48,7 @@ struct tri_generator {
   tri_reading *reads; /* [num_reads <= sizes.sequences] */
   int64_t num_reads;
   tri_logit_query *queries; /* [sizes.logit_rows] */
-  tri_sampled
-      *sampled; /* [sizes.logit_rows], the token sampled from each logit row; id -1: the row's logits are not finite */
+  tri_sampled *sampled;     /* [sizes.logit_rows], token sampled from each logit row; id -1: logits are not finite */
   const void **copies; /* [sizes.logit_rows], the row's logits in host memory, if the host samples from them or looks up
                           the likeliest tokens */
   int threads;         /* host threads that sample */

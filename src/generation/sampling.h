@@ -9,11 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How the tokens of a text are sampled. */
 typedef struct tri_sampling {
   double temperature;        /* 0 takes the most likely token */
   int64_t top_k;             /* 0: all tokens */
   double top_p;              /* 1: all tokens */
-  double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none is */
+  double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none */
   double repetition_penalty; /* 1: no penalty */
   /* The random numbers of a text are a function of these three and of the position. */
   uint64_t seed;
@@ -70,7 +71,7 @@ tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t positio
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
-/* Checks the logits after `position` tokens. TRI_DIVERGED with the first logit that is not finite. */
+/* Checks the logits after `position` tokens. Fails with TRI_DIVERGED, and the first logit that is not finite. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
 /* Finds the `wanted` likeliest tokens, by descending logit, then by id. `log_prob` is the log-probability of token
  * `id`, from which the others are computed. */

@@ -46,8 +46,8 @@ typedef struct tri_schedule_limits {
   int32_t *holders;   /* [pages], a copy of the reference counts, which preemptions decrement */
 } tri_schedule_limits;
 
-/* Sets the results and has_place of all entries. If entries have unread tokens and none gets a row, one was preempted,
- * and the next call gives rows. */
+/* Sets the results and has_place of all entries. If entries have unread tokens and none of them gets a row, an entry
+ * was preempted, and the next call gives rows. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
 /* Returns the largest number of pages that a sequence of this length holds at a time. If `window` is above 0, tokens

@@ -26,7 +26,7 @@ struct tri_written {
   int64_t nameless;     /* sampled tokens that the tokenizer does not know */
   size_t decoded;       /* bytes of all sampled tokens */
   tri_sampling sampling;
-  tri_sampling_request requested; /* numbers to look up for each token */
+  tri_sampling_request requested; /* numbers to compute for each token */
   tri_sampled *sampled;           /* [tokens.count - prompt_tokens], if `requested` asks for any */
   int64_t sampled_room;
   double *prompt_scores; /* [prompt_tokens - 1], log-probabilities of the prompt's tokens from the second on; NULL: not
