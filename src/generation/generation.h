@@ -45,7 +45,7 @@ struct tri_generation {
   tri_runner *runner;
   tri_generator *generator;
   int64_t positions; /* largest number of positions of a text */
-  bool slid;         /* a text was longer than `positions`, and that has been logged */
+  bool slid;         /* a text was longer than `positions`; only the first one is logged */
   tri_generation_request draft_request;
   tri_generation *draft_model; /* NULL: no draft model */
   tri_draft draft;

@@ -1,5 +1,4 @@
-/* Sampling settings of a folder's generation_config.json. tri_tokenizer_find_ends reads its end-of-text tokens.
- */
+/* Sampling settings of a folder's generation_config.json. tri_tokenizer_find_ends reads its end-of-text tokens. */
 #ifndef TRI_GENERATION_GENERATION_SETTINGS_H
 #define TRI_GENERATION_GENERATION_SETTINGS_H
 

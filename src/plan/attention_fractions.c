@@ -211,8 +211,7 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Draws with replacement. Area k = 0, 1 ... of the N areas, which ascend, is the largest of n draws with the
- * probability
+/* Draws with replacement. If N areas ascend, area k = 0, 1 ... is the largest of n draws with the probability
  * ((k + 1) / N)^n - (k / N)^n. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;

@@ -216,7 +216,8 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
 /* Prices the first layer of [first, end), if there is one. Layer 1 is priced instead of layer 0 if the range has both,
- * because the first norm of layer 0 costs more than that of another layer, which comes with a residual sum. */
+ * because the first norm of layer 0 costs more than that of another layer, where the residual sum before the norm
+ * includes its read. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
