@@ -21,7 +21,7 @@ typedef struct tri_runner_sizes {
   int64_t rows;       /* largest number of rows in a run */
   int64_t logit_rows; /* largest number of rows with logits in a run */
   int64_t pages;      /* pages of the cache, of TRI_PAGE_ROWS positions each */
-  int64_t prompt;     /* tokens of the longest prompt; rotary positions may depend on it (tri_rope_table) */
+  int64_t prompt; /* tokens of the longest prompt; rotary embeddings may depend on it (tri_rope_table.prefill_tokens) */
 } tri_runner_sizes;
 
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */

@@ -16,8 +16,8 @@ enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
   const tri_drawn_documents *draws;
-  double whole[SEQUENCES]; /* query-key pairs of each sequence, as a share of those of one long document */
-  tri_attention_fractions **found;
+  double whole[SEQUENCES];         /* query-key pairs of each sequence, as a share of those of one long document */
+  tri_attention_fractions **found; /* [num_found], the kinds of cuts so far */
   int64_t num_found, room;
 };
 
@@ -52,9 +52,9 @@ void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table) {
 typedef struct cutting {
   const tri_drawn_documents *draws;
   int64_t tokens, outer;
-  int64_t *rows; /* [outer] */
-  int32_t *lengths, *positions;
-  double *load, *area; /* [outer] */
+  int64_t *rows;                /* [outer], tokens of each outer context rank */
+  int32_t *lengths, *positions; /* [tokens]: lengths of a sequence's documents; positions of its tokens in them */
+  double *load, *area; /* [outer], work (document_cut.h) and query-key pairs of each rank in this micro-batch */
   tri_document_cut *documents;
   tri_sequence_cut cut;
 } cutting;

@@ -102,14 +102,14 @@ struct tri_bounds {
   tri_search_request request;
   tri_model
       frozen; /* the request's model with all weights frozen; request.model points to it if layers train differently */
-  tri_model priced;    /* request.model, with no more layers than are priced */
-  tri_model untrained; /* the frozen model, with as many layers as `priced` */
-  int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
-  double frozen_bytes; /* least bytes of one frozen parameter */
-  layer_prices *prices;
+  tri_model priced;     /* request.model, with no more layers than are priced */
+  tri_model untrained;  /* the frozen model, with as many layers as `priced` */
+  int64_t lowest;       /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
+  double frozen_bytes;  /* least bytes of one frozen parameter */
+  layer_prices *prices; /* [num_prices], all that were computed */
   int64_t num_prices, room;
   int64_t *first_price; /* [PRICE_NUMBERS]: index in `prices` of the first entry with this hash; -1: none */
-  layer_sizes *sizes;
+  layer_sizes *sizes;   /* [num_sizes], all that were computed */
   int64_t num_sizes, sizes_room;
   layer_division *divisions; /* [DIVISIONS_HELD]: a cache, indexed by a hash of the layout's keys */
   int64_t hit, kept_hit;     /* indices in `prices` of the last lookups: of the layout, and of its skipped layers */

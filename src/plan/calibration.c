@@ -60,7 +60,8 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Minimises off() over two numbers, multiplied and divided by steps that become smaller. */
+/* Minimises off() over two numbers with upper limits `most`: multiplies and divides them by steps that become smaller.
+ */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {

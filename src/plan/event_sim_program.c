@@ -12,16 +12,16 @@ typedef struct channel {
 typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
-  int64_t at;
+  int64_t at;                                      /* index of the next instruction */
   int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message in the buffer */
 } program_process;
 
 typedef struct program_sim {
   tri_event_sim base;
-  int64_t micro_batches, most_stage_buffers, num_channels;
-  program_process *walkers;
-  channel *channels;
-  double *times; /* memory of the channels' arrays */
+  int64_t micro_batches, most_stage_buffers, num_channels; /* most_stage_buffers: of one kind, over all stages */
+  program_process *walkers;                                /* [stages] */
+  channel *channels;                                       /* [num_channels], by tag */
+  double *times;                                           /* memory of the channels' arrays */
 } program_sim;
 
 /* Handlers get the first members of these structs. */

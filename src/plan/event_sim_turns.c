@@ -106,7 +106,7 @@ static tri_status script_create(const tri_stages *stages, const tri_layout *layo
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 typedef struct message {
-  double sent, posted, begin, end;
+  double sent, posted, begin, end; /* times at which both sides started it; its transfer */
 } message;
 
 /* Messages with one tag: message n belongs to micro-batch n. Both sides have few stage buffers for them, so a short
@@ -138,24 +138,25 @@ typedef struct turn_walker {
   tri_stage_process base;
   const script *script;
   tri_turns turns;
-  route *routes; /* [chunks][TURN_KINDS] */
-  int64_t at;
+  route *routes;               /* [chunks][TURN_KINDS] */
+  int64_t at;                  /* index of the next turn */
   int64_t to_post[WAYS];       /* first turn whose receive has not been posted */
   parcel *stage_buffers[WAYS]; /* [stage buffers]: messages out */
   int64_t sent[WAYS], next_box[WAYS],
       drained[WAYS]; /* messages out so far; stage buffer of the next one; messages that were awaited at the end */
   bool begun;
-  const tri_instruction *end_at;
-  moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: begins of the last turns */
-  tri_step_time spent; /* base.spent one period before the probe's last forward of the first chunk */
+  const tri_instruction *end_at; /* next instruction of script.end */
+  moment *notes;                 /* [chunks][TURN_KINDS][the probe's period]: begins of the last turns */
+  tri_step_time spent;           /* base.spent one period before the probe's last forward of the first chunk */
 } turn_walker;
 
 typedef struct turn_walk {
   tri_event_sim base;
   int64_t micro_batches, stage_buffers, ring; /* ring: size of a channel's ring minus 1; the size is a power of two */
   turn_walker *walkers;
-  script *scripts; /* [kinds] */
-  channel *channels;
+  script *scripts;   /* [kinds] */
+  channel *channels; /* by tag */
+  /* Memory of the arrays of all channels and walkers: */
   message *messages;
   tri_turn *turns;
   route *routes;
