@@ -8,10 +8,9 @@
  * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
  * ...), from a list of operations of one or two layers. A bound then only counts layers:
  *
- *   time    pipeline_s: the larger of two sums: all micro-batches on the first stage; all micro-batches on the last
- *           stage, with the pass of one micro-batch through the layers before that stage.
- *           end_s: the update, and with ZeRO 1 or 2 the gathers of new parameters.
- *
+ *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; all of them on the last one,
+ *           with the pass of one micro-batch through the layers before it. Then the update, and with ZeRO 1 or 2 the
+ *           gathers of new parameters (end_s).
  *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
  *           flight, stage buffers, and the largest workspace of one layer.
  *
@@ -85,8 +84,7 @@ typedef struct layer_sizes {
   elements layer[LAYER_KINDS];  /* elements of one layer */
 } layer_sizes;
 
-/* Numbers of layers of the first two stages and of the last one; bounds need no others. Many layouts share a division.
- */
+/* Numbers of layers of the first two stages and of the last one; bounds need no others. Many layouts share one. */
 typedef struct layer_division {
   tri_layout of; /* a layout with this division (divided_alike) */
   struct {
@@ -100,9 +98,8 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* entries of hash t
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model
-      frozen; /* the request's model with all weights frozen; request.model points to it if layers train differently */
-  tri_model priced;     /* request.model, with no more layers than are priced */
+  tri_model frozen; /* the request's model with all weights frozen; it is request.model if layers train differently */
+  tri_model priced; /* request.model, with no more layers than are priced */
   tri_model untrained;  /* the frozen model, with as many layers as `priced` */
   int64_t lowest;       /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
   double frozen_bytes;  /* least bytes of one frozen parameter */
@@ -156,8 +153,7 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
 }
 
 /* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
- * gradients passing through. Without weight gradients and updates, none of its layers costs more than the model's own.
- */
+ * gradients passing through: without weight gradients and updates, its layers do not cost more. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -292,9 +288,8 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   kept.recompute = TRI_RECOMPUTE_NONE;
   if (layout->recompute_every > 1) TRI_TRY(find_prices_of(bounds, &kept, &bounds->kept_hit, &out->kept));
   TRI_TRY(find_prices_of(bounds, layout, &bounds->hit, &out->listed));
-  out->kept =
-      &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit]; /* looked up again: the second call
-                                                                                        may have moved the array */
+  /* Looked up again, because the second call may have moved the array. */
+  out->kept = &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit];
   return TRI_OK;
 }
 
