@@ -10,7 +10,7 @@ static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
   return at;
 }
 
-/* Begins the draft's sequence, or rewinds it to the tokens that both share and extends it from there. */
+/* Begins the draft's sequence, or rewinds it to the tokens that it shares with the text, and appends the others. */
 static tri_status start_draft(tri_draft *d, const tri_guess *g) {
   tri_sequence *sequence = *g->state;
   const tri_sequence_options options = {.sampling = *g->sampling, .wanted = g->most};

@@ -36,8 +36,8 @@ static tri_status open_tokenizer(tri_generation *g) {
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
 
-/* Returns the option if given, else the folder's value (only if `draws`: the folder's settings sample), else
- * `otherwise`. Appends a folder's value to `said`, for a log line. */
+/* Returns the option if given, else the folder's value if the folder has one and `draws` (its do_sample) is true, else
+ * `otherwise`. If it returns the folder's value, appends it to `said`, for a log line. */
 static double choose_sampling_value(double given, double of_folder, bool draws, double otherwise, const char *name,
                                     char *said, size_t said_bytes) {
   if (given >= 0) return given;

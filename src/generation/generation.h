@@ -9,12 +9,12 @@
 
 enum { TRI_MOST_STOPS = 64 };
 
-/* The model to use, and how its texts are sampled and end. Negative numbers mean: not given. */
+/* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. */
 typedef struct tri_generation_request {
   const char *checkpoint;
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: no limit, even if the folder has one */
+  int64_t tokens; /* largest number of tokens to write; 0: not given, and the folder's max_new_tokens is not used */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
@@ -22,7 +22,7 @@ typedef struct tri_generation_request {
   const char *draft;    /* folder of a draft model; NULL: no draft model */
   int64_t draft_tokens; /* largest number of tokens that the draft model guesses */
   bool ignore_end;
-  bool stops_when_asked; /* tri_stop_asked ends all texts with the finish `cancelled` */
+  bool stops_when_asked; /* texts end with the finish `cancelled` once tri_stop_asked returns true */
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
   tri_device *lent; /* used instead of the device that `model` names; NULL: unused */
@@ -37,22 +37,22 @@ struct tri_generation {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;
   tri_sampling sampling;
-  int64_t tokens;              /* most tokens to write, from the request or the folder; 0: not given */
-  int64_t max_length;          /* if `tokens` is 0: the folder's most tokens of prompt and text; 0: not given */
+  int64_t tokens;     /* largest number of tokens to write, from the request or the folder; 0: not given */
+  int64_t max_length; /* if `tokens` is 0: the folder's largest number of tokens of prompt and text; 0: not given */
   int32_t ends[TRI_MOST_ENDS]; /* [num_ends], tokens that end a text */
   int num_ends;
   tri_device *device;
   tri_runner *runner;
   tri_generator *generator;
   int64_t positions; /* largest number of positions of a text */
-  bool slid;         /* a text was longer than `positions`, and that has been logged */
+  bool slid;         /* a text was longer than `positions`; only the first one is logged */
   tri_generation_request draft_request;
   tri_generation *draft_model; /* NULL: no draft model */
   tri_draft draft;
 };
 
-/* Reads the model's folder and the options, without loading weights. Release with tri_generation_close, also after a
- * failure. */
+/* Reads the model's folder and the options, without loading weights. `request` must outlive `out`. Release with
+ * tri_generation_close, also after a failure. */
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
 /* Creates the device, the runner and the generator for texts of these sizes, and loads the weights. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);

@@ -133,7 +133,7 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
-  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* cached pages are found again */
+  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* find_pages gets the cached ones back */
 }
 
 static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_options *options) {

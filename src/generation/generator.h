@@ -1,19 +1,20 @@
 /* Generates text: reads, samples from, continues and scores sequences of tokens, as many at a time as there is room
  * for; sequences may begin at any time. Every command that writes text uses these functions.
  *
- * A sequence is begun with its tokens and waits for a place. Each step it reads tokens that it has not read; then it
- * gets one token per step, or with a proposer also the guesses that the model confirms, until it has the number asked
- * for, samples a token that ends it, or is stopped by its observer. The next waiting sequence takes its place at once.
- * The keys and values of a sequence stay in pages (pages.h) until it is released, and a later sequence that begins with
- * the same tokens reuses them. If pages run out, the newest sequence is preempted: it releases its pages and reads its
- * tokens again later.
+ * A sequence is begun with its tokens and waits for a place; there are tri_runner_sizes.sequences places. Each step
+ * reads some of its tokens. Once all are read, each step appends one sampled token, and with a proposer also the
+ * guesses that the model confirms. The sequence ends if it has the number of tokens asked for, samples a token that
+ * ends it, or is stopped by its observer. In the next step a waiting sequence takes its place. The keys and values of a
+ * sequence stay in pages (pages.h) until it is released, and a later sequence that begins with the same tokens reuses
+ * them. If pages run out, the newest sequence that holds pages is preempted: it releases its pages and reads its tokens
+ * again later.
  *
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
  *
- * A sequence may be longer than the positions of the model. A prompt then keeps its last tokens, as many as there are
- * positions. A sequence that needs more positions *slides*: its last tokens, half as many as there are positions, are
- * read again, at positions from 0 on.
+ * A sequence may be longer than tri_runner_sizes.positions. If a prompt is longer, only its last tokens are read, as
+ * many as there are positions. A sequence that grows longer *slides*: its last tokens, half as many as there are
+ * positions, are read again, at positions from 0 on.
  */
 #ifndef TRI_GENERATION_GENERATOR_H
 #define TRI_GENERATION_GENERATOR_H
@@ -50,10 +51,10 @@ typedef struct tri_sequence_observer {
 
 typedef struct tri_sequence_options {
   tri_sampling sampling;
-  const int32_t *ends; /* [num_ends], tokens that end the sequence; must outlive it */
+  const int32_t *ends; /* [num_ends], tokens that end the sequence, which they must outlive */
   int num_ends;
   int64_t wanted;                 /* tokens to sample; 0: none */
-  tri_sampling_request requested; /* numbers to look up for each sampled token */
+  tri_sampling_request requested; /* numbers to compute for each sampled token */
   int64_t scored; /* number of given tokens, counted from the last, whose log-probabilities are computed */
   double *scores; /* [scored], receives the log-probabilities; must be valid until all given tokens are read */
   tri_sequence_observer observer;
@@ -75,8 +76,9 @@ void tri_generator_set_proposer(tri_generator *generator, const tri_proposer *pr
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-/* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if a token is not in the vocabulary,
- * or if the sequence needs more pages than the runner has. The caller releases it (tri_generator_release). */
+/* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token is
+ * not in the vocabulary, if too many are scored, or if the sequence needs more pages than the runner
+ * has. The caller releases it (tri_generator_release). */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
 /* Begins a sequence with all tokens of `from`, which must have ended, followed by ids [count]. Shares the pages of
@@ -109,7 +111,7 @@ void tri_generator_forget(tri_generator *generator);
 const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count);
 int64_t tri_sequence_sampled(const tri_sequence *sequence); /* tokens sampled since it was begun or extended */
 tri_finish tri_sequence_finish(const tri_sequence *sequence);
-bool tri_sequence_has_slid(const tri_sequence *sequence); /* it was longer than the model's positions */
+bool tri_sequence_has_slid(const tri_sequence *sequence); /* whether it was longer than the runner's positions */
 
 /* Counters for benchmarks and tests, since the generator was created: `steps` counts runs of the model, `rows` the rows
  * read, `found_rows` rows that were not read because they were in cached pages, and `preempted` preemptions. */

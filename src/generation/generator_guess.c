@@ -12,7 +12,7 @@ void tri_generator_forget_guesses(tri_generator *g, tri_sequence *s) {
   s->guess_state = NULL;
 }
 
-/* Returns how many guesses may be read after the next token. */
+/* Returns how many guesses may be read after the next token; none if 0 or negative. */
 static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
   const bool samples = s->finish == TRI_FINISH_NONE && s->has_place && s->options.wanted > 0;
   if (!samples || s->target - s->offset - s->held != 1 || tri_sequence_wants_logits(s) != 1) return 0;
@@ -20,7 +20,7 @@ static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
   return tri_smaller(g->most_guesses, tri_smaller(s->options.wanted - s->sampled - 1, of_positions));
 }
 
-/* Returns how many leading guesses are tokens of the model. */
+/* Returns how many leading guesses are in the model's vocabulary. */
 static int64_t usable(const tri_generator *g, const tri_guess *asked) {
   int64_t count = 0;
   while (count < asked->found && asked->out[count] >= 0 && asked->out[count] < g->vocab_size) count++;

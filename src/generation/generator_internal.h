@@ -14,9 +14,9 @@ typedef struct tri_reading {
   int64_t logits, first_logit;
   bool samples;
   int64_t guesses;
-  int64_t first_query; /* index of its first query in the run */
-  int64_t failed_row,
-      failed_behind; /* a scored logit row that is not finite, and the number of tokens before it; -1: all are finite */
+  int64_t first_query;               /* index of its first query in the run */
+  int64_t failed_row, failed_behind; /* a scored logit row that is not finite, and the number of tokens that it follows;
+                                        failed_row -1: all are finite */
 } tri_reading;
 
 static inline int64_t tri_reading_first_sample(const tri_reading *r) {
@@ -30,7 +30,8 @@ struct tri_generator {
   tri_dtype logits_type;
   int64_t vocab_size;
   int64_t window;      /* tri_runner_window */
-  tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released in this step */
+  tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released or moved to the end
+                          since the last step began */
   int64_t count, capacity;
   tri_generator_counts counts;
 
@@ -47,10 +48,10 @@ struct tri_generator {
   tri_reading *reads; /* [num_reads <= sizes.sequences] */
   int64_t num_reads;
   tri_logit_query *queries; /* [sizes.logit_rows] */
-  tri_sampled
-      *sampled; /* [sizes.logit_rows], the token sampled from each logit row; id -1: the row's logits are not finite */
-  const void **copies; /* [sizes.logit_rows], the row's logits in host memory, if the host samples from them */
-  int threads;
+  tri_sampled *sampled;     /* [sizes.logit_rows], token sampled from each logit row; id -1: logits are not finite */
+  const void **copies; /* [sizes.logit_rows], the row's logits in host memory, if the host samples from them or looks up
+                          the likeliest tokens */
+  int threads;         /* host threads that sample */
   tri_sampling_scratch *scratch; /* [threads]; NULL until the host samples */
 };
 

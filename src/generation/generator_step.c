@@ -1,4 +1,4 @@
-/* One step: schedules rows, runs the model, and distributes the results. generator.c explains the idea. */
+/* One step: schedules rows, runs the model, and appends the sampled tokens. generator.c explains the idea. */
 #include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
@@ -183,7 +183,8 @@ static bool ends_with(const tri_sequence *s, int32_t id) {
   return false;
 }
 
-/* Appends a sampled token. Sets *ended if that ended the sequence; its observer may then have extended or freed it. */
+/* Appends a sampled token. Sets *ended if that ended the sequence; its observer may then have extended or released it.
+ */
 static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
   const tri_sequence_observer *observer = &s->options.observer;
   bool stop = false;
@@ -257,8 +258,8 @@ static tri_status run_and_answer(tri_generator *g, int64_t count) {
   return status;
 }
 
-/* Records the tokens per second of the step, unless it also read prompts: then it has more rows than one of each
- * sequence and its guesses. */
+/* Records the tokens per second of the step, unless the step also read prompts. A step without prompts has one row per
+ * sequence and one per guess. */
 static void note_pace(tri_generator *g, const tri_generator_counts *before, double seconds) {
   const int64_t guessed = g->counts.guessed - before->guessed, kept = g->counts.kept - before->kept;
   if (g->most_guesses == 0 || g->counts.rows - before->rows != g->num_reads + guessed) return;

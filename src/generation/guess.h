@@ -1,7 +1,7 @@
 /* Guesses of the next tokens of a sequence (speculative decoding). A guess is read together with the token before it,
- * and kept if the token sampled at its position, with that position's own random number, is the same. So guesses do not
- * change a text where logits do not depend on the other rows of a run (runner.h); correct ones make it faster. With
- * other devices a text may differ, because rounding may differ with the number of rows.
+ * and kept if the token sampled at its position, with that position's own random number, is the same. Correct guesses
+ * make generation faster. On devices whose logits do not depend on the other rows of a run (runner.h), guesses do not
+ * change a text. On other devices a text may differ, because rounding may differ with the number of rows.
  *
  * There are two proposers: prompt lookup (lookup.h) and a draft model (draft.h). */
 #ifndef TRI_GENERATION_GUESS_H
@@ -24,6 +24,7 @@ typedef struct tri_guess {
 
 typedef struct tri_proposer {
   void *context;
+  /* Guesses the next tokens of `count` sequences: sets `found` and the tokens `out` of each. */
   tri_status (*guess)(void *context, tri_guess *guesses, int64_t count);
   /* Frees the state of a sequence. May be NULL. */
   void (*forget)(void *context, void *state);

@@ -2,7 +2,7 @@
 
 enum { LONGEST = 4, SHORTEST = 2 };
 
-/* Returns how many tokens before `at` equal those before `count`, at most LONGEST. */
+/* Returns how many tokens before index `at` equal the last tokens of the sequence, at most LONGEST. */
 static int64_t matching(const int32_t *ids, int64_t count, int64_t at) {
   int64_t length = 0;
   while (length < LONGEST && length < at && ids[at - 1 - length] == ids[count - 1 - length]) length++;

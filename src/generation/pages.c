@@ -8,21 +8,21 @@
 /* State of a page. Lists are linked by page numbers; -1 ends a list. The list of unused pages has the uncached pages,
  * then the cached ones in the order of their release. */
 typedef struct page_state {
-  int32_t before, after;  /* neighbours in the list of unused pages */
-  int32_t next_in_bucket; /* next cached page in the same bucket */
-  bool kept;
+  int32_t before, after;     /* neighbours in the list of unused pages */
+  int32_t next_in_bucket;    /* next cached page in the same bucket */
+  bool kept;                 /* cached */
   tri_prefix parent, prefix; /* prefix before a cached page, and the prefix that ends with it */
 } page_state;
 
 struct tri_pages {
-  int64_t count, rows, free;
-  int32_t *holders;  /* [count], reference counts */
-  page_state *state; /* [count] */
-  int32_t *ids;      /* [count, rows], tokens of cached pages */
-  int32_t *buckets;  /* [num_buckets], first page of each; num_buckets is a power of 2 */
+  int64_t count, rows, free; /* pages; positions of a page; pages with reference count 0 */
+  int32_t *holders;          /* [count], reference counts */
+  page_state *state;         /* [count] */
+  int32_t *ids;              /* [count, rows], tokens of cached pages */
+  int32_t *buckets;          /* [num_buckets], first page of each; num_buckets is a power of 2 */
   uint64_t num_buckets;
   int32_t oldest, newest; /* ends of the list of unused pages; the oldest is allocated first */
-  tri_prefix last_prefix;
+  tri_prefix last_prefix; /* the largest number given to a prefix */
 };
 
 static const char what[] = "pages";

@@ -27,8 +27,8 @@ struct tri_runner {
   void *cache_memory;
   size_t cache_bytes;
   tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
-  bool prepared;
-  void *logits; /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
+  bool prepared;             /* weights are packed (tri_executor_prepare) */
+  void *logits;              /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
   void *queries,
       *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */
   const void *made;    /* logits of the last run, device memory */

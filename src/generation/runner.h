@@ -21,14 +21,14 @@ typedef struct tri_runner_sizes {
   int64_t rows;       /* largest number of rows in a run */
   int64_t logit_rows; /* largest number of rows with logits in a run */
   int64_t pages;      /* pages of the cache, of TRI_PAGE_ROWS positions each */
-  int64_t prompt;     /* tokens of a prompt; rotary positions may depend on this number (tri_rope_table) */
+  int64_t prompt; /* tokens of the longest prompt; rotary embeddings may depend on it (tri_rope_table.prefill_tokens) */
 } tri_runner_sizes;
 
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
-/* Creates a runner. Parameters are zero until they are written into tri_runner_executor's values. Release with
- * tri_runner_destroy. */
+/* Creates a runner. Parameters are zero until tri_weights_load, or the caller, writes them into the executor's weights.
+ * Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                              tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);

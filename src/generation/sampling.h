@@ -9,13 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How the tokens of a text are sampled. */
 typedef struct tri_sampling {
   double temperature;        /* 0 takes the most likely token */
   int64_t top_k;             /* 0: all tokens */
   double top_p;              /* 1: all tokens */
-  double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none is */
+  double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none */
   double repetition_penalty; /* 1: no penalty */
-  /* The draws of a text are a function of these three. */
+  /* The random numbers of a text are a function of these three and of the position. */
   uint64_t seed;
   uint64_t prompt; /* number of the text's prompt: tri_sampling_prompt, or another number chosen by the caller */
   uint64_t sample; /* index among the samples of one prompt: 0, 1 ... */
@@ -24,6 +25,7 @@ typedef struct tri_sampling {
 /* Returns the hash of a prompt's tokens. It must never change, because the text of a seed depends on it. */
 uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count);
 
+/* A token and its weight: exp((its logit - the highest logit) / temperature). */
 typedef struct tri_candidate {
   double weight;
   int32_t id;
@@ -39,13 +41,14 @@ enum { TRI_MOST_LIKELY = 20 };
 
 typedef struct tri_sampled {
   int32_t id;
-  double log_prob;         /* in the model's own distribution */
-  double entropy;          /* entropy of that distribution, in nats */
-  double sampled_log_prob; /* in the distribution that it was sampled from; 0 at temperature 0 */
-  tri_likely likeliest[TRI_MOST_LIKELY];
+  double log_prob;                       /* log-probability of the token in the model's own distribution */
+  double entropy;                        /* entropy of that distribution, in nats */
+  double sampled_log_prob;               /* in the distribution that the token was sampled from; 0 at temperature 0 */
+  tri_likely likeliest[TRI_MOST_LIKELY]; /* the first tri_sampling_request.likeliest are set */
 } tri_sampled;
 
-/* Numbers to look up for a sampled token: its log_prob and the entropy, and the number of likeliest tokens. */
+/* Numbers to compute for a sampled token: its log_prob and the entropy (bool), and the likeliest tokens (their number,
+ * up to TRI_MOST_LIKELY). */
 typedef struct tri_sampling_request {
   bool log_prob;
   int64_t likeliest;
@@ -63,18 +66,19 @@ bool tri_sampling_is_whole(const tri_sampling *sampling);
 /* Returns the query that samples the token after `position` tokens from logit row `row`. */
 tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row);
 
-/* Samples a token that follows ids [count]. The result is a function of the logits [vocab_size], the options and
- * `count` alone, and of `ids` if there is a repetition penalty. TRI_DIVERGED if a logit is not finite. */
+/* Samples a token that follows ids [count]. The result depends only on the logits [vocab_size], the options, `count`,
+ * and, with a repetition penalty, `ids`. TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
-/* Checks the logits after `position` tokens. TRI_DIVERGED with the first logit that is not finite. */
+/* Checks the logits after `position` tokens. Fails with TRI_DIVERGED, and the first logit that is not finite. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
 /* Finds the `wanted` likeliest tokens, by descending logit, then by id. `log_prob` is the log-probability of token
- * `id`. */
+ * `id`, from which the others are computed. */
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out);
 
+/* Samples the token after `position` tokens, without a repetition penalty. logits and scratch are [vocab_size]. */
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);
 

@@ -9,7 +9,7 @@ typedef struct scheduling {
   const tri_schedule_limits *limits;
   tri_schedule_entry *entries;
   int64_t count, oldest;                        /* oldest: index of the first entry that has a place; -1: none */
-  int64_t rows, logit_rows, free_pages, places; /* numbers left to give out */
+  int64_t rows, logit_rows, free_pages, places; /* numbers that are still available */
 } scheduling;
 
 static int64_t pages_for(const scheduling *s, int64_t positions) {
@@ -51,8 +51,8 @@ static void preempt(scheduling *s, tri_schedule_entry *e) {
 }
 
 /* Returns the entry to preempt for entry `number`, or NULL. Candidates hold pages, have no rows, and arrived later than
- * `number` or have nothing to read; for the oldest entry with a place, any arrival counts. The newest candidate is
- * returned. */
+ * `number` or have nothing to read; for the oldest entry with a place, earlier entries are candidates, too. The newest
+ * candidate is returned. */
 static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
   for (int64_t i = s->count - 1; i >= 0; i--) {
     tri_schedule_entry *e = &s->entries[i];
@@ -63,8 +63,8 @@ static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
 }
 
 /* Gives the entry one row, unless it has rows or is preempted. Preempts other entries if pages are missing. If no other
- * entry can be preempted and this one holds another sequence's page to copy, it is preempted itself, which releases
- * that page. */
+ * entry can be preempted and `number` holds another sequence's page to copy, `number` itself is preempted, which
+ * releases that page. */
 static void read_on(scheduling *s, int64_t number) {
   tri_schedule_entry *e = &s->entries[number];
   if (e->rows > 0 || e->preempted) return;

@@ -1,17 +1,18 @@
-/* Decides how many tokens of each sequence the next step reads. A pure function of the state of the sequences: it
- * allocates nothing and touches no device.
+/* Decides how many tokens of each sequence the next step reads. The result depends only on the arguments; no memory is
+ * allocated and no device is used.
  *
  * Rows are given out in this order, and within each group in the order of arrival:
  *
  *  - one row for the oldest sequence that has a place;
- *  - one row for each other sequence that has a place and one token left to read (it then samples);
+ *  - one row for each other sequence that has a place and one token left to read (most of these then sample);
  *  - the remaining rows for sequences that have a place and read a prompt;
- *  - then waiting sequences begin, if there are pages for all tokens that they have to read and one more;
+ *  - then waiting sequences begin, if there are pages for all tokens that they have to read and one more, or if no
+ *    sequence has a place;
  *  - guesses get the rows and pages that are left.
  *
  * If there is no page for a row of the first two groups, the newest sequence that holds pages and has no rows yet is
- * preempted: it releases its pages and reads all its tokens again later. The oldest sequence that has a place is never
- * preempted for another one. So each sequence ends, if it fits by itself (tri_schedule_pages). */
+ * preempted: it releases its pages, and reads all its tokens again later unless it has ended. The oldest sequence that
+ * has a place is never preempted for another one. So each sequence ends, if it fits by itself (tri_schedule_pages). */
 #ifndef TRI_GENERATION_SCHEDULER_H
 #define TRI_GENERATION_SCHEDULER_H
 
@@ -24,8 +25,8 @@ typedef struct tri_schedule_entry {
   int64_t unread;       /* tokens not read yet; 0: the sequence only holds pages */
   int64_t held;         /* tokens read, whose keys and values are in its pages */
   int64_t wants_logits; /* number of unread tokens, counted from the last, that need logits */
-  int64_t guesses;      /* guesses that may be read after its only unread token, with the logits of each */
-  bool has_place;
+  int64_t guesses;      /* guesses available; they are read only after a single unread token, and each needs logits */
+  bool has_place;       /* before the step; tri_schedule_rows updates it */
   int64_t num_pages;    /* pages of its positions, counted from position 0; the first ones may be released already */
   const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, then a page to copy, if any */
   int64_t num_holds;
@@ -33,7 +34,7 @@ typedef struct tri_schedule_entry {
   /* Result: */
   int64_t rows;       /* rows to read in this step */
   int64_t guess_rows; /* guesses to read in this step; only after a single unread token */
-  bool preempted;     /* it has lost its place, and the caller must release its pages before the step */
+  bool preempted;     /* the caller must release its pages before the step; it has no place any more */
 } tri_schedule_entry;
 
 typedef struct tri_schedule_limits {
@@ -45,12 +46,12 @@ typedef struct tri_schedule_limits {
   int32_t *holders;   /* [pages], a copy of the reference counts, which preemptions decrement */
 } tri_schedule_limits;
 
-/* Sets the results of all entries. If entries have unread tokens and none gets a row, one was preempted, and the next
- * call gives rows. */
+/* Sets the results and has_place of all entries. If entries have unread tokens and none of them gets a row, an entry
+ * was preempted, and the next call gives rows. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
-/* Returns the largest number of pages that a sequence of this length holds at a time. If no token attends to more than
- * `window` tokens (0: all), older pages are released after each step of up to `rows` rows. */
+/* Returns the largest number of pages that a sequence of this length holds at a time. If `window` is above 0, tokens
+ * attend to at most `window` tokens, and older pages are released after each step of up to `rows` rows. */
 int64_t tri_schedule_pages(int64_t positions, int64_t page_rows, int64_t window, int64_t rows);
 
 #endif

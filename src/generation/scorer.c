@@ -47,7 +47,7 @@ typedef struct group {
 struct scoring {
   tri_generator *generator;
   const tri_scored_text *texts; /* [count] */
-  int64_t count, most;          /* most: largest number of texts that wait or are read at a time */
+  int64_t count, most;          /* most: a group is started if fewer texts than this are in progress */
   group *groups;                /* [num_groups] */
   int64_t num_groups, started, texts_started, ended;
   void (*progress)(int64_t done, int64_t all);
@@ -60,8 +60,8 @@ static int64_t shared_tokens(const tri_scored_text *a, const tri_scored_text *b)
   return count;
 }
 
-/* Groups consecutive texts that share all tokens before their scored ones, except the last of these, since its logits
- * give the first score. */
+/* Groups consecutive texts with equal tokens before their scored ones. The last of these tokens is not shared and may
+ * differ, since its logits give the first score. */
 static void make_groups(scoring *s) {
   for (int64_t i = 0; i < s->count;) {
     group *g = &s->groups[s->num_groups++];

@@ -1,4 +1,5 @@
-/* Computes log-probabilities of given tokens, for many texts of unequal length. Common beginnings are read once. */
+/* Computes log-probabilities of given tokens, for many texts of unequal length. The tokens of a question are read once
+ * for all of its choices. */
 #ifndef TRI_GENERATION_SCORER_H
 #define TRI_GENERATION_SCORER_H
 
@@ -10,7 +11,7 @@
 typedef struct tri_scorer tri_scorer;
 
 /* Creates a scorer for up to `sequences` texts at a time, of up to `positions` + 1 tokens. Parameters are zero until
- * they are written into tri_scorer_executor's values. Release with tri_scorer_destroy. */
+ * tri_weights_load, or the caller, writes them into the executor's weights. Release with tri_scorer_destroy. */
 tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
                              tri_device *device, tri_scorer **out);
 void tri_scorer_destroy(tri_scorer *scorer);
@@ -26,9 +27,9 @@ typedef struct tri_scored_text {
   double *out; /* [count - first], natural logarithms */
 } tri_scored_text;
 
-/* Scores all texts. The common beginning of consecutive texts, before their scored tokens (such as the question of
- * several choices), is read once. A text's result does not depend on the others (generator.h). Calls `progress` (may be
- * NULL) with the number of texts done. */
+/* Scores all texts. If consecutive texts have equal tokens before their scored ones (such as the choices of one
+ * question), these tokens are read once. A text's result does not depend on the others (generator.h). Calls `progress`
+ * (may be NULL) with the number of texts done. */
 tri_status tri_scorer_score(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
                             void (*progress)(int64_t done, int64_t all));
 

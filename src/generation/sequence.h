@@ -7,31 +7,32 @@
 
 struct tri_sequence {
   tri_sequence_options options;
-  int32_t *ids; /* [count] */
+  int32_t *ids; /* [count], read and unread tokens */
   int64_t count, capacity;
-  int64_t sampled;
+  int64_t sampled;                   /* tokens sampled since the sequence was begun or extended */
   int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], guesses of the next tokens, for the step in progress */
   int64_t num_guesses;
   void *guess_state; /* the proposer's state */
   int64_t target;    /* number of tokens to read before the next is sampled, or before the sequence ends */
   tri_finish finish;
-  bool slid;
-  int64_t place; /* index in the generator's list */
+  bool slid;     /* whether the sequence was longer than the runner's positions */
+  int64_t place; /* index in the generator's list; not the place of has_place */
 
   /* Tokens [offset, offset + held) are read, at positions from 0 on. */
   int64_t offset, held;
-  bool has_place;
-  int32_t *pages; /* [num_pages] */
+  bool has_place; /* tri_schedule_entry.has_place */
+  int32_t *pages; /* [num_pages], pages of positions from 0 on; the first `gone` are released */
   int64_t num_pages, pages_room;
-  int64_t gone; /* number of leading pages that are released because no later token attends to them */
-  int64_t kept; /* number of leading full pages that are cached or were found in the cache */
-  tri_prefix prefix;
-  int32_t copied; /* another sequence's page, with a reference, that its last page will be a copy of; -1: none */
+  int64_t gone;      /* number of leading pages that are released because no later token attends to them */
+  int64_t kept;      /* number of leading full pages that are cached or were found in the cache */
+  tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages */
+  int32_t copied; /* another sequence's page, with a reference to it, that is copied into the next new page; -1: none */
 };
 
 tri_status tri_sequence_append(tri_sequence *sequence, const int32_t *ids, int64_t count);
 /* Writes the first `count` guesses after the tokens in `ids`, but does not count them as tokens. */
 tri_status tri_sequence_lay_guesses(tri_sequence *sequence, int64_t count);
+/* Appends a page, and takes over the caller's reference to it. */
 tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
 /* Releases the pages after the held positions. */
 void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);

@@ -1,6 +1,6 @@
-/* Text that ends before the first of some stop strings, however it is cut into pieces. A piece of text is *certain*,
- * and may be shown, if it can no longer be the beginning of a stop string. The text ends at the first byte that
- * completes a stop string; if several end at that byte, the longest one counts. */
+/* Text that ends before the first stop string in it. The result does not depend on how the text is cut into pieces.
+ * Bytes are *certain*, and may be shown, if they can no longer be the beginning of a stop string. The first stop string
+ * is the one whose last byte comes first; if several end at that byte, the longest of them. */
 #ifndef TRI_GENERATION_STOP_TEXT_H
 #define TRI_GENERATION_STOP_TEXT_H
 
@@ -18,7 +18,7 @@ typedef struct tri_stop_text {
   const char *stop; /* the stop string that ended it; NULL: none */
 } tri_stop_text;
 
-/* Appends a piece. Begin with {.stops, .num_stops}. Pieces after the end are ignored. */
+/* Appends a piece to a text, which is {.stops, .num_stops} at first. Ignores bytes after a stop string. */
 tri_status tri_stop_text_add(tri_stop_text *text, const char *piece, size_t bytes);
 /* Marks all of the text as certain after its last piece. */
 void tri_stop_text_end(tri_stop_text *text);

@@ -113,7 +113,7 @@ static tri_status start_samples(void *context, tri_sequence *prompt) {
   return TRI_OK;
 }
 
-/* Begins to read a prompt that has several samples. They are forked from it when it is read (start_samples). */
+/* Begins to read a prompt that has several samples. start_samples forks the samples from it when it is read. */
 static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   tri_sequence *sequence = NULL;
   const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,

@@ -10,11 +10,11 @@
 typedef struct tri_texts_request {
   const tri_prompt *prompts; /* [num_prompts]; they must outlive the texts */
   int64_t num_prompts;
-  int64_t samples;    /* samples of each prompt; 0: one */
-  int64_t batch;      /* largest number of texts at a time */
-  int64_t tokens;     /* largest number of tokens to sample; 0: the folder's max_length minus the prompt, else 100, but
-                         no more than the positions left after the prompt (unless 0 are left) */
-  int64_t context;    /* largest number of positions to use; 0: the model's */
+  int64_t samples; /* samples of each prompt; 0: one */
+  int64_t batch;   /* largest number of texts at a time */
+  int64_t tokens;  /* largest number of tokens to sample; 0: the folder's max_length minus the prompt, else 100, but no
+                      more than the positions left after the prompt (no such limit if none are left) */
+  int64_t context; /* largest number of positions to use; 0: the model's */
   size_t cache_bytes; /* largest size of the cache of keys and values; 0: enough for all texts of a batch */
   tri_sampling_request requested;
   bool prompt_scores; /* log-probabilities of the prompts' tokens are computed */
@@ -26,18 +26,18 @@ typedef struct tri_texts {
   tri_texts_request asked;
   tri_written *list; /* [count] */
   int64_t count, batch, samples;
-  int64_t started, ended, reported; /* numbers of texts; `told`: leading texts that `done` was called for */
+  int64_t started, ended, reported; /* numbers of texts; reported: leading texts that `done` was called for */
   tri_status (*done)(void *context, tri_written *written);
   void *context;
 } tri_texts;
 
 /* Encodes the prompts. Release with tri_texts_release, also after a failure. */
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out);
-/* Computes the sizes of the runner for these texts. */
+/* Computes the sizes of the runner for these texts, and the number of tokens to sample of each. */
 tri_status tri_texts_sizes(tri_texts *texts, tri_runner_sizes *out);
 /* Creates the device, the runner and the generator with these sizes, and loads the weights. */
 tri_status tri_texts_load(tri_texts *texts);
-/* Generates all texts. Calls `done` (may be NULL) for each in the order of the prompts. */
+/* Generates all texts. Calls `done` (may be NULL) with `context` for each, in the order of the prompts. */
 tri_status tri_texts_write(tri_texts *texts, tri_status (*done)(void *context, tri_written *written), void *context);
 void tri_texts_release(tri_texts *texts);
 

@@ -19,20 +19,19 @@ struct tri_written {
   tri_generation *generation;
   const char *prompt;
   size_t prompt_bytes;
-  int64_t number; /* index of the prompt */
-  tri_token_list
-      tokens; /* tokens of the prompt [prompt_tokens], then all sampled ones, the one that ended the text included */
+  int64_t number;        /* index of the prompt */
+  tri_token_list tokens; /* the prompt's tokens [prompt_tokens], then all sampled ones */
   int64_t prompt_tokens;
-  int64_t wanted, made; /* wanted: tokens to sample; made: tokens of the text, without the one that ended it */
+  int64_t wanted, made; /* wanted: tokens to sample; made: sampled tokens, without one of tri_generation.ends */
   int64_t nameless;     /* sampled tokens that the tokenizer does not know */
   size_t decoded;       /* bytes of all sampled tokens */
   tri_sampling sampling;
-  tri_sampling_request requested; /* numbers to look up for each token */
+  tri_sampling_request requested; /* numbers to compute for each token */
   tri_sampled *sampled;           /* [tokens.count - prompt_tokens], if `requested` asks for any */
   int64_t sampled_room;
-  double *prompt_scores; /* [prompt_tokens - 1], log-probabilities of the prompt's tokens except the first, if this text
-                          * computes them; else NULL */
-  const double *prompt_log_probs; /* the same of this prompt, owned by this text or by the prompt's first sample */
+  double *prompt_scores; /* [prompt_tokens - 1], log-probabilities of the prompt's tokens from the second on; NULL: not
+                            computed */
+  const double *prompt_log_probs; /* prompt_scores of the prompt's first sample, which owns them; NULL: none */
   tri_decoder *decoder;
   tri_stop_text text;
   size_t shown; /* bytes of the text that are written to standard output */
@@ -48,11 +47,11 @@ tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri
 /* Encodes the prompt; nothing is generated yet. Release with tri_written_release. */
 tri_status tri_written_begin(tri_generation *generation, const tri_prompt *prompt, int64_t wanted, tri_written *out);
 void tri_written_release(tri_written *written);
-/* Keeps only the last `count` tokens of the prompt. Call it before the text is started. */
+/* Keeps only the last `count` tokens of the prompt. Must be called before the text is started. */
 void tri_written_keep_last(tri_written *written, int64_t count);
 
-/* Gives the text to the generator, as a new sequence, or as a fork of the sequence `prompt`, which has read the prompt.
- * The text must not move until it ends. */
+/* Gives the text to the generator, as a fork of the sequence `prompt`, which has read the prompt, or if that is NULL as
+ * a new sequence. The text must not move until it ends. */
 tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
 /* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);
@@ -62,8 +61,9 @@ tri_status tri_written_write(tri_written *written);
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
  * for, also "prompt_ids" and "ids" (the last may be the token that ended the text) and "logprobs", aligned with them:
- * {"model", "sampled", "entropy", "prompt", "top"}. */
+ * {"model", "sampled", "entropy", "prompt", "top"} ("prompt" only if its tokens were scored). */
 json_t *tri_written_json(const tri_written *written);
+/* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
 json_t *tri_json_text(const char *text, size_t bytes);
 
 #endif

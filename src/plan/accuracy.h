@@ -1,5 +1,5 @@
-/* The accuracy of predictions: their errors against published results, and which constants of a cluster are measured.
- * The figures are written only here; a test compares them with what `trireme validate` finds. */
+/* The accuracy of predictions: their errors against published results, and which constants of a cluster are fitted
+ * to measurements. The figures are only in accuracy.c; a test compares them with the results of `trireme validate`. */
 #ifndef TRI_PLAN_ACCURACY_H
 #define TRI_PLAN_ACCURACY_H
 
@@ -18,14 +18,14 @@ typedef struct tri_accuracy {
 /* Returns the errors of all published rows. */
 tri_accuracy tri_accuracy_published(void);
 
-/* The same for given errors; sorts them. */
+/* Returns the mean and the interval of given errors, and sorts the errors. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 
 /* Each of these writes one line of a report and returns buffer. `devices`: number of devices of the prediction; 0:
  * unknown. */
 enum { TRI_ACCURACY_TEXT_BYTES = 640 };
-/* Writes "13 published runs on dgx-h100 were predicted 6.6 % too fast on average (...); none had more than 16,384
- * devices". */
+/* Writes "accuracy: 13 published runs on dgx-h100 were predicted 6.6 % too fast on average (...); none had more than
+ * 16,384 devices". */
 char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 /* Writes the names of the constants that were fitted to measurements. */
 char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);

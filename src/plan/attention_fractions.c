@@ -11,13 +11,13 @@
 #include <string.h>
 
 /* SEQUENCES: sequences that are drawn if no sequence is cut. MOST_CUT_TOKENS: maximum number of tokens to cut.
- * FEWEST_CUT: minimum number of micro-batches to cut, even if they have more tokens than that. */
+ * FEWEST_CUT: minimum number of micro-batches to cut, even if they have more tokens than MOST_CUT_TOKENS. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
   const tri_drawn_documents *draws;
-  double whole[SEQUENCES]; /* query-key pairs of each sequence, as a share of those of one long document */
-  tri_attention_fractions **found;
+  double whole[SEQUENCES];         /* query-key pairs of each sequence, as a share of those of one long document */
+  tri_attention_fractions **found; /* [num_found], the kinds of cuts so far */
   int64_t num_found, room;
 };
 
@@ -52,9 +52,9 @@ void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table) {
 typedef struct cutting {
   const tri_drawn_documents *draws;
   int64_t tokens, outer;
-  int64_t *rows; /* [outer] */
-  int32_t *lengths, *positions;
-  double *load, *area; /* [outer] */
+  int64_t *rows;                /* [outer], tokens of each outer context rank */
+  int32_t *lengths, *positions; /* [tokens]: lengths of a sequence's documents; positions of its tokens in them */
+  double *load, *area; /* [outer], work (document_cut.h) and query-key pairs of each rank in this micro-batch */
   tri_document_cut *documents;
   tri_sequence_cut cut;
 } cutting;
@@ -122,7 +122,7 @@ static tri_status cut_all(const tri_attention_fraction_table *table, tri_attenti
 }
 
 /* Computes the areas if no sequence is cut, because a rank has whole sequences or all tokens for some of the heads.
- * Micro-batches are drawn from the sequences, with replacement. */
+ * A micro-batch of several sequences is drawn from all sequences, with replacement. */
 static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
   of->count = TRI_ATTENTION_FRACTIONS_MOST;
@@ -211,7 +211,7 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Draws with replacement: the k-th smallest of the N areas is the largest of n draws with the probability
+/* Draws with replacement. If N areas ascend, area k = 0, 1 ... is the largest of n draws with the probability
  * ((k + 1) / N)^n - (k / N)^n. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;

@@ -1,8 +1,9 @@
 /* Attention fractions of micro-batches of masked documents: the documents are drawn (drawn_documents.h) and cut over
  * the context ranks as the engine does.
  *
- * An area is a number of query-key pairs, as a share of those of a rank without document masks. In a micro-batch the
- * rank with the largest area counts, since the others wait for its keys. */
+ * An *area* is the attention fraction of one rank: its number of query-key pairs, as a share of the pairs that it has
+ * without document masks. The area of a micro-batch is the largest one of its ranks, since the other ranks wait for
+ * that rank's keys. */
 #ifndef TRI_PLAN_ATTENTION_FRACTIONS_H
 #define TRI_PLAN_ATTENTION_FRACTIONS_H
 
@@ -13,7 +14,8 @@ enum { TRI_ATTENTION_FRACTIONS_MOST = 1024 };
 
 /* The areas of micro-batches of `micro_batch` sequences, split over `context` ranks. */
 typedef struct tri_attention_fractions {
-  int64_t micro_batch, context, inner, row_pairs;
+  int64_t micro_batch, context, inner, row_pairs; /* inner: context ranks that split heads, not tokens; row_pairs:
+                                                     tri_layout.context_row_pairs, rounded up to a power of two */
   int64_t count;
   double areas[TRI_ATTENTION_FRACTIONS_MOST]; /* [count]: area of the busiest rank of each micro-batch, ascending */
   double mean;                                /* mean area over all ranks of all micro-batches */
@@ -23,8 +25,8 @@ typedef struct tri_attention_fractions {
 
 typedef struct tri_attention_fraction_table tri_attention_fraction_table;
 
-/* A table for all layouts of one plan, which computes each kind of cut once. `draws` must outlive it. Release with
- * tri_attention_fraction_table_destroy. */
+/* Creates a table for all layouts of a plan, which computes each kind of cut once. `draws` must outlive it. Release
+ * with tri_attention_fraction_table_destroy. */
 tri_status tri_attention_fraction_table_create(const tri_drawn_documents *draws, tri_attention_fraction_table **out);
 void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table);
 
@@ -41,7 +43,7 @@ void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t 
 
 /* Returns the expected largest area of `of` micro-batches, minus their mean. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of);
-/* Returns the expected largest of `ranks` sums of micro_batches areas, minus their mean. */
+/* Returns the expected largest of `ranks` sums, each of micro_batches areas, minus the mean of such sums. */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks);
 
 #endif

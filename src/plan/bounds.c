@@ -8,10 +8,11 @@
  * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
  * ...), from a list of operations of one or two layers. A bound then only counts layers:
  *
- *   time    pipeline_s: the larger of all micro-batches on the first stage, and all of them on the last stage with the
- *           pass of one micro-batch through the layers before it; end_s: the update, and with ZeRO 1 or 2 the gathers
- * of new parameters memory  stage_bytes of the first two stages: weights, gradients and states, activations of the
- * micro-batches in flight, stage buffers, and the largest workspace of one layer
+ *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; all of them on the last one,
+ *           with the pass of one micro-batch through the layers before it. Then the update, and with ZeRO 1 or 2 the
+ *           gathers of new parameters (end_s).
+ *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
+ *           flight, stage buffers, and the largest workspace of one layer.
  *
  * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term either equals a
  * part of theirs or is less, and a cost that the schedule may hide counts nothing. tests/unit/test_bounds.c compares
@@ -19,7 +20,8 @@
  *
  * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
  * price the model as if all its weights were frozen, but with gradients of activations passing through: no GEMM for
- * a weight's gradient, no memory for it, no update. The layers up to the lowest trained one run their forward only.
+ * a weight's gradient, no memory for it, no update. The layers up to and including the lowest trained one run their
+ * forward only.
  *
  * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
  * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
@@ -45,7 +47,7 @@ typedef enum layer_kind { DENSE, EXPERTS, LAYER_KINDS } layer_kind;
 typedef struct layer_count {
   double recomputed[LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
   double kept[LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
-  double untrained[LAYER_KINDS];  /* layers up to the lowest trained one: forward only */
+  double untrained[LAYER_KINDS];  /* layers up to and including the lowest trained one: only their forward counts */
 } layer_count;
 
 static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
@@ -82,7 +84,7 @@ typedef struct layer_sizes {
   elements layer[LAYER_KINDS];  /* elements of one layer */
 } layer_sizes;
 
-/* Numbers of layers of the first two stages and of the last, which is all that bounds need. Many layouts share one. */
+/* Numbers of layers of the first two stages and of the last one; bounds need no others. Many layouts share one. */
 typedef struct layer_division {
   tri_layout of; /* a layout with this division (divided_alike) */
   struct {
@@ -96,16 +98,15 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* entries of hash t
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model
-      frozen; /* the request's model with all weights frozen; request.model points to it if layers train differently */
-  tri_model priced;    /* request.model, with no more layers than are priced */
-  tri_model untrained; /* the frozen model, with as many layers as `priced` */
-  int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
-  double frozen_bytes; /* least bytes of one frozen parameter */
-  layer_prices *prices;
+  tri_model frozen; /* the request's model with all weights frozen; it is request.model if layers train differently */
+  tri_model priced; /* request.model, with no more layers than are priced */
+  tri_model untrained;  /* the frozen model, with as many layers as `priced` */
+  int64_t lowest;       /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
+  double frozen_bytes;  /* least bytes of one frozen parameter */
+  layer_prices *prices; /* [num_prices], all that were computed */
   int64_t num_prices, room;
   int64_t *first_price; /* [PRICE_NUMBERS]: index in `prices` of the first entry with this hash; -1: none */
-  layer_sizes *sizes;
+  layer_sizes *sizes;   /* [num_sizes], all that were computed */
   int64_t num_sizes, sizes_room;
   layer_division *divisions; /* [DIVISIONS_HELD]: a cache, indexed by a hash of the layout's keys */
   int64_t hit, kept_hit;     /* indices in `prices` of the last lookups: of the layout, and of its skipped layers */
@@ -151,8 +152,8 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
   return true;
 }
 
-/* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
- * gradients passing through: without weight gradients and updates, none of its layers costs more. */
+/* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
+ * gradients passing through: without weight gradients and updates, its layers do not cost more. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -211,7 +212,8 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
 /* Prices the first layer of [first, end), if there is one. Layer 1 is priced instead of layer 0 if the range has both,
- * because the first norm of layer 0 costs more than that of another layer, which comes with a residual sum. */
+ * because the first norm of layer 0 costs more than that of another layer, where the residual sum before the norm
+ * includes its read. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
@@ -286,9 +288,8 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   kept.recompute = TRI_RECOMPUTE_NONE;
   if (layout->recompute_every > 1) TRI_TRY(find_prices_of(bounds, &kept, &bounds->kept_hit, &out->kept));
   TRI_TRY(find_prices_of(bounds, layout, &bounds->hit, &out->listed));
-  out->kept =
-      &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit]; /* looked up again: the second call
-                                                                                        may have moved the array */
+  /* Looked up again, because the second call may have moved the array. */
+  out->kept = &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit];
   return TRI_OK;
 }
 
@@ -469,7 +470,7 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after the
- * other. The first one passes all layers before the last stage; the last gradient passes them back. */
+ * other. The first micro-batch passes all layers before the last stage, and the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed;

@@ -60,7 +60,8 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Minimises off() over two numbers, multiplied and divided by steps that become smaller. */
+/* Minimises off() over two numbers with upper limits `most`: multiplies and divides them by steps that become smaller.
+ */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {
@@ -109,8 +110,7 @@ static void compute_residuals(const fitting *f, tri_residuals *out) {
   out->messages = median(errors, m->num_messages);
 }
 
-/* ---- direct measurements -------------------------------------------------------------------------------------------
- */
+/* ---- direct measurements ----------------------------------------------------------------------------------------- */
 
 /* Returns the seconds of the largest or the smallest measured forward of a work, and its elements; 0 if none was. */
 static double edge_s(const tri_measured *m, tri_work work, bool largest, double *elements) {

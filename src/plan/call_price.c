@@ -38,7 +38,7 @@ static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pas
   return price;
 }
 
-/* ---- collectives that overlap with GEMMs ------------------------------------------------------------------- */
+/* ---- collectives that overlap with GEMMs ------------------------------------------------------------------------- */
 
 /* Overlaps a collective with a computation, which runs at the share `beside` of its rate until one of them ends. */
 static void lay_over(const tri_pricer *pricer, const tri_price *collective, double compute_s, tri_price *together) {
@@ -97,8 +97,7 @@ static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_
     lay_over(pricer, &gathered, price_pass(pricer, product, TRI_PASS_BACKWARD_INPUT).compute_s, &out->together);
 }
 
-/* ---- transfers that overlap with other calls
- * ----------------------------------------------------------------------------- */
+/* ---- transfers that overlap with other calls --------------------------------------------------------------------- */
 
 /* Returns the seconds of the rows that a pass of a call sends: its exchange 0. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {

@@ -29,9 +29,10 @@ typedef struct tri_pricer {
   int count;
 } tri_pricer;
 
+/* Prices call number `call` of a list. */
 void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_call_price *out);
 
-/* The seconds that attention computes query-key pairs, without copies and communication; 0 if the call is not an
+/* The seconds that attention spends on query-key pairs, without copies and communication; 0 if the call is not an
  * attention. A recomputed forward counts in the backward. */
 typedef struct tri_attention_price {
   double forward_s, backward_s;
@@ -42,8 +43,8 @@ tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *
 /* Returns the bytes that the layer of `call` keeps of a micro-batch from the forward to the backward. */
 double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call);
 
-/* Returns whether the rows that a call gathers from tensor ranks are gathered again for the gradients of weights, not
- * kept. */
+/* Returns whether the rows that a call gathers from tensor ranks are gathered again for the gradients of weights,
+ * instead of being kept. */
 bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, const tri_op_call *call);
 
 #endif

@@ -33,14 +33,15 @@ typedef struct tri_protocol {
 /* A shape of the tiles that matrix products are cut into. Small tiles load more data for each multiplication. */
 typedef struct tri_tile {
   int64_t rows, columns;
-  double share; /* share of a processor's rate that it reaches */
+  double share; /* share of a processor's rate that the tile reaches */
 } tri_tile;
 
 /* The shares of the hardware's rates that programs reach, and the cost of starting work. A fit to measurements changes
  * these (tri_cluster_constants); everything else describes the machine. */
 typedef struct tri_efficiency {
   double matmul;      /* share of the peak that the tiles of a large matrix product reach */
-  double matmul_half; /* without tiles: the length of a product's dimension at which it reaches half of that */
+  double matmul_half; /* without tiles: the length of a product's dimension at which the product reaches half of
+                         `matmul` */
   double attention;   /* share of the peak that the products of attention reach */
   double memory;      /* share of the memory bandwidth */
   double link;        /* share of the links' bandwidth */
@@ -63,10 +64,10 @@ typedef struct tri_failures {
   double node_mtbf_hours; /* mean time between failures of a node; 0: unknown */
   double notice, restart; /* seconds until a failure is noticed, and from then to the first step after it */
   double repair_hours;    /* hours until a node can be used again; 0: a replacement is always available */
-  int64_t spare_nodes;    /* idle, in addition to those of the run */
+  int64_t spare_nodes;    /* idle nodes, in addition to those of the run */
   double storage_bandwidth,
       node_storage_bandwidth; /* bytes per second of writing checkpoints, by all nodes and by one node; 0: no limit */
-  double copy_bandwidth; /* bytes per second from a device to its host, if checkpoints are written in the background */
+  double copy_bandwidth; /* bytes per second from a device to its host, for background checkpoints; 0: steps wait */
 } tri_failures;
 
 /* The kind of device, for memory plans: an accelerator has its own memory, CPUs share the machine's. */
@@ -84,7 +85,7 @@ typedef struct tri_cluster {
   int64_t num_also;
   char about[256]; /* no key: the first sentence of the file's first comment, for reports; or "" */
   tri_cluster_device device;
-  bool hypothetical; /* its numbers need not be plausible */
+  bool hypothetical; /* the machine does not exist, so its numbers need not be plausible */
   int64_t node_devices;
   int64_t max_devices;                    /* 0: no limit */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
@@ -114,7 +115,7 @@ typedef struct tri_cluster {
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;
-extern const tri_config_table tri_efficiency_table; /* of `efficiency` (efficiency.c) */
+extern const tri_config_table tri_efficiency_table; /* the keys of `efficiency` (efficiency.c) */
 
 /* Returns the mean factor by which a computation on that many devices is slower because some nodes are slow and all
  * wait for the slowest. At least 1. */
@@ -124,7 +125,7 @@ double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices);
  * message for an unknown name lists the known ones; that for a missing or negative number has its line. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 
-/* Returns the constants as an array, for fitting them. */
+/* Returns the constants as an array [TRI_CLUSTER_CONSTANTS], for fitting them. */
 double *tri_cluster_constants(tri_cluster *cluster);
 const char *tri_cluster_constant_name(int i);
 

@@ -9,7 +9,7 @@ static const double seconds_of_hour = 3600;
 
 static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
-/* Nodes in addition to the run's. */
+/* Returns the number of nodes in addition to the run's. */
 static double spare_nodes(const tri_simulation_request *request) {
   return (double)request->cluster->failures.spare_nodes;
 }

@@ -13,7 +13,7 @@
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 
-/* Prints time and hours of devices and nodes for `tokens` tokens (0: leaves them out), and money, energy and failures
+/* Prints the time, device-hours and node-hours of `tokens` tokens (0: leaves them out), and money, energy and failures
  * as far as the cluster's file describes them. */
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              FILE *to);
@@ -21,16 +21,17 @@ tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_pr
 typedef struct tri_run_cost {
   bool priced, powered, interrupted; /* the cluster's file has prices, powers, failures */
   double price, kwh;                 /* money and energy of a step, with idle spare nodes */
-  double checkpoint_bytes;           /* of parameters and optimizer states, without copies */
+  double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
   tri_interruptions failures;
   double availability;        /* share of the time in which there are enough nodes; 1 without repairs */
-  double interval_s, goodput; /* best interval between checkpoints; goodput with it, 1 without failures */
+  double interval_s, goodput; /* best interval between checkpoints; goodput (failures.h) with it, 1 without failures */
 } tri_run_cost;
 
+/* Computes the cost of a step, and the effect of failures. */
 tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
-/* Returns the number of steps for that many tokens, including steps that are repeated after failures; 0: the run never
- * ends. */
+/* Returns the time of a run of `tokens` tokens, in steps: with the time of its checkpoints, failures and repairs.
+ * 0: the run never ends. */
 double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_cost *expense, double tokens);
 
 #endif

@@ -6,10 +6,10 @@
 
 #include <inttypes.h>
 
-/* Number of lengths that represent a range. */
+/* Largest number of lengths that represent a range. */
 enum { SPREAD = 16 };
 
-/* Most tokens of a corpus: sums up to it are exact in a double. */
+/* Largest number of tokens of a range: integers up to it are exact in a double. */
 static const int64_t MOST_TOKENS = INT64_C(1) << 50;
 
 typedef struct group {

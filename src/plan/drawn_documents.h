@@ -1,9 +1,9 @@
-/* Randomly drawn sequences of documents, used if only the distribution of documents' lengths is known. The documents
- * of a sequence are a function of (seed, number of the sequence), so nothing is stored.
+/* Randomly drawn sequences of documents, used if only the distribution of documents' lengths is known. The documents of
+ * a sequence are a function of the lengths and of the sequence's number, so no sequence is stored.
  *
- * A window begins at a random token of the text, so each document is its first one with a probability proportional to
- * its length. The documents after it are drawn at random. Packed sequences are drawn with equal probability from those
- * of the packing (data/packing.h). */
+ * A sequence that is not packed is a window of the text. It begins at a random token, so the probability that a
+ * document is the first one is proportional to its length. The documents after it are drawn with equal probability.
+ * Packed sequences are drawn with equal probability from those of the packing (data/packing.h). */
 #ifndef TRI_PLAN_DRAWN_DOCUMENTS_H
 #define TRI_PLAN_DRAWN_DOCUMENTS_H
 
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number and tokens of the documents with `from` to `to` tokens. */
+/* Number and total tokens of the documents with `from` to `to` tokens. */
 typedef struct tri_length_range {
   int64_t from, to, documents, tokens;
 } tri_length_range;
@@ -38,6 +38,7 @@ void tri_drawn_documents_destroy(tri_drawn_documents *draws);
  * number of tokens. Returns the number of documents. */
 int64_t tri_drawn_documents_sequence(const tri_drawn_documents *draws, int64_t number, int32_t *lengths);
 
+/* Returns the number of tokens of a sequence. */
 int64_t tri_drawn_documents_tokens(const tri_drawn_documents *draws);
 
 #endif

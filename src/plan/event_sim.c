@@ -62,8 +62,7 @@ tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, tri_instruction_axis(at->kind), begin, end);
 }
 
-/* ---- collectives of several stages
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- collectives of several stages ------------------------------------------------------------------------------- */
 
 /* Executes a collective of several stages, which begins when the last stage has reached it. */
 static tri_status meet(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int meeting,
@@ -93,8 +92,8 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-/* Adds the seconds of preparing changed weights. Forwards alone need none, since a step with the same weights counts
- * them. */
+/* Adds the seconds of preparing changed weights. Forwards alone have none: weights are prepared once after each
+ * change, and a training step counts that. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);
@@ -189,8 +188,7 @@ tri_status tri_event_sim_instruction(tri_event_sim *walk, tri_stage_process *w, 
   return handlers[at->kind](walk, w, at);
 }
 
-/* ---- stage processes
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- stage processes --------------------------------------------------------------------------------------------- */
 
 tri_status tri_stage_process_create(tri_event_sim *walk, int64_t stage, tri_stage_process *out) {
   const tri_stage_kind *kind = &walk->stages->kinds[walk->stages->kind_of[stage]];

@@ -17,9 +17,9 @@ typedef struct tri_stage_process {
   double now, stream; /* time of the rank; time at which its reductions and gathers end */
   double host;        /* time at which the host has started all kernels so far; may be before or after `now` */
   double beside;      /* tri_cluster.beside */
-  double *bucket_end; /* [buckets]: end of each bucket's reduction or gather */
+  double *bucket_end; /* [buckets]: end of each bucket's reduction or gather; its seconds if it does not overlap */
   tri_step_time spent;
-  int arrived;  /* bit m: it has reached collective m of several stages (TRI_MEET_...) */
+  int arrived;  /* bit m: the process has reached collective m of several stages (TRI_MEET_...) */
   bool blocked; /* its current instruction waits for another stage */
 } tri_stage_process;
 /* Collectives of several stages: the sum for tied embeddings, and the gradient norm. */
@@ -27,8 +27,8 @@ enum { TRI_MEET_TIED, TRI_MEET_NORM, TRI_MEETINGS };
 
 typedef struct tri_event_sim {
   const tri_stages *stages;
-  double met[TRI_MEETINGS];                           /* latest time at which a stage has reached it */
-  int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS]; /* stages that have reached it; stages that take part */
+  double met[TRI_MEETINGS];                           /* latest time at which a stage has reached the collective */
+  int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS]; /* numbers of stages that have reached it, and that take part */
   tri_timeline *timeline;                             /* NULL: none */
 } tri_event_sim;
 
@@ -43,23 +43,23 @@ typedef struct tri_step_sample {
  * turns, because they depend on these only. Fewer turns are not enough: a slightly slower stage may delay the others
  * once in many micro-batches. */
 typedef struct tri_step_probe {
-  int64_t first, count, period; /* it compares the micro-batches first .. first + count - 1 */
+  int64_t first, count, period; /* micro-batches first .. first + count - 1 are compared */
   bool settled;                 /* result: the step repeats */
   double step_s;                /* result: time of a period */
   tri_step_time time;           /* result: its parts, on average over the stages */
 } tri_step_probe;
 
+/* Simulates a step by the programs of its stages. `timeline` may be NULL. */
 tri_status tri_event_sim_programs(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline,
                                   tri_step_sample *out);
-/* `probe` may be NULL. */
+/* Simulates a step by the turns of its stages. `probe` may be NULL. */
 tri_status tri_event_sim_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
                                tri_step_sample *out);
 
-/* ---- shared by both implementations
- * ---------------------------------------------------------------------------------------- */
+/* ---- shared by both implementations ------------------------------------------------------------------------------ */
 
-/* Executes an instruction in a stage process; sets w->blocked if it has to wait for another stage, and is called again
- * later. The handlers of messages are in event_sim_program.c. */
+/* Executes an instruction in a stage process. If the process has to wait for another stage, sets w->blocked, and is
+ * called again later. The handlers of messages are in event_sim_program.c. */
 typedef tri_status tri_event_sim_handler(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at);
 #define TRI_EVENT_SIM_HANDLER(KIND, name, ...) tri_event_sim_handler tri_event_sim_##name;
 TRI_INSTRUCTIONS(TRI_EVENT_SIM_HANDLER)
@@ -81,12 +81,14 @@ tri_program_request tri_event_sim_program(const tri_stages *stages, const tri_la
 
 /* Executes a stage process until it ends or waits for another stage; sets *moved if it has executed anything. */
 typedef tri_status tri_stage_process_run(tri_event_sim *walk, tri_stage_process *w, bool *moved);
-/* Runs all stage processes in turn, until none of them can continue. `walkers`: the first one; `bytes` apart. */
+/* Runs all stage processes in turn, until none of them can continue. `walkers`: the first stage process;
+ * the others follow, `bytes` apart. */
 tri_status tri_event_sim_run(tri_event_sim *walk, void *walkers, size_t bytes, tri_stage_process_run *run);
 
-/* Returns the result of a step, which ends with its last stage. `walkers`: the first stage process; `bytes` apart. */
+/* Returns the result of a step, which ends when the last stage ends. `walkers`, `bytes`: as in tri_event_sim_run. */
 tri_step_sample tri_event_sim_sum(const tri_stages *stages, void *walkers, size_t bytes);
 
+/* The members of a tri_step_time as an array [TRI_TIME_PARTS]. */
 enum { TRI_TIME_PARTS = sizeof(tri_step_time) / sizeof(double) };
 static inline double *tri_time_parts(tri_step_time *time) { return &time->compute; }
 
@@ -113,8 +115,8 @@ static inline double tri_stage_process_slowed(const tri_stage_process *w, double
   return seconds < under_way * w->beside ? seconds / w->beside : seconds + under_way * (1 - w->beside);
 }
 
-/* Returns the seconds until the device has computed `price`. The host starts kernels in order, usually ahead of the
- * device; if it is late, the device waits for it. */
+/* Returns the seconds until the device has computed `price`, and adds its launches to w->host. The host starts kernels
+ * in order, usually ahead of the device; if it is late, the device waits for it. */
 static inline double tri_stage_process_launch(tri_stage_process *w, tri_price price) {
   double seconds = tri_stage_process_slowed(w, price.compute_s);
   w->host += price.launch_s;

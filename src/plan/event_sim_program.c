@@ -1,4 +1,5 @@
-/* Simulates a step by its programs: every instruction of every stage, messages through their stage buffers. */
+/* Simulates a step by its programs: executes every instruction of every stage, and transfers messages between their
+ * stage buffers. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -11,16 +12,16 @@ typedef struct channel {
 typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
-  int64_t at;
+  int64_t at;                                      /* index of the next instruction */
   int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message in the buffer */
 } program_process;
 
 typedef struct program_sim {
   tri_event_sim base;
-  int64_t micro_batches, most_stage_buffers, num_channels;
-  program_process *walkers;
-  channel *channels;
-  double *times; /* memory of the channels' arrays */
+  int64_t micro_batches, most_stage_buffers, num_channels; /* most_stage_buffers: of one kind, over all stages */
+  program_process *walkers;                                /* [stages] */
+  channel *channels;                                       /* [num_channels], by tag */
+  double *times;                                           /* memory of the channels' arrays */
 } program_sim;
 
 /* Handlers get the first members of these structs. */
@@ -86,8 +87,7 @@ tri_status tri_event_sim_wait_sent(tri_event_sim *walk, tri_stage_process *w, co
   return await_message(programs_of(walk), program_of(w), at);
 }
 
-/* ---- the simulation
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the simulation ---------------------------------------------------------------------------------------------- */
 
 static tri_status run_instructions(tri_event_sim *walk, tri_stage_process *base, bool *moved) {
   program_process *w = program_of(base);

@@ -2,10 +2,10 @@
  * the instructions that schedule/program.c puts around each of them.
  *
  * A program of three micro-batches is made for each kind of stage and cut into the instructions before and after each
- * turn's message. Three are enough: the first micro-batch writes gradients, those in the middle accumulate, and after
- * the last one gradients are reduced. Most of these parts are one instruction with one price. Only the messages differ
- * from turn to turn, and they follow from the turn: each tag has one message for each micro-batch, and stage buffers
- * are used in rotation. So a turn waits for its message in and for the message out that used its stage buffer;
+ * turn's message. Three micro-batches are enough: the first one writes gradients, those in the middle accumulate, and
+ * after the last one gradients are reduced. Most of these parts are one instruction with one price. Only the messages
+ * differ from turn to turn, and they follow from the turn: each tag has one message for each micro-batch, and stage
+ * buffers are used in rotation. So a turn waits for its message in and for the message out that used its stage buffer;
  * computes; posts the next receive into the stage buffer that it has emptied; and sends. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
@@ -14,8 +14,7 @@
 
 enum { TURN_KINDS = TRI_TURN_BACKWARD_WEIGHT + 1, PLACES = 3 };
 
-/* ---- instructions of a turn -----------------------------------------------------------------------------------------
- */
+/* ---- instructions of a turn -------------------------------------------------------------------------------------- */
 
 typedef struct span {
   const tri_instruction *first, *end;
@@ -78,14 +77,14 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
 }
 
 /* Makes the script of a kind from its last stage. The first stage sends no gradient, and the instructions after a turn
- * can only be found by the message that it sends. */
+ * can only be found by the message that the turn sends. */
 static tri_status script_create(const tri_stages *stages, const tri_layout *layout, int64_t k, int64_t micro_batches,
                                 script *out) {
   const tri_stage_kind *kind = &stages->kinds[k];
   int64_t stage = stages->num_stages - 1;
   while (stages->kind_of[stage] != k) stage--;
   int64_t few = micro_batches < PLACES ? micro_batches : PLACES;
-  tri_layout any = *layout; /* the group size does not matter here: turns have the same instructions in all */
+  tri_layout any = *layout; /* any group size will do: the instructions of a turn do not depend on it */
   any.micro_batch_group = 0;
   any = tri_schedule_settle(&any, few);
   tri_program_request of = tri_event_sim_program(stages, &any, stage, few);
@@ -107,7 +106,7 @@ static tri_status script_create(const tri_stages *stages, const tri_layout *layo
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 typedef struct message {
-  double sent, posted, begin, end;
+  double sent, posted, begin, end; /* times at which both sides started it; its transfer */
 } message;
 
 /* Messages with one tag: message n belongs to micro-batch n. Both sides have few stage buffers for them, so a short
@@ -139,24 +138,25 @@ typedef struct turn_walker {
   tri_stage_process base;
   const script *script;
   tri_turns turns;
-  route *routes; /* [chunks][TURN_KINDS] */
-  int64_t at;
+  route *routes;               /* [chunks][TURN_KINDS] */
+  int64_t at;                  /* index of the next turn */
   int64_t to_post[WAYS];       /* first turn whose receive has not been posted */
   parcel *stage_buffers[WAYS]; /* [stage buffers]: messages out */
   int64_t sent[WAYS], next_box[WAYS],
       drained[WAYS]; /* messages out so far; stage buffer of the next one; messages that were awaited at the end */
   bool begun;
-  const tri_instruction *end_at;
-  moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: begins of the last turns */
-  tri_step_time spent; /* base.spent one period before the probe's last forward of the first chunk */
+  const tri_instruction *end_at; /* next instruction of script.end */
+  moment *notes;                 /* [chunks][TURN_KINDS][the probe's period]: begins of the last turns */
+  tri_step_time spent;           /* base.spent one period before the probe's last forward of the first chunk */
 } turn_walker;
 
 typedef struct turn_walk {
   tri_event_sim base;
   int64_t micro_batches, stage_buffers, ring; /* ring: size of a channel's ring minus 1; the size is a power of two */
   turn_walker *walkers;
-  script *scripts; /* [kinds] */
-  channel *channels;
+  script *scripts;   /* [kinds] */
+  channel *channels; /* by tag */
+  /* Memory of the arrays of all channels and walkers: */
   message *messages;
   tri_turn *turns;
   route *routes;
@@ -187,7 +187,8 @@ static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, in
   return true;
 }
 
-/* Posts the receive of the next turn that has a message in, after a stage buffer has become empty. */
+/* Posts the receive of the next turn that has a message in with direction `way`, after a stage buffer has become empty.
+ */
 static void post_next(const turn_walk *walk, turn_walker *w, int way) {
   const tri_turn *end = w->turns.turns + w->turns.count, *turn = w->turns.turns + w->to_post[way];
   const route *by = NULL;
@@ -306,8 +307,7 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
   return what->plain ? TRI_OK : run_span(walk, w, what->behind);
 }
 
-/* ---- the simulation
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the simulation ---------------------------------------------------------------------------------------------- */
 
 static tri_status begin(turn_walk *walk, turn_walker *w) {
   w->begun = true;

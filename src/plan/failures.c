@@ -2,10 +2,11 @@
 
 #include <math.h>
 
-/* Without failures t = interval + stop seconds pass from one usable checkpoint to the next. After a failure the run
- * resumes with the state of `behind` seconds before the last usable checkpoint, and then needs restart + behind + t
- * seconds without a failure; a failure in these starts them over. The mean of the total is
- * M exp((restart + behind) / M) (exp(t / M) - 1): Daly's equation 20, with `behind` added to the restart. */
+/* Without failures t = interval_s + stop_s seconds pass from one usable checkpoint to the next. The state in a
+ * checkpoint is behind_s seconds older than the moment from which it is usable. So after a failure the run needs
+ * restart_s + behind_s + t seconds without a failure to reach the next usable checkpoint; a failure in these starts
+ * them over. The mean of the total is M exp((restart_s + behind_s) / M) (exp(t / M) - 1): Daly's equation 20, with
+ * behind_s added to the restart. M is between_s. */
 double tri_goodput(const tri_interruptions *of, double interval_s) {
   const double m = of->between_s;
   double whole_s = m * exp((of->restart_s + of->behind_s) / m) * expm1((interval_s + of->stop_s) / m);
@@ -23,9 +24,9 @@ double tri_availability(double between_s, double repair_s, int64_t spare) {
   return fmin(sum, 1);
 }
 
-/* Finds the interval at which the derivative of interval / (exp((interval + stop) / M) - 1) is 0, by bisection:
- * log(1 - x) + x + stop / M = 0 for x = interval / M. The left side falls from stop / M at x = 0 to minus infinity at x
- * = 1. */
+/* Finds the interval at which the derivative of interval / (exp((interval + stop_s) / M) - 1) is 0, as a share x of M =
+ * between_s, by bisection: log(1 - x) + x + stop_s / M = 0. The left side falls from stop_s / M at x = 0 to minus
+ * infinity at x = 1. */
 static double without_writing(double stop_over_m) {
   enum { HALVINGS = 200 };
   double low = 0, high = 1;

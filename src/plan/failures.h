@@ -10,15 +10,16 @@ typedef struct tri_interruptions {
   double between_s; /* mean seconds between failures of all nodes of the run together */
   double restart_s; /* seconds from a failure to the first step after it */
   double stop_s;    /* seconds that training stops for a checkpoint */
-  double behind_s;  /* seconds of writing it in the background, before a run can resume from it */
+  double behind_s;  /* seconds of writing the checkpoint in the background, before a run can resume from it */
 } tri_interruptions;
 
-/* Returns the goodput of a run that trains `interval_s` seconds between checkpoints. */
+/* Returns the goodput, the share of the time that is progress, of a run that trains `interval_s` seconds between
+ * checkpoints. */
 double tri_goodput(const tri_interruptions *of, double interval_s);
 
-/* Returns the share of the time in which at most `spare` nodes are under repair, if that takes repair_s and `between_s`
- * is the mean time between failures of all nodes: their number has a Poisson distribution with the mean repair_s /
- * between_s (Palm's theorem, whatever the distribution of the repairs). */
+/* Returns the share of the time in which at most `spare` nodes are under repair, if a repair takes repair_s and
+ * `between_s` is the mean time between failures of all nodes: their number has a Poisson distribution with the mean
+ * repair_s / between_s (Palm's theorem, whatever the distribution of the repairs). */
 double tri_availability(double between_s, double repair_s, int64_t spare);
 
 /* Returns the interval with the highest goodput, but at least so long that a checkpoint is written (behind_s) before

@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-/* Most parts of the inner dimension: with more, adding the parts costs more than they save. */
+/* Largest number of parts of the inner dimension: with more parts, adding them costs more than they save. */
 enum { MOST_PARTS = 8 };
-/* Least inner dimension of a part. */
+/* Smallest inner dimension of a part. */
 static const double LEAST_PART = 256;
-/* Rate of GEMMs with 1 or 2 byte elements whose rows are not aligned to 16 bytes, as a share of the aligned rate: a
- * round figure, since loads are narrower. */
+/* Rate of GEMMs with 1 or 2 byte elements whose rows are not aligned to 16 bytes, as a share of the aligned rate. Their
+ * loads are narrower; the figure is a round one. */
 static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }

@@ -8,7 +8,7 @@
 typedef struct tri_gemm {
   double rows, inner, columns, batch;
   bool gradient; /* a weight's gradient: a is transposed, so both operands are stored by rows of the inner dimension */
-  bool fp8;      /* its operands are in FP8 */
+  bool fp8;      /* the operands are in FP8 */
 } tri_gemm;
 
 /* Returns the seconds of arithmetic, without memory traffic. A product is cut into tiles, and each processor computes

@@ -142,7 +142,7 @@ void tri_measured_complete(tri_measured *m) {
 enum { OCTANTS = 1 << TRI_MEASURED_AXES };
 
 typedef struct corners {
-  const double *at;
+  const double *at;                           /* the requested point */
   const tri_measured_point *nearest[OCTANTS]; /* bit d: not below `at` along axis d */
   double distance[OCTANTS];
 } corners;

@@ -1,8 +1,9 @@
 /* Measured times of a device, as tables of a cluster's file (`measured:`): products by shape and form, attention,
  * element-wise work, collectives, messages. Tables are used instead of the model.
  *
- * Between measured shapes the seconds per unit of work are interpolated, logarithms over logarithms; outside of them
- * they are those of the nearest edge. */
+ * Between measured shapes the seconds per unit of work are interpolated, logarithms over logarithms; outside of the
+ * measured shapes they are those of the nearest edge. For collectives and messages the seconds are interpolated; above
+ * the largest measured size the rate is constant. */
 #ifndef TRI_PLAN_MEASURED_H
 #define TRI_PLAN_MEASURED_H
 
@@ -83,7 +84,8 @@ typedef struct tri_measured {
 
 extern const tri_config_table tri_measured_table;
 
-/* Fails for rows without a precision, and for rows that occur twice; the ranges of keys do not check these. */
+/* Fails if tables of computation have no precision, if a collective has no kind, or if a row occurs twice. The ranges
+ * of keys do not check these. */
 tri_status tri_measured_check(const tri_measured *measured);
 /* Computes the points of all rows. Must be called before the functions below. */
 void tri_measured_complete(tri_measured *measured);
@@ -104,7 +106,7 @@ bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_
                               double *seconds);
 bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_work work, tri_pass pass,
                              double elements, double *seconds);
-/* Finds a work by its name (work.h); false if there is no such work. */
+/* Finds a work by its name (work.h). Returns false if there is no such work. */
 bool tri_measured_work_of(const char *name, tri_work *out);
 bool tri_measured_collective_s(const tri_measured *measured, tri_collective kind, bool shared, int64_t ranks,
                                double bytes, double *seconds);

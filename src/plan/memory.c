@@ -1,5 +1,6 @@
-/* Predicts the bytes of one rank of a stage. For Trireme they are the engine's memory plan. For another system,
- * weights, gradients and states are its bytes per parameter, and activations are planned from the same operations. */
+/* Predicts the bytes of one rank of a stage. For Trireme they are those of the engine's memory plan. For another
+ * system, weights, gradients and states are counted with its bytes per parameter (system.h), and activations are
+ * planned from the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "model/experts.h"
@@ -82,8 +83,8 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 
 /* Returns the bytes that attention with stored scores keeps of a micro-batch, as in Korthikanti et al. (arXiv
  * 2205.05198, equation 1): for each score the softmax's result, dropout's mask of one byte and dropout's result, and
- * with a cap its tanh. The backward of a layer also has the gradients of both results. With recompute only the layer in
- * progress has all this. Raises *transfer to the bytes that the layer in progress has in addition. */
+ * with a cap its tanh. The backward of a layer also has the gradients of both results. If attention is recomputed, only
+ * the layer in progress has all this. Raises *transfer to the bytes that the layer in progress has in addition. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *transfer) {
   const tri_layout *layout = request->layout;

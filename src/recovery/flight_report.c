@@ -24,9 +24,9 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
-/* Reads the step, the work and the joined collectives from the records, oldest first. The work is the newest one in
- * progress, or if there is none, the newest that has ended. Collectives of the tied embeddings do not count as joined:
- * they have numbers of their own, but the same domain as the pipeline. */
+/* Reads the step, the work and the joined collectives from the records, oldest first. The work is the newest work in
+ * progress, or if there is none, the newest work that has ended. Collectives of the tied embeddings do not count as
+ * joined: they have numbers of their own, but the same domain as the pipeline. */
 static void read_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
                          tri_flight_report *out) {
   const tri_record *work = NULL;

@@ -14,19 +14,19 @@ typedef struct tri_flight_report {
   char asked[TRI_FLIGHT_ASKED_BYTES]; /* id of the request that the report answers (watchdog.c); "": of none */
   int64_t step;                       /* counted from 1; 0 outside steps */
   double idle_s;                      /* seconds since the last record began or ended */
-  char doing[96];                     /* "forward of micro-batch 2"; "" if no work is recorded */
-  double doing_s;                     /* seconds since that work began; if it has ended, since it ended */
+  char doing[96];     /* the work in progress, else the last one ("forward of micro-batch 2"); "": none is recorded */
+  double doing_s;     /* seconds since that work began; if it has ended, since it ended */
   char operation[24]; /* communication that the rank waits for ("all_reduce"); "": it does not wait, and group, number,
                          bytes and waits_s are not set */
   char group[16];
-  int64_t number, bytes;               /* number of that communication in its group (tri_comm_wait), and its bytes */
-  int behind;                          /* world rank that it waits for; -1: not known */
+  int64_t number, bytes;               /* tri_comm_wait.number of that communication, and its bytes */
+  int behind;                          /* world rank that this rank waits for; -1: not known */
   double waits_s;                      /* seconds since the wait began */
   int64_t joined[TRI_NUM_DOMAINS + 1]; /* number of the newest collective that this rank has joined in each domain's
                                           group, then in the world; 0: none */
 } tri_flight_report;
 
-/* LOCAL, from any thread. Returns the report of this rank now. */
+/* LOCAL, from any thread. Sets *out to the report of this rank now. */
 void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);
 
 /* LOCAL, from any thread. Writes FOLDER/rank-00003.json: the report of this rank, and its newest records. `asked`: the

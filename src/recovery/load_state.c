@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* Returns whether the checkpoint has a run state, such as the average of the weights. A checkpoint has it for all
- * weights or for none, so only those of the first weight are looked up: they are the first tensors from first_of_run
- * on. */
+/* Returns whether the checkpoint has a run state, such as the average of the weights. A checkpoint has the state for
+ * all weights or for none, so only the run states of the first weight are looked up, which are the first tensors from
+ * first_of_run on. */
 static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                           const tri_optimizer_state *state) {
   for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
@@ -92,7 +92,7 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
 /* Reads all slices. If that fails, verifies the checksums: a mismatch means that the checkpoint is damaged, a match
- * that it belongs to another model. */
+ * that the checkpoint belongs to another model. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -112,9 +112,9 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
   return tri_first_rank_status(world, status);
 }
 
-/* Returns whether run state `state` is missing in the checkpoint although the run keeps it. It then begins as a copy of
- * the weights (tri_engine_begin_states). That call also overwrites the states of an optimizer that averages its points
- * (schedule_free); none is lost, because a run does not combine the two (tri_average_check). */
+/* Returns whether run state `state` is missing in the checkpoint although the run keeps it. The state then begins as a
+ * copy of the weights (tri_engine_begin_states). That call also overwrites the points of schedule_free. They are not
+ * lost, because a run with schedule_free keeps no average (tri_average_check). */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
@@ -229,7 +229,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
     if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
       read_progress(state, l->progress);
       l->progress->samples = tri_resume_next_sample(l->config, state);
-      if (!takes_optimizer(l, checkpoint)) { /* the optimizer's states start from zero */
+      if (!takes_optimizer(l, checkpoint)) { /* the optimizer's states are those of a new run */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;
         l->progress->averaged = 0;

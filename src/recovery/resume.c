@@ -1,14 +1,14 @@
 /* Decides which state a run resumes from. Values of `--resume`:
  *
  *   never     Nothing of the output is loaded: its checkpoints are moved aside, and its snapshots are removed. The run
- *             begins with the weights that `init` names (with an adapter: with the
- *             factors that `adapter.from` names), or with random ones.
+ *             begins with the weights that `init` names (with an adapter: with the factors that `adapter.from` names),
+ *             or with random ones.
  *   FOLDER    That checkpoint, or the newest good one if FOLDER is the output of a run. The run branches from there:
  *             later checkpoints of its own output are moved aside, or all of them if FOLDER belongs to another run.
  *   auto      The snapshot in the memory of the nodes, if it is complete, was made under the same configuration, and no
  *             checkpoint is newer. Else FOLDER, if the run began with `--resume FOLDER` and has saved nothing since.
- *             Else the newest complete and finite checkpoint of the output, which must be of this run; no good one
- *             among several is an error. Without checkpoints, as `never`.
+ *             Else the newest complete and finite checkpoint of the output, which must be of this run. If there are
+ *             checkpoints but none is good, the run fails. Without checkpoints, as `never`.
  *
  * Checkpoints and snapshots of a run with an adapter contain only the adapter, so its base model is loaded first in
  * every case. load_state.c reads and verifies a checkpoint. */
@@ -51,7 +51,7 @@ static tri_status note_others(const char *folder, const tri_model *base) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
     if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.weight") != NULL)
-      continue; /* the factors, and weights of the base */
+      continue; /* factors, and weights of the base */
     if (others++ == 0) first = name;
   }
   if (others > 0) {

@@ -26,8 +26,8 @@
  *
  * Example: checkpoint.every 100 with checkpoint.async. After step 100 each rank copies its slices, and the steps
  * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104 it
- * has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`), so it is
- * marked at once. */
+ * has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`), so the
+ * checkpoint is marked at once. */
 #include "recovery/save.h"
 
 #include "base/clock.h"
@@ -59,9 +59,9 @@ struct tri_saver {
   void *buffers;                /* the engine's memory for saves: write buffers, then the copy of the state */
   tri_checkpoint_slice *staged; /* [map.num_slices], slices of the copy; NULL without checkpoint.async */
   char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* extra_files may be "" */
-  char *run_config, *model_config;
+  char *run_config, *model_config;                        /* texts of the run's configuration and of config.json */
   tri_extra_texts extra_texts;
-  char *adapter_config; /* NULL without an adapter */
+  char *adapter_config; /* text of adapter_config.json; NULL without an adapter */
 
   /* The save in progress, or the newest one. */
   stage stage;
@@ -72,9 +72,9 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_saved_error thread_failure;
   int64_t step;
-  bool proven;     /* a good step or evaluation has followed its state */
-  bool saves_best; /* it is the best checkpoint so far */
-  double begun_s, pause_s;
+  bool proven;             /* a good step or evaluation has followed its state */
+  bool saves_best;         /* it is the best checkpoint so far */
+  double begun_s, pause_s; /* time of its begin (tri_clock_s), and seconds that the steps waited for it */
 
   int64_t unproven; /* step of the newest complete checkpoint while it is not proven; else -1 */
   tri_saver_times newest;
@@ -121,7 +121,7 @@ static tri_status print_adapter(tri_saver *saver) {
   return status;
 }
 
-/* Returns a checkpoint's description of its run; with an adapter, also of its base. */
+/* Returns the description of the run that a checkpoint contains; with an adapter, also of its base. */
 static json_t *print_identity(const tri_saver *saver) {
   const tri_identity *identity = saver->identity;
   json_t *out = tri_identity_print(identity, saver->config);
@@ -233,8 +233,8 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
-/* Checks that the output still belongs to this run. Called before anything in it is published or removed: while this
- * process was suspended, another one may have considered it dead and taken over the output. */
+/* Checks that the output still belongs to this run. Called before anything in the output is published or removed: while
+ * this process was suspended, another process may have considered this one dead and taken over the output. */
 static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }

@@ -37,7 +37,8 @@ typedef struct tri_save_moment {
 } tri_save_moment;
 
 /* COLLECTIVE, after each step. Saves a checkpoint if one is due, else takes a snapshot if one is due (`snapshots` may
- * be NULL). Saves nothing after a bad step: its state may be ruined, and would replace a good one. */
+ * be NULL). Saves nothing after a bad step, whose state may be ruined and would replace a good one, and nothing before
+ * the first update. */
 tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
                                tri_save_pending *pending);
 
@@ -50,26 +51,26 @@ tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
  * Does not wait for them. Returns the failure of the save. */
 tri_status tri_saver_poll(tri_saver *saver);
 
-/* COLLECTIVE. Waits for the end of a save in the background. */
+/* COLLECTIVE. Waits for the end of a save in the background. Returns the failure of the save. */
 tri_status tri_saver_finish(tri_saver *saver);
 
-/* COLLECTIVE. As tri_saver_finish, but only if the newest save is of the best checkpoint so far. To be called before
- * the best step is recorded elsewhere. */
+/* COLLECTIVE. As tri_saver_finish, but only if the newest save is of the best checkpoint so far. Must be called before
+ * the best step is recorded elsewhere, such as in a snapshot. */
 tri_status tri_saver_finish_best(tri_saver *saver);
 
 /* LOCAL, between steps, on every rank. Notes that the run has resumed from the checkpoint of that step. If it is in
- * OUTPUT/checkpoints, tri_saver_prove marks it until the first save has ended. */
+ * OUTPUT/checkpoints, a tri_saver_prove before the end of the first save marks it as proven. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);
 /* LOCAL, between steps, on every rank. Notes that the newest saved state is good: the next step, or an evaluation of
  * the state, was finite. Marks the checkpoint as proven (checkpoint.h), at once or when its save ends. */
 void tri_saver_prove(tri_saver *saver);
-/* LOCAL. Marks the run's newest checkpoint as disproved, if no good step has followed. To be called when the run gives
- * up. A checkpoint that this process only resumed from is not marked: the fault may be in its settings. */
+/* LOCAL. Marks the run's newest checkpoint as disproved, if no good step has followed. Called when the run gives up. A
+ * checkpoint that this process only resumed from is not marked: the fault may be in the settings of this process. */
 void tri_saver_disprove(tri_saver *saver);
 
 /* Times of the newest save that has ended. `step` is the same on all ranks. */
 typedef struct tri_saver_times {
-  double pause_s; /* seconds that the steps waited for it; 0 before the first */
+  double pause_s; /* seconds that the steps waited for the save; 0 before the first */
   double whole_s; /* seconds from its start until it was complete (background: until a later step noticed that) */
   int64_t step;   /* -1 before the first */
 } tri_saver_times;

@@ -128,7 +128,7 @@ static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool p
            part ? ".part" : "");
 }
 
-/* Returns whether this rank is the lowest one of its node. It does the work that is done once per node. */
+/* Returns whether this rank is the lowest one of its node, which does the work that is done once per node. */
 static bool is_first_of_node(const tri_snapshots *s) {
   const tri_group *world = world_of(s);
   int first = 0;
@@ -169,6 +169,7 @@ static uint64_t sum_of(const mapped *file) {
   return tri_element_sum(4, 0, (int64_t)((file->bytes - HEADER_BYTES) / 4), file->begin + HEADER_BYTES);
 }
 
+/* Maps the file of `rank`'s part, and verifies its header and checksum. */
 static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank, mapped *out, header *head) {
   char path[TRI_PATH_BYTES];
   file_path(s, step, rank, false, path);

@@ -4,7 +4,7 @@
  * Every few steps each rank copies its state into a file in its node's shared memory (/dev/shm), and sends it to a rank
  * of another node, which stores it in the same way. A job that starts again with the same layout resumes from the
  * newest step that is still complete. Each rank reads its part from its own node, or, if that node is new, from the
- * other node. */
+ * node with the copy. */
 #ifndef TRI_RECOVERY_SNAPSHOT_H
 #define TRI_RECOVERY_SNAPSHOT_H
 
@@ -27,12 +27,13 @@ tri_status tri_snapshots_make(tri_snapshots *snapshots, const tri_progress *prog
  * of the job. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
-/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state and *progress
- * are then undefined. */
+/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state and *progress are
+ * then unchanged. */
 tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progress *progress);
 
-/* LOCAL. Removes the snapshots of all runs of the output from this node's memory. Called at the end of the run, and at
- * a start with a `--resume` other than `auto`. */
+/* LOCAL. Removes the snapshots of all runs of the output from this node's memory. Called if no later start may resume
+ * from them: at the end of the run, at a start with a `--resume` other than `auto`, and if the run gives up before a
+ * good step has followed the newest one. */
 void tri_snapshots_remove(const tri_snapshots *snapshots);
 
 /* LOCAL, for a run that takes no snapshots and holds the lock of its output. Removes the snapshots of all earlier runs

@@ -130,7 +130,7 @@ static void watchdog_report(const answers *a, int culprit, int last) {
   fflush(stderr);
 }
 
-/* Reads the reports. One of an earlier request does not count: its rank may be stopped since then. */
+/* Reads the reports. A report for an earlier request is not used, since its rank may have been stopped since then. */
 static tri_status read_answers(const tri_watchdog *w, const char *id, answers *a) {
   size_t ranks = (size_t)w->mesh->world.size;
   a->watchdog = w;
@@ -144,7 +144,7 @@ static tri_status read_answers(const tri_watchdog *w, const char *id, answers *a
 
 /* ---- thread ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the seconds between two looks of a rank at the folder, and so the longest time until it answers. */
+/* Returns the interval, in seconds, at which a rank looks at the folder: the longest time until it answers. */
 static double period_s(const tri_watchdog *w) {
   double period = w->timeout_s / 10;
   return period < 0.05 ? 0.05 : period > 20 ? 20 : period;
@@ -177,7 +177,8 @@ static void end_job(const tri_watchdog *w) {
   _exit(tri_status_exit(TRI_COMM));
 }
 
-/* Creates the file `asked`, with the id of the request. Returns false if another rank has asked already. */
+/* Creates the file `asked`, with the id of the request. Returns false if another rank has asked already, or if the id
+ * cannot be written. */
 static bool create_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES]) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return false;

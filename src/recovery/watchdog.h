@@ -3,8 +3,8 @@
  * Every rank has a thread that looks at its flight recorder. If nothing has begun or ended for `timeout_s` seconds, the
  * thread asks the threads of all other ranks for a flight report, through files in a folder that all ranks see. They
  * answer even while their rank hangs, unless the process is gone or stopped. The thread then follows the chain of
- * ranks that wait for each other to its end. If that rank is only slow, the thread waits for another `timeout_s`; else
- * it reports the rank and ends the job. */
+ * ranks that wait for each other to its end. If the rank at the end is only slow, the thread waits for another
+ * `timeout_s`; else it reports that rank and ends the job. */
 #ifndef TRI_RECOVERY_WATCHDOG_H
 #define TRI_RECOVERY_WATCHDOG_H
 
