@@ -5,7 +5,7 @@
 #include "base/stop.h"
 #include "data/fingerprint.h"
 #include "data/same_tokenizer.h"
-#include "engine/weights.h"
+#include "engine/model_files.h"
 #include "generation/generation_settings.h"
 #include "generation/lookup.h"
 
@@ -23,13 +23,13 @@ static void warn_of_gap(const tri_generation *g) {
 
 static tri_status open_tokenizer(tri_generation *g) {
   const tri_model_options *options = &g->request->model;
-  TRI_TRY(tri_weights_tokenizer(&g->weights, options->tokenizer, !options->no_verify, g->tokenizer_file));
+  TRI_TRY(tri_model_files_tokenizer(&g->weights, options->tokenizer, !options->no_verify, g->tokenizer_file));
   if (g->tokenizer_file[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
                     tri_checkpoint_path(g->weights.named));
   }
   TRI_TRY(tri_tokenizer_create(g->tokenizer_file, &g->tokenizer));
-  TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
+  TRI_TRY(tri_same_tokenizer(tri_model_files_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
   TRI_TRY(tri_tokenizer_fits_model(g->tokenizer, g->model.vocab_size));
   warn_of_gap(g);
   if (!g->request->quiet) tri_tokenizer_log_class(g->tokenizer);
@@ -129,8 +129,8 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   *out = (tri_generation){.request = request};
   TRI_TRY(tri_merged_open(request->checkpoint, request->model.base, &use, &out->model, &out->weights));
   TRI_TRY(open_tokenizer(out));
-  TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_weights_tokenizer_folder(&out->weights)));
-  TRI_TRY(tri_generation_settings_read(tri_weights_tokenizer_folder(&out->weights), &folder));
+  TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_model_files_tokenizer_folder(&out->weights)));
+  TRI_TRY(tri_generation_settings_read(tri_model_files_tokenizer_folder(&out->weights), &folder));
   apply_settings(out, &folder);
   add_ends(out);
   return open_draft(out);
@@ -157,7 +157,7 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes)
   if (g->device == NULL) TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
   TRI_TRY(tri_runner_create(&g->model, options->precision, sizes, g->device, &g->runner));
   TRI_TRY(tri_generator_create(&g->model, options->precision, g->runner, &g->generator));
-  TRI_TRY(tri_weights_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
+  TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
   if (g->draft_model != NULL) return load_draft(g, sizes);
   tri_generator_set_proposer(g->generator, &tri_lookup_proposer, g->request->lookup);
   return TRI_OK;

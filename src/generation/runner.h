@@ -27,8 +27,8 @@ typedef struct tri_runner_sizes {
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
-/* Creates a runner. Parameters are zero until tri_weights_load, or the caller, writes them into the executor's weights.
- * Release with tri_runner_destroy. */
+/* Creates a runner. Parameters are zero until tri_model_files_load, or the caller, writes them into the executor's
+ * weights. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                              tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);

@@ -11,7 +11,7 @@
 typedef struct tri_scorer tri_scorer;
 
 /* Creates a scorer for up to `sequences` texts at a time, of up to `positions` + 1 tokens. Parameters are zero until
- * tri_weights_load, or the caller, writes them into the executor's weights. Release with tri_scorer_destroy. */
+ * tri_model_files_load, or the caller, writes them into the executor's weights. Release with tri_scorer_destroy. */
 tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
                              tri_device *device, tri_scorer **out);
 void tri_scorer_destroy(tri_scorer *scorer);

@@ -6,7 +6,7 @@
 #include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
 #include "data/same_tokenizer.h"
-#include "engine/weights.h"
+#include "engine/model_files.h"
 #include "files/file.h"
 #include "files/json_kind.h"
 #include "judge/quality.h"
@@ -41,13 +41,13 @@ static void warn_of_shortened(const session *s) {
  * failure. */
 static tri_status open_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
                                  char source[TRI_PATH_BYTES], tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
-  TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, source));
+  TRI_TRY(tri_model_files_tokenizer(weights, options->tokenizer, !options->no_verify, source));
   if (source[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
                     tri_checkpoint_path(weights->named));
   }
   TRI_TRY(tri_tokenizer_create(source, tokenizer));
-  TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
+  TRI_TRY(tri_same_tokenizer(tri_model_files_tokenizer_folder(weights), options->tokenizer, *tokenizer));
   TRI_TRY(tri_tokenizer_fits_model(*tokenizer, model->vocab_size));
   tri_tokenizer_log_class(*tokenizer);
   return tri_pair_encoder_create(*tokenizer, encoder);
@@ -124,7 +124,7 @@ static tri_status judge_weights(session *s, const tri_merged *weights, const tri
   tri_scorer *scorer = NULL;
   TRI_TRY(use_questions(s, weights, model));
   TRI_TRY(create_scorer(s, model, &scorer));
-  tri_status status = tri_weights_load(weights, tri_scorer_parameters(scorer), tri_scorer_executor(scorer));
+  tri_status status = tri_model_files_load(weights, tri_scorer_parameters(scorer), tri_scorer_executor(scorer));
   if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
   tri_log_progress_end();
   tri_scorer_destroy(scorer);

@@ -1,7 +1,7 @@
 #include "cli/running/eval_model.h"
 
 #include "data/same_tokenizer.h"
-#include "engine/weights.h"
+#include "engine/model_files.h"
 
 tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
                                  const tri_eval_shape *shape, tri_eval_model *out) {
@@ -16,7 +16,7 @@ tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weigh
       tri_memory_request_forward(&out->list, out->table->num_elements, &out->device->description);
   TRI_TRY(tri_weights_create(out->table, NULL, precision, &out->weights));
   TRI_TRY(tri_executor_create(out->weights, &request, out->device, NULL, &out->executor));
-  TRI_TRY(tri_weights_load(weights, out->table, out->executor));
+  TRI_TRY(tri_model_files_load(weights, out->table, out->executor));
   return tri_executor_prepare(out->executor);
 }
 
@@ -32,10 +32,10 @@ void tri_eval_model_release(tri_eval_model *model) {
 tri_status tri_eval_corpus_tokenizer(const tri_merged *weights, const tri_model_options *options,
                                      const tri_corpus *corpus, tri_tokenizer **out) {
   char path[TRI_PATH_BYTES];
-  TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, path));
+  TRI_TRY(tri_model_files_tokenizer(weights, options->tokenizer, !options->no_verify, path));
   if (path[0] != '\0') {
     TRI_TRY(tri_tokenizer_create(path, out));
-    TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *out));
+    TRI_TRY(tri_same_tokenizer(tri_model_files_tokenizer_folder(weights), options->tokenizer, *out));
   }
   return tri_corpus_check_tokenizer(corpus, *out, path);
 }

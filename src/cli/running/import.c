@@ -7,7 +7,7 @@
 #include "checkpoint/peft_tensors.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
-#include "engine/weights.h"
+#include "engine/model_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,7 +108,7 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   TRI_TRY(tri_merged_open(arguments->from, arguments->base, &use, &model, &weights));
   tri_run_notes notes;
   const char *why = "";
-  tri_status status = tri_path_join(tokenizer, tri_weights_tokenizer_folder(&weights), "tokenizer.json");
+  tri_status status = tri_path_join(tokenizer, tri_model_files_tokenizer_folder(&weights), "tokenizer.json");
   if (status == TRI_OK) status = tri_run_notes_of(&weights, &notes);
   if (status != TRI_OK) {
     tri_merged_close(&weights);
@@ -121,7 +121,7 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
                               .notes = &notes,
                               .shard_bytes = arguments->shard_bytes,
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
-                              .extra_files = tri_weights_tokenizer_folder(&weights),
+                              .extra_files = tri_model_files_tokenizer_folder(&weights),
                               .plain = plain,
                               .quantised = arguments->quantised};
   status = tri_checkpoint_copy(&request);

@@ -1,4 +1,4 @@
-#include "engine/weights.h"
+#include "engine/model_files.h"
 
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
@@ -110,7 +110,7 @@ static tri_status load_entry(const tri_merged *weights, const tri_parameter_tabl
   return TRI_OK;
 }
 
-tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor) {
+tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor) {
   uint64_t sum = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -121,7 +121,7 @@ tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table
 }
 
 /* An adapter without a tokenizer uses its base's. */
-const char *tri_weights_tokenizer_folder(const tri_merged *weights) {
+const char *tri_model_files_tokenizer_folder(const tri_merged *weights) {
   char path[TRI_PATH_BYTES];
   bool found = false;
   const char *folder = tri_checkpoint_path(weights->named);
@@ -129,13 +129,14 @@ const char *tri_weights_tokenizer_folder(const tri_merged *weights) {
   return found ? folder : tri_checkpoint_path(weights->base);
 }
 
-tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, bool verify, char path[TRI_PATH_BYTES]) {
+tri_status tri_model_files_tokenizer(const tri_merged *weights, const char *given, bool verify,
+                                     char path[TRI_PATH_BYTES]) {
   if (given != NULL) {
     TRI_TRY(tri_tokenizer_path(given, path));
     return verify ? tri_checkpoint_verify_file(path) : TRI_OK;
   }
   bool found = false;
-  TRI_TRY(tri_tokenizer_of_folder(tri_weights_tokenizer_folder(weights), path, &found));
+  TRI_TRY(tri_tokenizer_of_folder(tri_model_files_tokenizer_folder(weights), path, &found));
   if (!found) path[0] = '\0';
   return TRI_OK;
 }

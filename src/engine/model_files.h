@@ -1,6 +1,6 @@
 /* Finds a trained model and loads its weights, for commands that use one. */
-#ifndef TRI_ENGINE_WEIGHTS_H
-#define TRI_ENGINE_WEIGHTS_H
+#ifndef TRI_ENGINE_MODEL_FILES_H
+#define TRI_ENGINE_MODEL_FILES_H
 
 #include "checkpoint/merged.h"
 #include "engine/executor.h"
@@ -8,14 +8,15 @@
 
 /* LOCAL. Reads every parameter into the values of an executor that holds the whole model. With an adapter, the factors'
  * products are added to the base in fp64. A value that is not finite is TRI_BAD_FILE with the tensor's name. */
-tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor);
+tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor);
 
 /* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's
  * base; "": no such file. `verify`: compares the file with its checksum in the folder of another checkpoint; the
  * checkpoint's own was verified when it was opened. */
-tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, bool verify, char path[TRI_PATH_BYTES]);
+tri_status tri_model_files_tokenizer(const tri_merged *weights, const char *given, bool verify,
+                                     char path[TRI_PATH_BYTES]);
 
 /* Returns the folder whose tokenizer.json is used if none is given. */
-const char *tri_weights_tokenizer_folder(const tri_merged *weights);
+const char *tri_model_files_tokenizer_folder(const tri_merged *weights);
 
 #endif
