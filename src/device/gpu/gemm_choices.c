@@ -195,8 +195,7 @@ tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of) {
   return status;
 }
 
-/* ---- device/gemm_choices.h
- * -------------------------------------------------------------------------------------------- */
+/* ---- device/gemm_choices.h --------------------------------------------------------------------------------------- */
 
 static tri_gpu_gemms *products_of(tri_device *device) { return ((const tri_gpu *)device->state)->products; }
 

@@ -65,7 +65,7 @@ DEVICE void fragment_clear(fragment *c) {
   }
 }
 
-/* Returns the sum over all lanes of a row, for each lane's own partial sum. */
+/* Returns the sum of `own` over all lanes of a row, to each of them. */
 DEVICE wide fragment_row_sum(wide own) {
   UNROLL
   for (int mask = 1; mask < FRAGMENT_ROW_LANES; mask *= 2) own += shuffle_wide(own, mask);
@@ -322,7 +322,7 @@ DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment
   }
 #endif
   (void)kept;
-  warp_barrier(); /* all lanes have read the last one */
+  warp_barrier(); /* all lanes have read the previous tile */
   UNROLL
   for (int i = 0; i < FRAGMENT_ROWS; i++) {
     UNROLL
