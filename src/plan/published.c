@@ -51,9 +51,9 @@ bool tri_published_is_judged(const tri_published_row *row) { return row->publish
 
 /* ---- the order of layouts ---------------------------------------------------------------------------------------- */
 
-/* Groups are adjacent in this order: rows with the same model, number of devices and batch. */
 static int compare_counts(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
+/* Compares the groups of two rows: rows with the same model, sequence, number of devices and batch are a group. */
 static int compare_groups(const tri_published_row *a, const tri_published_row *b) {
   int64_t left[] = {a->model.num_layers, a->model.hidden_size, a->model.num_heads, a->model.vocab_size,
                     a->sequence,         a->devices,           a->global_batch};

@@ -3,9 +3,9 @@
  * a message begins when the message has been sent and its receive has been posted.
  *
  * All ranks of a stage do the same at the same time, so one of them is simulated for all. The middle of a step with
- * very many micro-batches repeats. So a shorter step is simulated first. If every turn of every stage in its middle is
- * later by the same time from one period to the next, the missing periods are added without simulating them. Otherwise
- * the whole step is simulated (event_sim.h). */
+ * very many micro-batches repeats. So a shorter step is simulated first. If in its middle every turn (a forward or
+ * backward of a micro-batch) of every stage begins later by the same time in each period than in the period before, the
+ * missing periods are added without simulating them. Otherwise the whole step is simulated (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -113,8 +113,8 @@ double tri_model_num_parameters(const tri_model *model);
 /* Returns the attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_attention_fraction(const tri_simulation_request *request);
 
-/* Returns whether the objective's preference loss needs a reference and further forwards; all false for cross
- * entropy. */
+/* Returns what the objective's preference loss needs in addition to a step: a reference model, further forwards. All
+ * false for cross entropy. */
 tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request);
 
 /* Return the FLOPs of a step over all devices: tri_step_model_flops without, tri_step_hardware_flops with recompute and

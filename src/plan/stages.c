@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- equal stages -------------------------------------------------------------------------------------- */
+/* ---- equal stages ------------------------------------------------------------------------------------------------ */
 
 /* Returns whether two stages have equal layers. a and b [virtual_stages] are the layers of their chunks. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
