@@ -92,6 +92,7 @@ static double converting_s(const tri_cluster *cluster, const tri_system *system,
   return tri_price_memory(cluster, elements * system->fp8_conversion);
 }
 
+/* Returns the seconds of computation by the roofline model, without the tables. */
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                         tri_pass pass, bool fp8) {
   double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0,

@@ -27,6 +27,7 @@ static tri_status predict_step(const tri_published_set *set, tri_published_row *
   return TRI_OK;
 }
 
+/* Predicts time and memory of a row, and host_share from a second prediction without launch times. */
 static tri_status predict_row(const tri_published_set *set, tri_published_row *row) {
   tri_simulation_request request = tri_published_request(set, row);
   tri_cluster prompt = set->cluster;
@@ -151,6 +152,8 @@ tri_status tri_published_summarize(const tri_published_set *set, tri_published_s
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
+/* Computes what a fit minimises: the squares of the logarithms of predicted / published times, and a weak pull of the
+ * constants to their initial values `begun`. */
 static tri_status badness(tri_published_set *set, const double *begun, double *out) {
   double sum = 0;
   const double *now = tri_cluster_constants(&set->cluster);

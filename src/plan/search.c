@@ -21,7 +21,7 @@ enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two reads of the clock */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* the time is predicted as well */
+  bool simulated;             /* time and memory are predicted */
   bool reported;              /* tri_search_request.simulated was called */
   tri_prediction *prediction; /* NULL: neither memory nor time is predicted */
 } candidate;
@@ -87,7 +87,7 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
                                            of->global_batch, of->devices) == TRI_OK;
   }
   if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL)
-    return false; /* a fixed value that has no effect */
+    return false; /* recompute_every is fixed, but this layout does not use it */
   *out = at->resolved;
   out->recompute_every = tried->recompute_every;
   return at->valid;

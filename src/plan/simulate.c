@@ -57,6 +57,7 @@ static bool repeats_itself(tri_schedule_kind schedule) {
   return false;
 }
 
+/* Simulates a step or its forwards (tri_stages.forward_only): a shorter one if its middle repeats, else all of it. */
 static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   bool settled = false;
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
@@ -182,7 +183,7 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Returns the load of the list of operations with the most rows, over all chunks of all stages. */
+/* Returns the highest load (by rows) of all lists of operations, those of all chunks of all stages. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {

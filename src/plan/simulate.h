@@ -1,6 +1,7 @@
 /* The simulator. It gives every instruction of every stage's step program a duration on a cluster, and runs the stages
  * together. A rank computes one instruction at a time, and its reductions overlap with the computation. The transfer of
- * a message begins when the message has been sent and its receive has been posted.
+ * a message begins when the message has been sent, its receive has been posted, and the previous message of the same
+ * direction and chunk has arrived.
  *
  * All ranks of a stage do the same at the same time, so one of them is simulated for all. The middle of a step with
  * very many micro-batches repeats. So a shorter step is simulated first. If in its middle every turn (a forward or
@@ -59,7 +60,7 @@ typedef struct tri_memory_parts {
 /* How much the attention of micro-batches with masked documents differs, as fractions (tri_attention_fractions).
  * `busiest` and `worst` are of the fractions of each micro-batch's busiest rank. */
 typedef struct tri_document_imbalance {
-  int64_t micro_batches; /* drawn; 0: none, and all members are 0 */
+  int64_t micro_batches; /* number of drawn micro-batches; 0: none, and all members are 0 */
   double mean;           /* mean over all ranks and micro-batches */
   double busiest, worst; /* mean over the micro-batches, by which the step is priced, and maximum */
   double waiting_s;      /* expected seconds that the step waits, in the pipeline and for other data ranks, because of
@@ -68,7 +69,7 @@ typedef struct tri_document_imbalance {
 
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
-  double tflops_per_device;       /* FLOPs of all computed GEMMs, with recompute, counted as in published numbers */
+  double tflops_per_device;       /* TFLOP/s of all computed GEMMs, with recompute, counted as in published numbers */
   double model_tflops_per_device; /* the same without recompute */
   double mfu, hfu;                /* model_tflops_per_device, and tflops_per_device, as shares of the peak */
   double bubble;                  /* share of the step */

@@ -15,7 +15,8 @@ typedef struct tri_system {
                             * output layer are not */
   int64_t softmax_batches; /* without flash_attention: the fused softmax needs heads x sequences that are multiples of
                               this, else several kernels run; 0: any number */
-  double kernels;          /* kernels that the host starts for each pass of an operation; 0: steps are recorded */
+  double kernels;          /* kernels that the host launches for each pass of an operation; 0: none, the step is
+                            * recorded as a graph */
   double element_traffic;  /* bytes that element-wise kernels move, as a multiple of Trireme's */
   double logit_bytes;      /* bytes that a loss moves for each logit, without its products */
   double whole_head_share; /* share of a product's rate that the output projection reaches without tensor parallelism */
@@ -29,8 +30,8 @@ typedef struct tri_system {
   bool scatter_messages;      /* each rank of a tensor group sends its part, and the receivers gather */
   bool overlap_experts;       /* rows of experts are exchanged while ranks compute shared experts */
   bool overlap_batches;       /* rows of experts are exchanged while ranks compute another micro-batch (DualPipe) */
-  bool gathers_experts;       /* rows are sent once to each holder (the ranks that split an expert), which gather them;
-                               * else to each of its ranks */
+  bool gathers_experts;       /* rows are sent once to each holder (the ranks that split an expert), and its ranks
+                               * gather them; else rows are sent to each of its ranks */
   bool overlap_layers;        /* in a backward, the collective of a GEMM's input gradient overlaps with the GEMM of its
                                * weight gradient */
   bool selective_attention;   /* selective recompute recomputes attention, and nothing else */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 typedef struct tri_gpu_code_kernel {
-  char name[64]; /* truncated to this length */
+  char name[64]; /* truncated to 63 characters */
   int registers; /* vector registers of 32 bits per thread, accumulators included */
   int scalar_registers;
   int warp, block_threads; /* threads of a wavefront; maximum threads of a block */

@@ -1,4 +1,4 @@
-/* NVIDIA's driver: opened once in a process; and advice for its errors. */
+/* NVIDIA's driver, which is opened once in a process, and advice for its errors. */
 #ifndef TRI_DEVICE_GPU_CUDA_DRIVER_H
 #define TRI_DEVICE_GPU_CUDA_DRIVER_H
 

@@ -1,4 +1,4 @@
-/* Launches kernels/elements.c. */
+/* Launches the kernels of kernels/elements.c. */
 #include "device/gpu/internal.h"
 
 #include <math.h>

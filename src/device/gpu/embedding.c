@@ -1,4 +1,4 @@
-/* Launches kernels/embedding.c. */
+/* Launches the kernels of kernels/embedding.c. */
 #include "device/gpu/internal.h"
 
 static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,

@@ -23,7 +23,7 @@ size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product) {
   return taken >= LIBRARY_BYTES ? 0 : LIBRARY_BYTES - taken;
 }
 
-/* This program's own kernel adds any bias. */
+/* Returns whether the library adds the GEMM's bias: this program's own kernel adds any. */
 static bool takes_bias(const tri_gpu_gemms *products, const tri_gpu_gemm *product) {
   const bool adds = products->vendor == NULL || products->vendor->adds_bias(product);
   return adds && bias_bytes(product) + UNIT < LIBRARY_BYTES;

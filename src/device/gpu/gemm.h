@@ -85,7 +85,7 @@ typedef struct tri_gpu_gemm_entry {
 
 struct tri_gpu_gemms {
   tri_gpu *gpu;
-  pthread_mutex_t lock;               /* for entries, and for opening the library */
+  pthread_mutex_t lock;               /* protects `entries`, and the opening of the library */
   bool opened;                        /* the vendor's library has been looked for */
   const tri_gpu_gemm_library *vendor; /* NULL: not available, or it could not be opened */
   tri_gpu_gemm_state *state;          /* state of the vendor's library */

@@ -70,6 +70,7 @@ static void numbers_of(const tri_gpu_gemm *p, int64_t out[NUM_NUMBERS]) {
   memcpy(out, all, sizeof all);
 }
 
+/* Compares two GEMMs member by member, for qsort and for equality. */
 static int compare_bytes(const void *left, const void *right) {
   int64_t a[NUM_NUMBERS], b[NUM_NUMBERS];
   numbers_of(left, a);

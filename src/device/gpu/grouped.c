@@ -1,4 +1,4 @@
-/* Launches kernels/grouped.c. */
+/* Launches the kernels of kernels/grouped.c. */
 #include "device/gpu/gemm.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -30,6 +30,7 @@ static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *ro
   return TRI_OK;
 }
 
+/* Converts b to the type of a in the workspace if necessary, and sets ldb, the stride and *b to the result. */
 static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const int32_t *begins, const void **b,
                             void *workspace) {
   tri_matmul *p = &call->product;

@@ -1,4 +1,4 @@
-/* Launches kernels/groups.c. */
+/* Launches the kernels of kernels/groups.c. */
 #include "device/gpu/groups.h"
 
 /* Puts the counts at the start of the scratch memory, and reserves `totals` after them. */

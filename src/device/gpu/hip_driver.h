@@ -1,4 +1,4 @@
-/* AMD's run-time library: opened once in a process; and advice for its errors. */
+/* AMD's run-time library, which is opened once in a process, and advice for its errors. */
 #ifndef TRI_DEVICE_GPU_HIP_DRIVER_H
 #define TRI_DEVICE_GPU_HIP_DRIVER_H
 

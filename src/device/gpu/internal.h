@@ -1,4 +1,4 @@
-/* Shared by the files of the GPU devices. */
+/* Declarations that the files of the GPU devices share. */
 #ifndef TRI_DEVICE_GPU_INTERNAL_H
 #define TRI_DEVICE_GPU_INTERNAL_H
 

@@ -23,7 +23,7 @@ typedef struct tri_gpu_symbol {
 typedef struct tri_gpu_library {
   const char *what; /* for messages: "NVIDIA's run-time compiler (NVRTC)" */
   const char *how; /* how to get it, a sentence: "It comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" */
-  /* Preferred first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". Names without a version would match any
+  /* Preferred first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". A name without a version matches any
    * version. */
   const char *const *names;
   /* Folders of toolkits, in addition to the usual places: glob(7) patterns; the newest version that matches is tried

@@ -151,7 +151,7 @@ static int type_of(tri_dtype type) {
     case TRI_BF16: return TRI_LT_R_16BF;
     case TRI_INT32: break;
   }
-  return -1; /* GEMMs do not have it */
+  return -1; /* no GEMM has this type */
 }
 
 /* Returns the compute type; -1 if the library does not support the GEMM's types. bf16 GEMMs accumulate in fp32, as fp32

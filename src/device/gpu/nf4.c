@@ -1,4 +1,4 @@
-/* Launches kernels/nf4.c. */
+/* Launches the kernels of kernels/nf4.c. */
 #include "device/nf4.h"
 #include "device/gpu/internal.h"
 

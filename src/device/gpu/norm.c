@@ -1,4 +1,4 @@
-/* Launches kernels/norm.c. */
+/* Launches the kernels of kernels/norm.c. */
 #include "device/gpu/columns.h"
 
 static norm_shape shape_of(const tri_norm *norm) {

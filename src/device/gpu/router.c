@@ -1,4 +1,4 @@
-/* Launches kernels/router.c. */
+/* Launches the kernels of kernels/router.c. */
 #include "base/router.h"
 
 #include "device/gpu/groups.h"

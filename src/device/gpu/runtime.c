@@ -349,8 +349,9 @@ static tri_status wait_for(const tri_gpu_event *event) {
  * "work up to" the newest kernel. */
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* With HIP, whose errors are stored, tri_gpu_use could return the error of the work that is waited for, and the
-   * message would lack the kernel's name. wait_for returns the same error, and the message below adds the name. */
+  /* Only for CUDA. With HIP, whose errors are stored, tri_gpu_use could return the error of the work that is waited
+   * for, and the message would lack the kernel's name; wait_for returns the same error, and the message below adds the
+   * name. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;

@@ -1,4 +1,4 @@
-/* Launches kernels/sums.c. */
+/* Launches the kernels of kernels/sums.c. */
 #include "device/gpu/columns.h"
 
 static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,

@@ -1,4 +1,4 @@
-/* Launches kernels/updates.c. */
+/* Launches the kernels of kernels/updates.c. */
 #include "device/gpu/internal.h"
 
 /* Returns the blocks for `count` elements: a thread processes 16 bytes of each wide array at a time. */

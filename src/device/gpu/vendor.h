@@ -56,7 +56,7 @@ typedef struct tri_gpu_vendor {
   bool (*is_lasting)(tri_gpu_enum error);
 
   tri_gpu_enum (*use)(const tri_gpu_context *context); /* makes the GPU current for the calling thread */
-  tri_status (*find)(tri_gpu_context *context);        /* called first: sets `device` */
+  tri_status (*find)(tri_gpu_context *context);        /* called first; sets `device` */
   tri_status (*begin)(
       tri_gpu_context *context); /* called after `find`, when `label` is set: initialises the GPU, creates `zeroing` */
   void (*end)(tri_gpu_context *context); /* undoes `begin`; may be NULL */
@@ -96,7 +96,7 @@ struct tri_gpu_module {
   tri_gpu_context *context;
   tri_gpu_module_handle own;
   void *image;          /* copy of the image (keeps_image), or NULL */
-  pthread_mutex_t lock; /* for the functions' shared_bytes */
+  pthread_mutex_t lock; /* protects the functions' shared_bytes */
   tri_gpu_function *functions;
 };
 

@@ -30,7 +30,7 @@ enum {
   ATTENTION_FOUND_BYTES = 64
 };
 
-/* As tri_attention_slice. */
+/* The same as tri_attention_slice. */
 typedef struct attention_slice {
   int32_t first_query, queries, first_key, keys;
   int32_t from, to;

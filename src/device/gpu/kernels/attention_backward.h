@@ -48,7 +48,7 @@ typedef struct backward {
 /* Values of a query for its scores' gradients; 0 if the query attends to no key of the slice. */
 typedef struct statistic {
   wide log_sum_exp, sum; /* log_sum_exp times log2(e); D */
-  int32_t begin, end;    /* range of the slice's keys that it attends to */
+  int32_t begin, end;    /* range of the slice's keys that the query attends to */
 } statistic;
 
 DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {

@@ -27,7 +27,7 @@ DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   return smaller(larger(i + s->to + 1, 0), s->keys);
 }
 
-/* Returns whether the slice has any of the rows first .. end - 1, of keys or of queries. */
+/* Returns whether the slice has any of the rows first .. end - 1 (rows of keys if of_keys, else of queries). */
 DEVICE int names_rows(const attention_slice *s, const int of_keys, int32_t first, int32_t end) {
   const int32_t from = of_keys ? s->first_key : s->first_query, count = of_keys ? s->keys : s->queries;
   return s->queries > 0 && s->keys > 0 && from < end && from + count > first;

@@ -13,8 +13,8 @@ enum { COLUMN_THREADS = 256 };
 
 /* The position of a thread in stage 1. */
 typedef struct column_place {
-  int64_t slab, row, end; /* its first row, and the end of the slab */
-  int64_t column, width;  /* its first column; number of columns */
+  int64_t slab, row, end; /* index of the slab; the thread's first row; end of the slab */
+  int64_t column, width;  /* the thread's first column; number of columns */
   int across, down;       /* threads along columns; along rows */
 } column_place;
 

@@ -28,7 +28,7 @@ typedef struct add_arguments {
   const void *a, *b;
   void *out;
   int64_t capacity, width;
-  const int32_t *count; /* number of rows; may be NULL */
+  const int32_t *count; /* number of rows; NULL: `capacity` rows */
 } add_arguments;
 
 /* y = factor x, with the factor in the wide type. */

@@ -121,7 +121,7 @@ KERNEL(embedding_merge) {
 
 typedef struct sum_window {
   uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
-  int where[EMBEDDING_WINDOW]; /* what to do with the sum after this row: GOES_ON, ... */
+  int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row has the same id */
 } sum_window;
 
 /* Loads up to VECTOR columns of a row, `columns` of them valid. */

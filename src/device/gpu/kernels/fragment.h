@@ -30,7 +30,7 @@ enum {
   FRAGMENT_K = 16,
   FRAGMENT_ROWS = WARP == 32 ? 2 : 4,
   FRAGMENT_COLUMNS = 256 / WARP / FRAGMENT_ROWS,
-  FRAGMENT_WORDS = 128 / WARP /* words of two elements, in an operand */
+  FRAGMENT_WORDS = 128 / WARP /* words of an operand in a lane, of two elements each */
 };
 #else
 enum { FRAGMENT_K = VECTOR, FRAGMENT_ROWS = 64 / WARP, FRAGMENT_COLUMNS = 4 };

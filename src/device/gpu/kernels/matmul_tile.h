@@ -28,7 +28,7 @@ enum {
 };
 DEVICE int stages_of(const int side) { return side == MATMUL_LARGE ? LARGE_STAGES : SMALL_STAGES; }
 
-/* MATMUL_ROW_BYTES for each row of the tiles. */
+/* The dynamic shared memory of a block: MATMUL_ROW_BYTES for each row of the tiles. */
 typedef struct tile_memory {
   sixteen_bytes at[1];
 } tile_memory;

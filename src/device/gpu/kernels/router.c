@@ -108,7 +108,7 @@ KERNEL(router_backward) {
       add_balance(&a.kind, &s, logits, (const wide *)a.balance + sequence * experts, gradient);
     }
     through_scores(&a.kind, &s, logits, gradient, z, out);
-    warp_barrier(); /* before the next row */
+    warp_barrier(); /* all lanes are done with this row */
   }
 }
 

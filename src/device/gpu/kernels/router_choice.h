@@ -194,7 +194,7 @@ DEVICE void route_row(const router_kind *kind, const router_memory *m, const wid
   }
   const wide by = divisor_of(kind, sum);
   for (int j = lane(); j < kind->chosen; j += WARP) weights[j] = (wide)kind->scale * m->chosen[j] / by;
-  warp_barrier(); /* before the next row */
+  warp_barrier(); /* all lanes are done with this row */
 }
 
 #endif
