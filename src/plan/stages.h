@@ -32,7 +32,7 @@ typedef struct tri_stages {
   int64_t num_stages, num_kinds;
   tri_stage_kind *kinds;
   int64_t *kind_of;                      /* [num_stages] */
-  double message_s, count_s, clip_all_s; /* seconds of a message; of the sum of the token counts; of the sum of the
+  double message_s, count_s, clip_all_s; /* seconds; count_s: the sum of the token counts; clip_all_s: the sum of the
                                           * norm's squares */
   bool messages_hold;                    /* a stage cannot compute while it sends */
   bool forward_only;                     /* simulate forwards without a step, in the order of an evaluation */
