@@ -6,10 +6,11 @@
  * others cannot be better.
  *
  * Not searched, unless a fixed key asks for it: GPipe (1F1B is as fast and needs less memory); micro-batches of more
- * than 64 sequences; full recompute of fewer than one layer in four, or with sequence_regather; groups of micro-batches
- * other than the smallest; context ranks with fewer than 8192 tokens of a sequence each; interleaved schedules with
- * more than 16 chunks per rank, or with chunks of unequal length (counting the embedding and the head as a layer each,
- * or not at all). */
+ * than 64 sequences; full recompute of fewer than one layer in four, or with sequence_regather; context ranks with
+ * fewer than 8192 tokens of a sequence each; interleaved schedules with more than 16 chunks per rank, or with chunks of
+ * unequal length (counting the embedding and the head as a layer each, or not at all). Keys without values to try, such
+ * as micro_batch_group, have their defaults, and cannot be fixed, except `data` and `stage_layers`. context_row_pairs
+ * is set by the prices (row_pairs.h). */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -29,7 +30,7 @@ typedef struct tri_search_request {
   double masked_attention_fraction;
   tri_attention_fraction_table *drawn;
   double expert_imbalance;
-  const char *fixed; /* layout keys that are not searched, as in tri_layout_space; NULL: none */
+  const char *fixed; /* keys with a fixed value, which are not searched, as in tri_layout_space; NULL: none */
   int64_t top;       /* number of answers */
   bool exhaustive;   /* simulate all candidates, without lower bounds: for tests */
   bool explain;      /* find alternatives */

@@ -47,8 +47,9 @@ typedef struct tri_system {
   /* Memory. `planned`: the memory is that of the engine's memory plan, which ignores all members below. */
   bool planned;
   double weight_bytes, gradient_bytes, state_bytes; /* bytes per parameter; state: master copy and moments */
-  bool whole_gradients;                             /* gradients are not sharded during a step, only after it */
-  bool whole_tied_gradients;                        /* gradients of tied embeddings are never sharded */
+  bool whole_gradients;                             /* with ZeRO 1, too, gradients are sharded after a step */
+  bool whole_tied_gradients;                        /* gradients of tied embeddings are not sharded after a step
+                                                     * (whole_gradients) */
   bool copies_positions; /* the last of several stages also has the embedding of positions, as if the model were tied */
   bool keeps_messages;   /* a stage keeps the rows that it received for each micro-batch in flight, 1/tensor of them */
   bool keeps_logits;     /* the last stage keeps a micro-batch's logits in 16 bits, its logits in fp32, and their
