@@ -138,7 +138,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
 }
 
 /* Returns the seconds of an all-to-all. Each rank sends to near and far ranks at the same time, so the slowest level of
- * links determines them. All devices of a unit share its ports. */
+ * links determines the time. All devices of a unit share its ports. */
 static double all_to_all_s(const route *by, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage worst = {0};

@@ -16,9 +16,10 @@ typedef struct tri_group_extent {
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
 /* Returns the seconds of a collective of `bytes` (tri_cost_exchange) while all other groups of the domain do the same,
- * including the wait for the last rank to reach it. They are from the cluster's tables if these have the collective.
- * Otherwise they are of the fastest algorithm with its fastest protocol: a ring, a tree (all-reduce only), or
- * hierarchical rings (if the system has them). INFINITY if the cluster has no links. */
+ * including the wait for the last rank to reach it. If the cluster's tables have the collective, the seconds are from
+ * there. Otherwise an all-reduce, all-gather or reduce-scatter takes as long as the fastest algorithm with its fastest
+ * protocol: a ring, a tree (all-reduce only), or hierarchical rings (tri_system.levels). INFINITY if the cluster has no
+ * links; 0 for a group of one rank. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
@@ -26,8 +27,9 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 
-/* Returns the seconds in which each device of a stage sends a message of `bytes` to the next stage. The slowest link
- * between two adjacent stages determines them for all stages. */
+/* Returns the seconds in which each device of a stage sends a message of `bytes` to the next stage: from the cluster's
+ * tables if these have messages, else those of the slowest link between two adjacent stages, for all stages. INFINITY
+ * if the cluster has no links. */
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages);
 
 #endif

@@ -17,9 +17,8 @@ typedef struct tri_preset_file {
                                               with a key in backquotes gets the line of that key. May be NULL */
 } tri_preset_file;
 
-/* Reads *values. `name` is set to the name of the preset or file, if the file does not have the key. The
- * TRI_BAD_CONFIG message lists all presets if the name is unknown, and the presets that have it in `also` if they are
- * several. */
+/* Reads *values. If the file does not have the key `name`, sets `name` to the name of the preset or file. If the name
+ * is unknown, the TRI_BAD_CONFIG message lists all presets; if several presets have it in `also`, it lists these. */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

@@ -92,6 +92,7 @@ static double converting_s(const tri_cluster *cluster, const tri_system *system,
   return tri_price_memory(cluster, elements * system->fp8_conversion);
 }
 
+/* Returns the seconds of computation by the roofline model, without the tables. */
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                         tri_pass pass, bool fp8) {
   double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0,
@@ -118,8 +119,9 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   return converted + tri_larger_double(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
-/* Returns the seconds of exchanging rows of experts in a system that sends a row once to each holder: ranks with the
- * same shard of experts exchange rows, and the ranks of a holder gather them (or reduce-scatter the results). */
+/* Returns the seconds of exchanging rows of experts in a system that sends a row once to each holder (the ranks that
+ * split the same experts): ranks with the same shard exchange rows, and the ranks of a holder then gather them (or
+ * reduce-scatter the results). */
 static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
                          const tri_mesh_shape *shape) {
   const tri_group_extent holder = tri_network_extent(shape, TRI_DOMAIN_EXPERT_TENSOR);

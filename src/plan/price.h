@@ -43,23 +43,24 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape);
 
-/* Returns whether a call is computed in FP8 in this system: calls of layers in bf16, except routers. Attention never is
- * (tri_price_pass). */
+/* Returns whether the GEMMs of a call are in FP8 in this system: those of calls of layers in bf16, except routers. Also
+ * returns true for attention, whose price is never that of FP8 (tri_price_pass). */
 bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
 
 /* Returns whether a call's forward is recomputed before its layer's backward. The list of operations marks the call,
- * with two exceptions: systems with whole_recompute recompute all calls of a layer that recomputes, and systems with
- * selective_attention recompute attention. */
+ * with two exceptions: systems with whole_recompute recompute all calls of a layer that recomputes, and in systems with
+ * selective_attention selective recompute recomputes only attention. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Returns the seconds of a cost outside of the operations' passes: of its computation, then of its communication. */
+/* Returns the seconds of a cost outside of the operations' passes: those of its computation plus those of its
+ * communication. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 
 /* Returns the bytes that an AdamW update of one element reads and writes. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
-/* Returns the seconds of reading and writing that many bytes. */
+/* Returns the seconds in which `bytes` bytes are read or written. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
 /* Returns the seconds of element-wise work of a step outside of operations: from the cluster's tables if they have it,

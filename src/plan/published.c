@@ -27,6 +27,7 @@ static tri_status predict_step(const tri_published_set *set, tri_published_row *
   return TRI_OK;
 }
 
+/* Predicts time and memory of a row, and host_share from a second prediction without launch times. */
 static tri_status predict_row(const tri_published_set *set, tri_published_row *row) {
   tri_simulation_request request = tri_published_request(set, row);
   tri_cluster prompt = set->cluster;
@@ -51,9 +52,9 @@ bool tri_published_is_judged(const tri_published_row *row) { return row->publish
 
 /* ---- the order of layouts ---------------------------------------------------------------------------------------- */
 
-/* Groups are adjacent in this order: rows with the same model, number of devices and batch. */
 static int compare_counts(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
+/* Compares the groups of two rows: rows with the same model, sequence, number of devices and batch are a group. */
 static int compare_groups(const tri_published_row *a, const tri_published_row *b) {
   int64_t left[] = {a->model.num_layers, a->model.hidden_size, a->model.num_heads, a->model.vocab_size,
                     a->sequence,         a->devices,           a->global_batch};
@@ -151,6 +152,8 @@ tri_status tri_published_summarize(const tri_published_set *set, tri_published_s
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
+/* Computes what a fit minimises: the squares of the logarithms of predicted / published times, and a weak pull of the
+ * constants to their initial values `begun`. */
 static tri_status badness(tri_published_set *set, const double *begun, double *out) {
   double sum = 0;
   const double *now = tri_cluster_constants(&set->cluster);

@@ -28,7 +28,7 @@ typedef struct tri_published_row {
 
 typedef struct tri_published_set {
   char name[64], cluster_name[64], system_name[64];
-  char rows_from[256], columns[1024];
+  char rows_from[256], columns[1024]; /* a file of comma-separated rows, and the keys of its columns; "": none */
   tri_published_row *rows;
   int64_t num_rows, room;
 
@@ -63,12 +63,13 @@ typedef struct tri_published_summary {
   double bias, mean, worst;                       /* errors of judged rows: mean, mean absolute, largest absolute */
   int64_t judged;                                 /* number of judged rows */
   double rank_correlation, mean_rank_correlation; /* Spearman's, of the seconds, within groups of rows with the same
-                                                     model, devices and batch: the lowest and the mean; 1: no groups */
+                                                   * model, sequence, devices and batch: the lowest and the mean; 1: no
+                                                   * groups */
   int64_t ranked_groups;                          /* groups of four rows or more */
   double memory_bias, memory_mean, memory_worst;  /* errors of memory, as above */
   int64_t memory_rows, oom_rows;                  /* rows with known memory; rows published as out of memory */
-  int64_t oom_said_to_fit,
-      fit_said_not_to; /* rows published as out of memory but predicted to fit; the opposite error */
+  int64_t oom_said_to_fit, fit_said_not_to; /* rows published as out of memory but predicted to fit; rows that fit but
+                                             * are predicted not to */
 } tri_published_summary;
 tri_status tri_published_summarize(const tri_published_set *set, tri_published_summary *out);
 

@@ -245,8 +245,7 @@ static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, 
 /* Reads a row. `each`: the set's defaults for its rows; may be NULL. */
 static tri_status row_read(const tri_published_set *set, const tri_yaml *given, const tri_yaml *each,
                            tri_published_row *row) {
-  tri_yaml_tree *tree =
-      NULL; /* one for each row, because the number of nodes of a tree is limited and the number of rows is not */
+  tri_yaml_tree *tree = NULL; /* a tree for each row, because the number of nodes of a tree is limited */
   tri_yaml *root = NULL;
   row_keys keys;
   TRI_TRY(tri_yaml_create(&tree));
@@ -409,7 +408,8 @@ static tri_yaml *detach_yaml_key(tri_yaml *mapping, const char *key) {
   return NULL;
 }
 
-/* The nodes of a set that are read row by row, since no array could be large enough. */
+/* The nodes `rows` and `each` of a set, which are removed from it before the tree is read with a table, because there
+ * may be more rows than a list of fixed size could hold. */
 typedef struct set_nodes {
   tri_yaml *rows, *each;
 } set_nodes;

@@ -140,6 +140,7 @@ static void write_guess(const tri_range *range, double value, char guess[64]) {
 
 enum { FAR = 1000 }; /* factor outside of the plausible range that is a mistake, unless the cluster is hypothetical */
 
+/* Warns if a number is outside of the plausible range, and fails if it is outside by a factor of FAR. */
 static tri_status check_value(void *context, const tri_range *range, double value) {
   const char *name = context;
   const bool below = value < range->low;

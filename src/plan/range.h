@@ -19,7 +19,7 @@ extern const size_t tri_num_ranges;
 /* Returns the range with that name; NULL if there is no such range. */
 const tri_range *tri_range_of(const char *name);
 
-/* Calls `visit` for each number of a cluster that has a range, until one fails, and returns its status. Peaks of
+/* Calls `visit` for each number of a cluster that has a range. Stops if a call fails, and returns its status. Peaks of
  * unsupported precisions are left out. */
 typedef tri_status (*tri_range_visitor)(void *context, const tri_range *range, double value);
 tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit, void *context);

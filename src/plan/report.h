@@ -9,12 +9,13 @@
 
 /* Returns { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, hardware_tflops_per_device (the
  * same as tflops_per_device), mfu, hfu, bubble, fits, time: {...}, memory: {...}, sequence, sequence_assumed, accuracy:
- * {fitted, published_errors}, num_parameters }; with tokens > 0 also { tokens, days, node_hours, device_hours }. NULL
- * if memory is exhausted. */
+ * {...} (tri_accuracy_json), num_parameters }; with tokens > 0 also { tokens, days, node_hours, device_hours }; and, if
+ * they apply, { documents: {...}, experts: {...}, preferences: {...}, context_row_pairs_by_prices }. NULL if memory is
+ * exhausted. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
-/* Returns the text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
+/* Returns the text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
 const char *tri_report_assumed(bool assumed);
 /* Writes how attention is counted in FLOPs: "attention is counted ...". Returns out. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
@@ -29,7 +30,7 @@ void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, i
 
 /* The parts of a report as text, in the order of a report, which ends with tri_report_accuracy and tri_run_cost_text
  * (cost.h). */
-/* Prints one line: model, sequences, devices, and the cluster with its devices. */
+/* Prints one line: the model, sequences, devices, and the cluster with its description (tri_cluster.about). */
 void tri_report_heading(const tri_simulation_request *request, FILE *to);
 /* Prints the layout, its rates and the parts of a step's time. */
 void tri_report_speed(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Largest value of the key. */
+/* Largest value of layout.context_row_pairs. */
 static const double MOST_PAIRS = 1 << 20;
 
 /* Sums over all layers: attention and the transfer of its keys, as if all documents were as long as the sequence. */
@@ -21,7 +21,8 @@ static bool gathers_keys(const tri_cost *cost) {
 }
 
 /* Returns the seconds of rows from other ranks: their transfer, their packing by their own ranks, and their reordering
- * on this rank. The call's copies pack the rank's own rows and reorder all rows, which gives the seconds per row. */
+ * on this rank. The copies of the call pack the rank's own rows and reorder all rows; the seconds per row follow from
+ * them. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};

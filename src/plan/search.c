@@ -21,7 +21,7 @@ enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two reads of the clock */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* the time is predicted as well */
+  bool simulated;             /* time and memory are predicted */
   bool reported;              /* tri_search_request.simulated was called */
   tri_prediction *prediction; /* NULL: neither memory nor time is predicted */
 } candidate;
@@ -87,7 +87,7 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
                                            of->global_batch, of->devices) == TRI_OK;
   }
   if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL)
-    return false; /* a fixed value that has no effect */
+    return false; /* recompute_every is fixed, but this layout does not use it */
   *out = at->resolved;
   out->recompute_every = tried->recompute_every;
   return at->valid;
@@ -193,7 +193,7 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
-  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* in an earlier pass */
+  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* counted in an earlier pass */
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     tri_status status = search_simulate(s, some[i], room);
@@ -367,7 +367,7 @@ static const char *largest_loss(const tri_prediction *best, const tri_prediction
   return parts[most].name;
 }
 
-/* Finds or adds an alternative: it may be the best one for several keys. */
+/* Finds or adds the alternative with the layout of `other`, which may be an alternative for several keys. */
 static tri_alternative *alternative_of(tri_search_result *result, const candidate *best, const candidate *other) {
   for (int64_t i = 0; i < result->num_alternatives; i++) {
     if (tri_layouts_alike(&result->alternatives[i].layout, &other->layout, TRI_LAYOUT_OF_ALL)) {
@@ -426,7 +426,7 @@ static tri_status explain_key(search *s, const candidate *best, const tri_config
 }
 
 /* Returns the fastest answer with another value of the key; it is the fastest of all candidates with another value.
- * NULL if no answer has one. */
+ * NULL if no answer has another value. */
 static const candidate *answer_without(candidate *const *best, int64_t found, const tri_config_key *key) {
   for (int64_t i = 1; i < found; i++) {
     if (tri_layouts_differ(&best[i]->layout, &best[0]->layout, key) != NULL) return best[i];

@@ -6,10 +6,11 @@
  * others cannot be better.
  *
  * Not searched, unless a fixed key asks for it: GPipe (1F1B is as fast and needs less memory); micro-batches of more
- * than 64 sequences; full recompute of fewer than one layer in four, or with sequence_regather; groups of micro-batches
- * other than the smallest; context ranks with fewer than 8192 tokens of a sequence each; interleaved schedules with
- * more than 16 chunks per rank, or with chunks of unequal length (counting the embedding and the head as a layer each,
- * or not at all). */
+ * than 64 sequences; full recompute of fewer than one layer in four, or with sequence_regather; context ranks with
+ * fewer than 8192 tokens of a sequence each; interleaved schedules with more than 16 chunks per rank, or with chunks of
+ * unequal length (counting the embedding and the head as a layer each, or not at all). Keys without values to try, such
+ * as micro_batch_group, have their defaults, and cannot be fixed, except `data` and `stage_layers`. context_row_pairs
+ * is set by the prices (row_pairs.h). */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -29,7 +30,7 @@ typedef struct tri_search_request {
   double masked_attention_fraction;
   tri_attention_fraction_table *drawn;
   double expert_imbalance;
-  const char *fixed; /* layout keys that are not searched, as in tri_layout_space; NULL: none */
+  const char *fixed; /* keys with a fixed value, which are not searched, as in tri_layout_space; NULL: none */
   int64_t top;       /* number of answers */
   bool exhaustive;   /* simulate all candidates, without lower bounds: for tests */
   bool explain;      /* find alternatives */
@@ -44,8 +45,8 @@ typedef struct tri_answer {
   tri_prediction prediction;
 } tri_answer;
 
-/* The fastest layout that fits in which a key has another value than in the best layout. Its step is longer by the time
- * that the best value saves. One layout may be the alternative for several keys. */
+/* The alternative to the best layout for a key: the fastest layout that fits and has another value of the key. It shows
+ * what the best value saves: the difference of both steps. One layout may be the alternative for several keys. */
 enum { TRI_SEARCH_EXPLAINED = 16 /* keys */, TRI_SEARCH_TOLD = 3 /* alternatives */ };
 typedef struct tri_alternative {
   const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* keys for which this is the alternative */
@@ -68,9 +69,9 @@ typedef struct tri_search_result {
   int64_t num_only;
 } tri_search_result;
 
-/* Searches the fastest layouts. Fails with TRI_BAD_LAYOUT if no combination is valid (the message has the rule and the
- * numbers), with TRI_OUT_OF_MEMORY if none fits (the message has the bytes that the smallest one lacks, and a number of
- * devices that would do). Release with tri_search_release. */
+/* Searches for the fastest layouts. Fails with TRI_BAD_LAYOUT if no combination is valid (the message has the rule and
+ * the numbers), with TRI_OUT_OF_MEMORY if none fits (the message has the bytes that the smallest one lacks, and a
+ * number of devices that would do). Release with tri_search_release. */
 tri_status tri_search(const tri_search_request *request, tri_search_result *out);
 /* Writes the names of the layout keys that a search varies, separated by ", ": all that `fixed` does not name (NULL:
  * all). Returns buffer. */
@@ -79,8 +80,8 @@ char *tri_search_keys(const char *fixed, char buffer[TRI_SEARCHED_BYTES]);
 
 void tri_search_release(tri_search_result *result);
 
-/* Searches the Pareto front of time and memory: each answer is the fastest with at least 3 % less memory than the one
- * before, at most 24 answers. */
+/* Searches for the Pareto front of time and memory, at most 24 answers: each is the fastest layout with at least 3 %
+ * less memory than the previous answer. */
 tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out);
 
 #endif

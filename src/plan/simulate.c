@@ -40,9 +40,10 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   return TRI_OK;
 }
 
-/* Forwards of a step from which on its turns need so much memory that threads of a search simulate one at a time. */
+/* A step with at least this many forwards needs so much memory for its turns that the threads of a search simulate such
+ * steps one at a time. */
 enum { LONG_STEP = 1000000 };
-/* Forwards of a step up to which it is simulated in full, without looking for its middle. */
+/* A step with at most this many forwards is simulated in full, without testing whether its middle repeats. */
 enum { SHORT_STEP = 4000 };
 
 /* Returns whether a step has a middle that repeats. */
@@ -56,6 +57,7 @@ static bool repeats_itself(tri_schedule_kind schedule) {
   return false;
 }
 
+/* Simulates a step or its forwards (tri_stages.forward_only): a shorter one if its middle repeats, else all of it. */
 static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   bool settled = false;
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
@@ -129,9 +131,9 @@ static double again_of_experts(const tri_simulation_request *request) {
   return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
 }
 
-/* Adds the FLOPs of recompute. `experts`: the GEMMs of gate and up. `selective`: the forward of attention, a third of
- * its FLOPs, in systems with selective_attention. `full`: the forward of one in recompute_every layers, without the
- * head. */
+/* Adds the FLOPs of recompute, and of the forward of mismatched answers. `experts`: the GEMMs of gate and up.
+ * `selective`: the forward of attention, a third of its FLOPs, in systems with selective_attention. `full`: the forward
+ * of one in recompute_every layers, without the head. */
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
@@ -181,7 +183,7 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Returns the load of the list of operations with the most rows, over all chunks of all stages. */
+/* Returns the highest load (by rows) of all lists of operations, those of all chunks of all stages. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {
@@ -196,7 +198,8 @@ static tri_expert_load expert_load(const tri_stages *stages) {
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Prices the further forwards that a preference loss needs. The forward of mismatched answers is added to the step. */
+/* Prices the additional forwards that a preference loss needs. The forward of mismatched answers is added to the
+ * step. */
 static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri_prediction *out) {
   const tri_preference_rules rules = tri_step_preference_rules(stages->request);
   tri_step_sample forward;
@@ -268,7 +271,8 @@ tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri
   return TRI_OK;
 }
 
-/* Draws the forward of mismatched answers before the step, whose events are drawn already and move to later times. */
+/* Draws the forward of mismatched answers before the step. The events of the step, which are drawn already, are moved
+ * to later times. */
 static tri_status draw_forward(tri_stages *stages, tri_timeline *timeline) {
   const int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   tri_step_sample forward;

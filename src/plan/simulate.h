@@ -1,11 +1,12 @@
 /* The simulator. It gives every instruction of every stage's step program a duration on a cluster, and runs the stages
  * together. A rank computes one instruction at a time, and its reductions overlap with the computation. The transfer of
- * a message begins when the message has been sent and its receive has been posted.
+ * a message begins when the message has been sent, its receive has been posted, and the previous message of the same
+ * direction and chunk has arrived.
  *
  * All ranks of a stage do the same at the same time, so one of them is simulated for all. The middle of a step with
- * very many micro-batches repeats. So a shorter step is simulated first. If every turn of every stage in its middle is
- * later by the same time from one period to the next, the missing periods are added without simulating them. Otherwise
- * the whole step is simulated (event_sim.h). */
+ * very many micro-batches repeats. So a shorter step is simulated first. If in its middle every turn (a forward or
+ * backward of a micro-batch) of every stage begins later by the same time in each period than in the period before, the
+ * missing periods are added without simulating them. Otherwise the whole step is simulated (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -59,7 +60,7 @@ typedef struct tri_memory_parts {
 /* How much the attention of micro-batches with masked documents differs, as fractions (tri_attention_fractions).
  * `busiest` and `worst` are of the fractions of each micro-batch's busiest rank. */
 typedef struct tri_document_imbalance {
-  int64_t micro_batches; /* drawn; 0: none, and all members are 0 */
+  int64_t micro_batches; /* number of drawn micro-batches; 0: none, and all members are 0 */
   double mean;           /* mean over all ranks and micro-batches */
   double busiest, worst; /* mean over the micro-batches, by which the step is priced, and maximum */
   double waiting_s;      /* expected seconds that the step waits, in the pipeline and for other data ranks, because of
@@ -68,7 +69,7 @@ typedef struct tri_document_imbalance {
 
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
-  double tflops_per_device;       /* FLOPs of all computed GEMMs, with recompute, counted as in published numbers */
+  double tflops_per_device;       /* TFLOP/s of all computed GEMMs, with recompute, counted as in published numbers */
   double model_tflops_per_device; /* the same without recompute */
   double mfu, hfu;                /* model_tflops_per_device, and tflops_per_device, as shares of the peak */
   double bubble;                  /* share of the step */
@@ -113,8 +114,8 @@ double tri_model_num_parameters(const tri_model *model);
 /* Returns the attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_attention_fraction(const tri_simulation_request *request);
 
-/* Returns whether the objective's preference loss needs a reference and further forwards; all false for cross
- * entropy. */
+/* Returns what the objective's preference loss needs in addition to a step: a reference model, further forwards. All
+ * false for cross entropy. */
 tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request);
 
 /* Return the FLOPs of a step over all devices: tri_step_model_flops without, tri_step_hardware_flops with recompute and

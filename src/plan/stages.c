@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- equal stages -------------------------------------------------------------------------------------- */
+/* ---- equal stages ------------------------------------------------------------------------------------------------ */
 
 /* Returns whether two stages have equal layers. a and b [virtual_stages] are the layers of their chunks. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
@@ -101,6 +101,7 @@ static void slow_down(double slowest, tri_call_price *price) {
   for (size_t i = 0; i < sizeof each / sizeof *each; i++) each[i]->compute_s *= slowest;
 }
 
+/* Computes the prefix sums of the prices of the calls of a list. */
 static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
                               tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
@@ -281,6 +282,7 @@ static double price_frozen_gather(const tri_simulation_request *request, const t
   return sum;
 }
 
+/* Prices the collectives of all buckets, and the optimizer. */
 static tri_status price_buckets(const tri_simulation_request *request, tri_stage_kind *kind) {
   const tri_layout *layout = request->layout;
   const tri_buckets *buckets = kind->parts.buckets;
@@ -322,6 +324,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   return TRI_OK;
 }
 
+/* Prices the sum of the gradients of tied embeddings: over the first and the last stage, or locally with one stage. */
 static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   const tri_simulation_request *request = stages->request;
   const tri_layout *layout = request->layout;

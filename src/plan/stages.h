@@ -17,12 +17,13 @@ typedef struct tri_chunk_prices {
 } tri_chunk_prices;
 
 typedef struct tri_stage_kind {
-  tri_layout listed; /* layout whose lists of operations are the system's (tri_system_listed) */
+  tri_layout listed; /* layout for the lists of operations, adapted to the system (tri_system_listed) */
   tri_parts parts;   /* has no program */
   tri_chunk_prices *chunks;
-  double *reduce_s, *gather_s, *partial_s;    /* [buckets]; partial_s: sums of partial gradients */
-  double prepare_s, update_s, clip_s, tied_s; /* once per step; prepare_s: packing and converting new weights; tied_s:
-                                                 the sum of the tied embedding's gradients */
+  double *reduce_s, *gather_s, *partial_s;    /* seconds of collectives [buckets]; partial_s: sums of partial
+                                               * gradients */
+  double prepare_s, update_s, clip_s, tied_s; /* seconds, once per step; prepare_s: packing and converting new weights;
+                                               * tied_s: the sum of the tied embedding's gradients */
   bool tied;
 } tri_stage_kind;
 
@@ -31,7 +32,8 @@ typedef struct tri_stages {
   int64_t num_stages, num_kinds;
   tri_stage_kind *kinds;
   int64_t *kind_of;                      /* [num_stages] */
-  double message_s, count_s, clip_all_s; /* count_s: sum of the token counts; clip_all_s: sum of the norm's squares */
+  double message_s, count_s, clip_all_s; /* seconds; count_s: the sum of the token counts; clip_all_s: the sum of the
+                                          * norm's squares */
   bool messages_hold;                    /* a stage cannot compute while it sends */
   bool forward_only;                     /* simulate forwards without a step, in the order of an evaluation */
   const double

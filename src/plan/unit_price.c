@@ -18,7 +18,7 @@ static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
 }
 
 /* Adds the gradients that a split backward keeps until the backward of weights: those of the outputs of calls with
- * weights. Buffers that a layer shares with another one are not counted. */
+ * weights. Buffers that the layer shares with another layer are not counted. */
 static tri_status add_deferred(const tri_op_list *list, int64_t layer, tri_unit_price *unit) {
   int32_t *buffer_of = NULL;
   int64_t num_buffers = 0;

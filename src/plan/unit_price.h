@@ -1,4 +1,5 @@
-/* The price of one micro-batch in a layer, the embedding or the head, as lower bounds add them up (bounds.c). */
+/* The price of one micro-batch in a unit: a layer, the embedding or the head. Lower bounds are sums over units
+ * (bounds.c). */
 #ifndef TRI_PLAN_UNIT_PRICE_H
 #define TRI_PLAN_UNIT_PRICE_H
 

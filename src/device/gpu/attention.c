@@ -8,7 +8,8 @@ _Static_assert(sizeof(attention_slice) == sizeof(tri_attention_slice) &&
                    offsetof(attention_slice, to) == offsetof(tri_attention_slice, to),
                "kernels read the list as it is");
 
-/* Two forms of each kernel: for heads that fit into a row of the tiles, and for longer ones. */
+/* The kernels for a call: narrow ones for heads that fit into ATTENTION_NARROW bytes, wide ones for longer heads. A row
+ * of their tiles has `row_bytes` bytes. */
 typedef struct form {
   tri_gpu_kernel forward, queries, keys;
   int64_t row_bytes;
@@ -29,7 +30,8 @@ static int64_t chunks_of(const tri_attention *call, const form *f) {
   return (call->head_dim + width - 1) / width;
 }
 
-/* Returns the shared memory for tiles of 16 x 16 elements, with rows padded by 16 bytes (fragment.h). */
+/* Returns the bytes of shared memory for the fragment_scratch of all warps (fragment.h): tiles of 16 x 16 elements,
+ * with rows padded by 16 bytes. */
 static size_t scratch_bytes(const tri_queue *queue, tri_dtype type) {
   const tri_gpu *gpu = queue->device->state;
   if (type == TRI_BF16 && gpu->facts.warp == 32) return 0;
@@ -102,8 +104,7 @@ static tri_status gpu_attention_forward(tri_queue *queue, const tri_attention *c
   return launch_forward(queue, call, &arguments);
 }
 
-/* ---- pages: consecutive rows of all heads
- * ---------------------------------------------------------------------------- */
+/* ---- pages: consecutive rows of all heads ------------------------------------------------------------------------ */
 
 static tri_status gpu_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows, const void *k,
                                   const void *v, void *keys, void *values) {
@@ -136,7 +137,8 @@ static tri_status gpu_attention_pages(tri_queue *queue, const tri_attention *cal
   return launch_forward(queue, &dense, &arguments);
 }
 
-/* Computes D of kernels/attention_backward.h, a number for each row of a head, at the start of the workspace. */
+/* Queues the computation of D of kernels/attention_backward.h, a number for each head and row: sums [heads,
+ * query_rows]. */
 static tri_status make_row_sums(tri_queue *queue, const tri_attention *c, const void *out, const void *gradient_out,
                                 void *sums) {
   TRI_GPU_LAUNCH(

@@ -16,7 +16,7 @@
 
 static const size_t most_bytes = (size_t)1 << 28; /* maximum size of a file; a module has some hundred KiB */
 
-/* The beginning of a file; the name and the image follow. `sum` is the checksum of both. */
+/* The beginning of a file; the name and the image follow. The 128-bit checksum in sum_low and sum_high covers both. */
 typedef struct header {
   char magic[8];
   uint64_t name_bytes, image_bytes, sum_low, sum_high;
@@ -66,7 +66,8 @@ bool tri_gpu_cache_read(const char *folder, const char *name, void **out, size_t
 
 static int newer_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
 
-/* Builds a pattern for glob; wildcard characters in the folder's name are escaped. */
+/* Builds a pattern for glob; wildcard characters in the folder's name are escaped. Returns false if the pattern is too
+ * long. */
 static bool make_pattern(const char *folder, const char *beginning, const char *rest, char out[2 * TRI_PATH_BYTES]) {
   size_t used = 0;
   for (const char *at = folder; *at != '\0'; at++) {

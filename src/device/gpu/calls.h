@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef unsigned tri_gpu_enum; /* an enum of theirs: an unsigned number to a C compiler, if no value is below 0 */
+typedef unsigned tri_gpu_enum; /* an enum of the vendor's: compilers give it this type, since no value is below 0 */
 
 /* The vendor's own objects. */
 typedef struct tri_gpu_stream_object *tri_gpu_stream_handle;
@@ -18,7 +18,7 @@ typedef struct tri_gpu_function_object *tri_gpu_function_handle;
 typedef struct tri_gpu_graph_object *tri_gpu_graph_handle;
 typedef struct tri_gpu_graph_run_object *tri_gpu_graph_run_handle;
 
-/* Every function returns one of these numbers, 0 for success, or another error that the vendor's header lists. */
+/* Return values of the calls, in addition to 0 for success and to the other errors that the vendors' headers list. */
 enum {
   TRI_GPU_OUT_OF_MEMORY = 2,
   TRI_GPU_NO_DEVICE = 100,
@@ -88,8 +88,8 @@ typedef struct tri_gpu_calls {
   tri_gpu_enum (*fill)(void *to, int value, size_t bytes, tri_gpu_stream_handle stream);
 } tri_gpu_calls;
 
-/* C(FIELD, CUDA, HIP) for each call with the same prototype in both, with the names in the libraries. The number at the
- * end of a name of CUDA's is the prototype's version. */
+/* C(FIELD, CUDA, HIP) for each call with the same prototype in both, with the names in the libraries. A suffix _v2 in
+ * CUDA's names is the version of the prototype. */
 #define TRI_GPU_CALLS_ALIKE(C)                                                                                         \
   C(version, cuDriverGetVersion, hipRuntimeGetVersion)                                                                 \
   C(device_count, cuDeviceGetCount, hipGetDeviceCount)                                                                 \

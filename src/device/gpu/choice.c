@@ -6,8 +6,7 @@
 
 const tri_gpu_runtime *const tri_gpu_runtimes[] = {&tri_gpu_cuda, &tri_gpu_hip, NULL};
 
-/* ---- the existing GPUs
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the existing GPUs ------------------------------------------------------------------------------------------- */
 
 static int count_of(const tri_gpu_runtime *runtime, const char **why) {
   int count = 0;
@@ -31,17 +30,16 @@ tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char 
   return TRI_OK;
 }
 
-/* ---- the request
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the request ------------------------------------------------------------------------------------------------- */
 
 typedef struct requested {
   int number; /* GPU number; -1: round robin by rank */
   int count;  /* number of GPUs to pretend; 0: the existing ones */
 } requested;
 
-enum { MOST = 4096 }; /* upper bound of GPU numbers */
+enum { MOST = 4096 }; /* number of valid GPU numbers: 0 .. MOST - 1 */
 
-/* Parses the text as an integer of at least `least`; false if it is not one. */
+/* Parses the text as an integer in [least, least + MOST). Returns false if it is not one. */
 static bool read_number(const char *text, size_t length, int least, int *out) {
   char *end = NULL;
   if (length == 0 || text[0] < '0' || text[0] > '9') return false;

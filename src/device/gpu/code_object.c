@@ -103,8 +103,7 @@ static bool is_text(const value *v, const char *text) {
   return v->kind == KIND_TEXT && v->number == strlen(text) && memcmp(v->text, text, v->number) == 0;
 }
 
-/* ---- the note
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the note ---------------------------------------------------------------------------------------------------- */
 
 static void set_number(tri_gpu_code_kernel *kernel, const value *key, uint64_t number) {
   const int count = number > INT32_MAX ? INT32_MAX : (int)number;
@@ -165,8 +164,7 @@ static tri_status read_metadata(reader r, tri_gpu_code_kernel **out, int *count)
   return damaged();
 }
 
-/* ---- the position of the note in the file
- * ----------------------------------------------------------------------------- */
+/* ---- the position of the note in the file ------------------------------------------------------------------------ */
 
 enum { NOTE_OF_METADATA = 32 /* NT_AMDGPU_METADATA */ };
 

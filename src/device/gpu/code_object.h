@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 typedef struct tri_gpu_code_kernel {
-  char name[64]; /* truncated to this length */
+  char name[64]; /* truncated to 63 characters */
   int registers; /* vector registers of 32 bits per thread, accumulators included */
   int scalar_registers;
   int warp, block_threads; /* threads of a wavefront; maximum threads of a block */
@@ -18,8 +18,8 @@ typedef struct tri_gpu_code_kernel {
   size_t argument_bytes;
 } tri_gpu_code_kernel;
 
-/* Sets *out to the kernels of a code object, in its order; release the array with tri_free. Any bytes may be given:
- * TRI_BAD_FILE if they are not a code object. */
+/* Sets *out to the kernels of a code object, in the file's order; release the array with tri_free. Fails with
+ * TRI_BAD_FILE if the bytes are not a code object. */
 tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_kernel **out, int *count);
 
 /* Prints a kernel's line of tri_gpu_compilation.show_resources; returns its length. */

@@ -1,18 +1,18 @@
-/* The two stages of a sum down the columns of many rows (kernels/columns.h), for the modules that launch one. */
+/* Launches the two stages of a sum down the columns of many rows (kernels/columns.h). */
 #ifndef TRI_DEVICE_GPU_COLUMNS_H
 #define TRI_DEVICE_GPU_COLUMNS_H
 
 #include "device/gpu/internal.h"
 
 typedef struct tri_gpu_columns {
-  int64_t width, sums;         /* columns; sums that stage 1 writes for each column */
-  int64_t rows, groups;        /* capacity in rows; rows per row of a tri_rows */
+  int64_t width, sums;         /* columns; sums that stage 1 computes for each column */
+  int64_t rows, groups;        /* capacity in rows to sum; rows to sum per row of the tri_rows */
   int64_t across, strips;      /* threads of a block along columns; blocks along columns */
   int64_t slab_rows, slabs;    /* rows of a slab; slabs of all rows */
-  int64_t at_once, first_slab; /* slabs of a launch; first slab of the current launch */
+  int64_t at_once, first_slab; /* maximum slabs of a launch; first slab of the current launch */
 } tri_gpu_columns;
 
-/* Plans the sum. TRI_UNSUPPORTED if the scratch memory cannot hold a row. */
+/* Plans the sum. TRI_UNSUPPORTED if the scratch memory cannot hold the sums of one slab. */
 tri_status tri_gpu_columns_create(tri_dtype type, tri_rows rows, int64_t groups, int64_t width, int64_t sums,
                                   tri_gpu_columns *out);
 /* Return the number of slabs of the current launch, and the arguments of stage 1 for them. */
@@ -22,7 +22,7 @@ column_slabs tri_gpu_columns_cut(const tri_gpu_columns *columns);
 /* Queues stage 2 of the current launch: out (+)= sum number `which` of the slabs in the scratch memory. */
 tri_status tri_gpu_columns_total(tri_queue *queue, const tri_gpu_columns *columns, tri_dtype type, tri_rows rows,
                                  int64_t which, void *out, bool accumulate);
-/* Advances to the next launch; false if there is no further one. */
+/* Advances to the next launch. Returns false if there is no further launch. */
 bool tri_gpu_columns_next(tri_gpu_columns *columns);
 
 #endif

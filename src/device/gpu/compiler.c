@@ -21,8 +21,8 @@ static size_t common_prefix(const char *a, const char *b) {
 }
 
 /* Returns the nearest among the listed chips that have the longest prefix in common with `chip`: sm_120a for sm_12, and
- * not sm_75, although that may be as near by tri_nearest_word. NULL if no chip is similar. Splits `chips` into words in
- * place. */
+ * not sm_75, although tri_nearest_word may find both equally near. NULL if no chip is similar. Splits `chips` into
+ * words in place. */
 static const char *nearest_chip(const char *chip, char *chips) {
   enum { MOST = 1024 };
   const char *alike[MOST];
@@ -37,7 +37,7 @@ static const char *nearest_chip(const char *chip, char *chips) {
   return tri_nearest_word(chip, alike, count);
 }
 
-/* The chips that the available compilers support: as text, and as a list. */
+/* The chips that the available compilers support: `words` for messages, `chips` separated by spaces. */
 typedef struct known {
   char words[8192], chips[4096];
 } known;
@@ -51,8 +51,8 @@ static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
   return TRI_OK;
 }
 
-/* Lists the chips of the compiler for names of this kind, which must be available; or, if the kind is unknown, of all
- * available compilers. */
+/* Lists the chips of the compiler that the beginning of the name selects (sm_ or gfx), and fails if this compiler is
+ * not available. For other names, lists the chips of all available compilers. */
 static tri_status list_chips(const char *chip, known *out) {
   const tri_gpu_compiler *only = tri_gpu_compiler_for(chip);
   out->words[0] = out->chips[0] = '\0';

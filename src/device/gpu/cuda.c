@@ -1,6 +1,6 @@
 /* The part of the runtime that is specific to NVIDIA's GPUs (vendor.h). A process has the GPU's primary context, which
- * it shares with other libraries in the process (a device-aware MPI, cuBLASLt); each call makes it the calling
- * thread's. */
+ * it shares with other libraries in the process (a device-aware MPI, cuBLASLt); each call makes it current for the
+ * calling thread. */
 #include "device/gpu/cuda_driver.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static tri_status cuda_find(tri_gpu_context *context) {
   return error == 0 ? TRI_OK : tri_gpu_call_failed(context, "cuDeviceGet", error);
 }
 
-/* Creates the context, which is the first allocation on the GPU. */
+/* Retains the GPU's primary context. Creating it, if no library has done so yet, is the first allocation on the GPU. */
 static tri_status cuda_begin(tri_gpu_context *context) {
   const tri_gpu_enum error = own_calls(context)->context_retain(&context->own, context->device);
   if (error == TRI_GPU_OUT_OF_MEMORY) return tri_gpu_full_at_first(context);
@@ -33,7 +33,8 @@ static void cuda_end(tri_gpu_context *context) {
   (void)own_calls(context)->context_release(context->device);
 }
 
-/* From 9.0 on each chip has instructions that only code compiled for exactly this chip (`a`) may use. */
+/* Names the chip for the compiler. From compute capability 9.0 on, each chip has instructions that only code compiled
+ * for exactly this chip (suffix `a`) may use. */
 static tri_status cuda_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   const int major = tri_gpu_attribute(context, TRI_CUDA_CAPABILITY_MAJOR);
   const int minor = tri_gpu_attribute(context, TRI_CUDA_CAPABILITY_MINOR);
@@ -96,7 +97,8 @@ static tri_status raise_shared(tri_gpu_context *context, tri_gpu_function *funct
   return TRI_OK;
 }
 
-/* Sets the kernel's attribute that allows more than 48 KiB of shared memory, including its declared memory. */
+/* Raises the kernel's limit of dynamic shared memory to that of the call. Without a raised limit, dynamic and declared
+ * shared memory together may not exceed 48 KiB. */
 static tri_status allow_shared(tri_gpu_context *context, const tri_gpu_launch_call *call) {
   if (call->shared_bytes == 0) return TRI_OK;
   pthread_mutex_lock(&call->function->module->lock);

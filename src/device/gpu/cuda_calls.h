@@ -65,7 +65,8 @@ enum {
   TRI_CUDA_LAUNCH_BUFFER_BYTES = 2
 };
 
-/* One side of a copy of rows; `memory` says whether `host` or `device` is its address. */
+/* The source or the destination of a copy of rows, laid out as in CUDA_MEMCPY2D; `memory` selects the address: `host`
+ * or `device`. */
 typedef struct tri_cuda_copy_side {
   size_t x_bytes, y;
   tri_gpu_enum memory;
@@ -80,7 +81,7 @@ typedef struct tri_cuda_copy {
   size_t width_bytes, height;
 } tri_cuda_copy;
 
-/* Functions that only this driver has, or has with a prototype of its own. */
+/* Functions that only CUDA's driver has, and those whose prototypes differ from HIP's. */
 typedef struct tri_cuda_calls {
   tri_gpu_enum (*init)(unsigned flags);
   tri_gpu_enum (*error_name)(tri_gpu_enum error, const char **out);

@@ -143,7 +143,7 @@ static const tri_gpu_symbol symbols[] = {TRI_CUDA_CALLS(OWN) TRI_CUDA_CALLS_IF_A
 static const tri_gpu_library library = {
     .what = "NVIDIA's driver", .how = HOW_TO_GET, .names = names, .folders = folders, .symbols = symbols};
 
-/* Reads the version from the kernel module's file, such as "580.65.06", or "". */
+/* Reads the version of NVIDIA's kernel module, such as "580.65.06", from its file in /proc; "" if it cannot be read. */
 static void read_module_version(char out[16]) {
   static const char path[] = "/proc/driver/nvidia/version";
   char *text = NULL;

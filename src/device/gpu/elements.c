@@ -1,4 +1,4 @@
-/* Launches kernels/elements.c. */
+/* Launches the kernels of kernels/elements.c. */
 #include "device/gpu/internal.h"
 
 #include <math.h>
@@ -111,8 +111,8 @@ static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, 
 
 /* ---- dropout, rotary embedding ----------------------------------------------------------------------------------- */
 
-/* The threshold for a 32-bit word is probability * 2^32, rounded up. No word is 2^32: above the maximum all elements
- * are dropped. */
+/* An element is dropped if its random 32-bit word is below the threshold, probability * 2^32 rounded up. A threshold of
+ * 2^32, which does not fit into 32 bits, drops all elements: y is zero. */
 static tri_status gpu_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                               const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   const double threshold = ceil(options->probability * 0x1p32);

@@ -1,4 +1,4 @@
-/* Launches kernels/embedding.c. */
+/* Launches the kernels of kernels/embedding.c. */
 #include "device/gpu/internal.h"
 
 static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
@@ -18,14 +18,16 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
 /* Maximum rows that are sorted at once: three merges of tiles. */
 enum { MOST_PIECE = EMBEDDING_TILE * EMBEDDING_WAYS * EMBEDDING_WAYS * EMBEDDING_WAYS };
 
-/* The layout of the scratch memory: keys, a second array of keys, and partial sums. */
+/* The layout of the scratch memory for a piece of `rows` rows: keys, a second array of keys, and partial sums, whose
+ * rows are `stride` elements apart. */
 typedef struct piece_memory {
   int64_t rows, stride;
   uint64_t *keys, *other_keys;
   char *partial;
 } piece_memory;
 
-/* Lays out the scratch memory. The rows of a piece depend only on the width and type, so the sums do, too. */
+/* Lays out the scratch memory. The number of rows of a piece depends only on the width and the type, so the order of
+ * summation does, too. */
 static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece_memory *out) {
   const int64_t stride = (width + EMBEDDING_PAD - 1) / EMBEDDING_PAD * EMBEDDING_PAD;
   const int64_t keys_bytes = EMBEDDING_WINDOW * (int64_t)sizeof(uint64_t);
@@ -45,7 +47,7 @@ static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece
   return TRI_OK;
 }
 
-/* Sorts the piece's ids. memory->keys are then the sorted keys. */
+/* Sorts the piece's keys. May exchange memory->keys and memory->other_keys: `keys` has the result. */
 static tri_status sort_piece(tri_queue *queue, tri_dtype type, const embedding_piece *piece, const int32_t *ids,
                              int64_t first_id, int64_t table_rows, piece_memory *memory) {
   const tri_gpu_shape tiles = {.x = (piece->piece + EMBEDDING_TILE - 1) / EMBEDDING_TILE};

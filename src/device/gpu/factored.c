@@ -1,4 +1,4 @@
-/* Launches kernels/factored.c. */
+/* Launches the kernels of kernels/factored.c. */
 #include "device/gpu/internal.h"
 
 /* Launches a warp (at least 32 threads) for each row, and a block for each strip of columns. */

@@ -1,9 +1,9 @@
-/* GEMMs. Three libraries compute them: the vendors' two (lt.c) and this program's own kernel
- * (tiled.c), for GEMMs that a vendor's library does not support, or without such a library.
+/* GEMMs. Three libraries compute them: the vendors' two (lt.c) and this program's own kernel (tiled.c). The kernel
+ * computes the GEMMs that the vendor's library does not support, and all GEMMs if there is no such library.
  *
- * The algorithm of a GEMM is chosen once: by the library's own ranking, or by timing if that is requested
- * (gemm_choices.c). Equal algorithms of one version of a library give equal bits on equal chips, so one rank chooses
- * for all, and its choices are saved (device/gemm_choices.h). */
+ * The algorithm of a GEMM is chosen once: the first in the library's own ranking, or the fastest in a measurement if
+ * that is requested (gemm_choices.c). Equal algorithms of one version of a library give equal bits on equal chips, so
+ * one rank chooses for all, and its choices are saved (device/gemm_choices.h). */
 #ifndef TRI_DEVICE_GPU_GEMM_H
 #define TRI_DEVICE_GPU_GEMM_H
 
@@ -64,8 +64,8 @@ struct tri_gpu_gemm_library {
 
 extern const tri_gpu_gemm_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
 
-/* Returns the bytes of workspace that a library may use for a GEMM, which the narrowed bias may reduce to 0. They
- * depend only on the GEMM, so that the choice of its algorithm does, too. */
+/* Returns the bytes of workspace that a library may use for a GEMM: a fixed number minus the bytes of a narrowed bias,
+ * at least 0. It depends only on the GEMM, so that the choice of the algorithm does, too. */
 size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
@@ -80,12 +80,12 @@ typedef struct tri_gpu_gemm_entry {
   bool planned; /* requested while planning */
   bool chosen;
   tri_gpu_gemm_choice choice;
-  int passed; /* number of leading candidates that were tried after refusals */
+  int passed; /* number of leading candidates that were refused or are the current choice; 0 before the first refusal */
 } tri_gpu_gemm_entry;
 
 struct tri_gpu_gemms {
   tri_gpu *gpu;
-  pthread_mutex_t lock;               /* for entries, and for opening the library */
+  pthread_mutex_t lock;               /* protects `entries`, and the opening of the library */
   bool opened;                        /* the vendor's library has been looked for */
   const tri_gpu_gemm_library *vendor; /* NULL: not available, or it could not be opened */
   tri_gpu_gemm_state *state;          /* state of the vendor's library */
@@ -98,8 +98,8 @@ struct tri_gpu_gemms {
 tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
 void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
 
-/* Opens the vendor's library, once. If the runtime has one that cannot be opened, prints a warning; this program's own
- * kernels then compute all GEMMs. */
+/* Opens the vendor's library, once. If the runtime has a library (tri_gpu_runtime.products) that cannot be opened,
+ * prints a warning, and this program's own kernel computes all GEMMs. */
 tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
 /* Returns `of` as a request to a library, with addresses aligned to `alignment` bytes. Call tri_gpu_gemms_open
@@ -117,8 +117,8 @@ tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *pro
 tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
                                     tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
 /* Returns the next candidate after the library has refused the current one. The last candidate is this program's own
- * kernel, which supports all GEMMs. Ranks with equal libraries get the same result. For the first GEMM only, prints a
- * warning with the library's error message (tri_status_message). */
+ * kernel, which supports all GEMMs. Ranks with equal libraries get the same result. Only the first call prints a
+ * warning, with the library's error message (tri_status_message). */
 tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
                               tri_gpu_gemm_choice *out);
 tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice);
@@ -136,7 +136,8 @@ const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GE
 /* Prints the same, followed by " : cuBLASLt 4194304 2a0b...". */
 const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
                                       char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Reads a line of either; false if it is invalid. `choice` may be NULL. */
+/* Parse a line of one of these forms. Return false if it is invalid; for a choice also if it names a library that is
+ * not open, or an algorithm that needs more workspace than the GEMM has. */
 bool tri_gpu_gemm_parse(const char *line, tri_gpu_gemm *product);
 bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
                                tri_gpu_gemm_choice *choice);
@@ -150,7 +151,7 @@ tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product,
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* Fails if the GEMM is invalid, or has types that are never multiplied. */
+/* Fails if the GEMM is invalid, or has types that the kernels do not support: b and c have the type of a, or wide. */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Conversion of rows to dense rows of type `to`. The input rows are `ld` elements apart, and have the wide type
@@ -164,22 +165,21 @@ tri_status tri_gpu_narrow(tri_queue *queue, const tri_gpu_narrowing *what, const
 /* Converts b from type `from` to the type of a, as a dense matrix; `product` has b's shape and `ldb`. */
 tri_status tri_gpu_narrow_b(tri_queue *queue, const tri_matmul *product, tri_dtype from, const void *b, void *out);
 
-/* The kernel's variants differ in their tiles; tri_gpu_tiled_first returns the one that is likely the fastest, from the
- * shape alone. The version is increased whenever a variant sums in another order. */
+/* The kernel's variants differ in their tiles; tri_gpu_tiled_first returns the variant that is likely the fastest, from
+ * the shape alone. TRI_GPU_TILED_VERSION is increased whenever a variant sums in a different order. */
 enum { TRI_GPU_TILED_VARIANTS = 2, TRI_GPU_TILED_VERSION = 1 };
 int tri_gpu_tiled_first(const tri_matmul *product);
-/* Returns the shared memory of a block with a large or small tile of c. */
+/* Returns the bytes of shared memory of a block with a large or small tile of c. */
 size_t tri_gpu_tile_bytes(const tri_queue *queue, bool large);
 /* Returns the arguments of a kernel for a product without bias. */
 matmul_arguments tri_gpu_matmul_arguments(const tri_matmul *product, const void *a, const void *b, void *c);
 tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *product, int variant, const void *a,
                                   const void *b, const void *bias, void *c);
 
-/* ---- device/description.h, device/kernels.h, device/gemm_choices.h
- * ---------------------------------------------------- */
+/* ---- device/description.h, device/kernels.h, device/gemm_choices.h ----------------------------------------------- */
 
-/* Returns the workspace, as for a planned accelerator. Also registers the GEMM (tri_gpu_gemms_plan), since the run will
- * request it from the device. */
+/* Computes the same workspace as tri_description_accelerator. Also registers the GEMM (tri_gpu_gemms_plan), since a run
+ * will request it from the device. */
 tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                           void *c, void *workspace);

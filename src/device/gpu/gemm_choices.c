@@ -70,6 +70,7 @@ static void numbers_of(const tri_gpu_gemm *p, int64_t out[NUM_NUMBERS]) {
   memcpy(out, all, sizeof all);
 }
 
+/* Compares two GEMMs member by member, for qsort and for equality. */
 static int compare_bytes(const void *left, const void *right) {
   int64_t a[NUM_NUMBERS], b[NUM_NUMBERS];
   numbers_of(left, a);
@@ -195,8 +196,7 @@ tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of) {
   return status;
 }
 
-/* ---- device/gemm_choices.h
- * -------------------------------------------------------------------------------------------- */
+/* ---- device/gemm_choices.h --------------------------------------------------------------------------------------- */
 
 static tri_gpu_gemms *products_of(tri_device *device) { return ((const tri_gpu *)device->state)->products; }
 

@@ -71,7 +71,8 @@ const char *tri_gpu_gemm_print(const tri_gpu_gemm *p, char text[TRI_GPU_GEMM_TEX
   return text;
 }
 
-/* Validates a parsed line, which may come from outside: sizes are in range, and no row reads beyond its matrix. */
+/* Validates a parsed line, which may come from outside: sizes are in range, and leading dimensions are not shorter than
+ * rows. */
 static bool makes_sense(const tri_gpu_gemm *p) {
   const int64_t most = (int64_t)1 << 40;
   const int64_t lengths[] = {p->m, p->n, p->lda, p->ldb, p->ldc};
@@ -130,7 +131,7 @@ static bool parse_hex(const char *text, unsigned char out[TRI_GPU_ALGORITHM_BYTE
   return true;
 }
 
-/* Parses a choice. An algorithm's workspace is limited to that of the GEMM, whatever the line contains. */
+/* Rejects an algorithm that needs more workspace than its GEMM has, since the line may come from outside. */
 bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
                                tri_gpu_gemm_choice *choice) {
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];

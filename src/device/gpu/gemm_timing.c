@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Each candidate is timed several times, alternating with the others, for about PASS_S seconds; the minimum counts. */
+/* Each candidate is timed in PASSES passes of about PASS_S seconds, alternating with the others; the minimum counts. */
 enum { PASSES = 3, LEAST_ROUNDS = 2, MOST_ROUNDS = 64, PATTERN_BYTES = 1 << 18 };
 static const double PASS_S = 0.01;
 
@@ -119,6 +119,7 @@ static int rounds_for(double seconds) {
   return rounds < LEAST_ROUNDS ? LEAST_ROUNDS : rounds;
 }
 
+/* Times all candidates except those that the library refuses. *best: the index of the fastest. */
 static tri_status run_trial(trial *t, const tri_gpu_gemm_choice *candidates, int count, int *best) {
   double least[TRI_GPU_MOST_ALGORITHMS];
   int rounds[TRI_GPU_MOST_ALGORITHMS];

@@ -84,8 +84,7 @@ static void fill_kernels(tri_device_kernels *out) {
 #undef FILL
 }
 
-/* ---- description
- * -------------------------------------------------------------------------------------------------- */
+/* ---- description ------------------------------------------------------------------------------------------------- */
 
 TRI_PRINTF(3, 4) static void add_fact(char *text, size_t text_bytes, const char *format, ...) {
   size_t used = strlen(text);
@@ -116,7 +115,8 @@ const char *tri_gpu_describe_chip(const tri_gpu_facts *f, char *text, size_t tex
 
 /* ---- creation ---------------------------------------------------------------------------------------------------- */
 
-/* Opens the GPU. Loads one kernel, so that a GPU without kernels is refused here, and not in the first step. */
+/* Opens the GPU. Loads one kernel, so that a GPU for which kernels cannot be compiled or loaded is refused here, and
+ * not in the first step. */
 static tri_status open_gpu(tri_gpu *gpu, const tri_gpu_choice *choice) {
   tri_gpu_function *any = NULL;
   TRI_TRY(gpu->runtime->open(choice->ordinal, choice->options, &gpu->context));

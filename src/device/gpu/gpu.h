@@ -11,7 +11,7 @@ bool tri_gpu_is_visible(void);
 /* Checks the options' syntax, independent of the machine. */
 tri_status tri_gpu_check(const char *options);
 
-/* Completes a device whose types are set. `options` is the text after the colon of its name: choice.h. */
+/* Fills in a device whose info.types are set. `options` is the text after the colon of its name (choice.h). */
 tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out);
 
 /* The same for a kind of device named `kind`, with GPUs of the given runtimes (a list that ends with NULL). `place` is

@@ -1,10 +1,9 @@
-/* Launches kernels/grouped.c. */
+/* Launches the kernels of kernels/grouped.c. */
 #include "device/gpu/gemm.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* ---- conversion of b
- * ---------------------------------------------------------------------------------------------- */
+/* ---- conversion of b --------------------------------------------------------------------------------------------- */
 
 /* Converts the matrices of all groups, one after the other, to the type of a. */
 static tri_status narrow_matrices(tri_queue *queue, tri_grouped_matmul *call, const void *b, void *workspace) {
@@ -23,7 +22,7 @@ static tri_status narrow_matrices(tri_queue *queue, tri_grouped_matmul *call, co
   return TRI_OK;
 }
 
-/* Converts the rows that belong to a group; their number is the last element of begins. */
+/* Converts the rows of b that belong to any group; their number, *rows, is the last element of begins. */
 static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *rows, const void *b, void *workspace) {
   const tri_row_copy copy = {{p->k, rows}, p->n, p->b_type, p->a_type, p->ldb, p->n};
   TRI_KERNEL_CALL(queue, copy_rows, &copy, NULL, b, NULL, workspace);
@@ -31,6 +30,7 @@ static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *ro
   return TRI_OK;
 }
 
+/* Converts b to the type of a in the workspace if necessary, and sets ldb, the stride and *b to the result. */
 static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const int32_t *begins, const void **b,
                             void *workspace) {
   tri_matmul *p = &call->product;
@@ -51,11 +51,11 @@ static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const in
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-/* Large tiles cause less memory traffic, if groups fill them and there are enough of them for all processors of a
- * chip. */
+/* Large tiles cause less memory traffic. They are used if a group's rows and columns fill most of a tile (FILLED), and
+ * if there are enough tiles for the processors of a chip (MANY_TILES). */
 enum { MANY_TILES = 96, FILLED = MATMUL_LARGE * 3 / 4 };
 
-/* Returns the maximum number of tiles: each group may have one partial tile. */
+/* Returns the maximum number of tiles of `side`: each group may have one partial tile of rows. */
 static int64_t most_tiles(const tri_grouped_matmul *call, int64_t side) {
   const tri_matmul *p = &call->product;
   const int64_t columns = ceil_div(p->n, side);

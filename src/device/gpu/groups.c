@@ -1,7 +1,7 @@
-/* Launches kernels/groups.c. */
+/* Launches the kernels of kernels/groups.c. */
 #include "device/gpu/groups.h"
 
-/* Computes the numbers of pairs per group and tile in scratch memory, and reserves `totals` after them. */
+/* Puts the counts at the start of the scratch memory, and reserves `totals` after them. */
 tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_pairs *pairs, const int32_t *experts,
                                 int32_t *keys, tri_gpu_group_counts *out) {
   const int64_t all = pairs->rows.capacity * pairs->chosen, tiles = (all + GROUPS_TILE - 1) / GROUPS_TILE;
@@ -20,8 +20,8 @@ tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_
   return TRI_OK;
 }
 
-/* Groups rows. Kernels on row numbers have no type; the fp32 module contains them. `places` temporarily holds the keys
- * of tiles. */
+/* Kernels on row numbers have no type: those of the fp32 module are used. `places` temporarily holds the keys of the
+ * tiles. */
 static tri_status gpu_group_rows(tri_queue *queue, tri_rows rows, int64_t chosen, int64_t experts_count,
                                  const int32_t *experts, int32_t *begins, int32_t *order, int32_t *sources,
                                  int32_t *places) {

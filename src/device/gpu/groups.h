@@ -1,4 +1,4 @@
-/* Numbers of pairs (row, j) per tile and group (kernels/groups.c), for the modules that count them. */
+/* Counts pairs per tile and group (kernels/groups.c). A pair (row, j) is choice j of a row; its group is an expert. */
 #ifndef TRI_DEVICE_GPU_GROUPS_H
 #define TRI_DEVICE_GPU_GROUPS_H
 
@@ -9,14 +9,15 @@ typedef struct tri_gpu_pairs {
   int64_t chosen, groups; /* pairs per row; number of groups */
 } tri_gpu_pairs;
 
-/* Arrays in scratch memory: counts[groups + 1, tiles], set for tiles that have pairs, and totals[groups + 1], which the
- * caller may use. */
+/* Arrays in scratch memory: counts[groups + 1, tiles], set only for tiles that have pairs, and totals[groups + 1],
+ * which are left uninitialised for the caller. The last row of both is for pairs without a group. */
 typedef struct tri_gpu_group_counts {
   int32_t *counts, *totals;
   int64_t tiles;
 } tri_gpu_group_counts;
 
-/* Computes counts, and, if `keys` is not NULL, the pairs of each tile in order. */
+/* Queues the computation of counts, and, if `keys` is not NULL, of the sorted keys of each tile
+ * (groups_sort_arguments). */
 tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_pairs *pairs, const int32_t *experts,
                                 int32_t *keys, tri_gpu_group_counts *out);
 

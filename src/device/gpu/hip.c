@@ -1,6 +1,6 @@
 /* The part of the runtime that is specific to AMD's GPUs (vendor.h). HIP has no contexts: the current GPU is a setting
- * of the thread, and each call sets it for the calling thread. (If a kernel reads unmapped memory, most versions abort
- * the process themselves.) */
+ * of the thread, and each call sets it for the calling thread. If a kernel reads unmapped memory, most versions of HIP
+ * abort the process themselves. */
 #include "device/gpu/hip_driver.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t o
                   context->label, context->driver->text, context->driver->path);
 }
 
-/* Creates the stream, which is the first allocation on the GPU. */
+/* Checks that the chip is known, and creates the stream `zeroing`, which is the first allocation on the GPU. */
 static tri_status hip_begin(tri_gpu_context *context) {
   char chip[32];
   TRI_TRY(hip_architecture(context, chip, sizeof chip));
@@ -92,8 +92,8 @@ static tri_status check_launch(const tri_gpu_context *context, const tri_gpu_lau
   return TRI_OK;
 }
 
-/* Launches a kernel. The arguments are one struct, passed as a list of one. The library copies as many bytes as the
- * kernel has parameters. */
+/* Launches a kernel. The list of arguments has one element, the kernel's struct; the library knows its size from the
+ * compiled kernel. */
 static tri_status hip_launch(tri_gpu_context *context, tri_gpu_stream_handle stream, const tri_gpu_launch_call *call) {
   void *arguments[] = {(void *)(uintptr_t)call->arguments};
   if (call->shared_bytes > 0 || call->grid.x > UINT32_MAX / 1024) TRI_TRY(check_launch(context, call));

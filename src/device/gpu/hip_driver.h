@@ -1,17 +1,17 @@
-/* AMD's run-time library: opened once in a process; and advice for its errors. */
+/* AMD's run-time library, which is opened once in a process, and advice for its errors. */
 #ifndef TRI_DEVICE_GPU_HIP_DRIVER_H
 #define TRI_DEVICE_GPU_HIP_DRIVER_H
 
 #include "device/gpu/hip_calls.h"
 #include "device/gpu/vendor.h"
 
-/* The library's version is such as 50221153 for 5.2.21153. */
+/* The library reports version 5.2.21153 as 50221153. */
 typedef struct tri_hip_driver {
   tri_gpu_driver is;
   tri_hip_calls own;
 } tri_hip_driver;
 
-/* The functions of tri_gpu_amd. */
+/* Implementations of members of tri_gpu_amd. */
 tri_status tri_hip_driver_open(const tri_gpu_driver **out);
 bool tri_hip_is_lasting(tri_gpu_enum error);
 

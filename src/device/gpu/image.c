@@ -9,7 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* ---- names ------------------------------------------------------------------------------------------------------- */
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
 /* A module to compile. */
 typedef struct job {
@@ -103,8 +103,8 @@ static tri_status compile_and_keep(const job *j, const char *folder, void **out,
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* Finds a module that was compiled elsewhere, if there is no compiler (`missing` is the status, its message has been
- * set). */
+/* Finds a module that was compiled elsewhere, if there is no compiler (`missing` is the status of opening it; its error
+ * message is set). */
 static tri_status find_without_compiler(const job *j, const char *folder, tri_status missing, void **out,
                                         size_t *bytes) {
   char beginning[TRI_GPU_CACHE_NAME_BYTES];
@@ -116,7 +116,7 @@ static tri_status find_without_compiler(const job *j, const char *folder, tri_st
                   why.message, j->architecture, folder[0] == '\0' ? "none: set TRIREME_CACHE" : folder);
 }
 
-/* Finds or compiles a module. *cached: it was not compiled now. */
+/* Finds or compiles a module. *cached: whether it was found in the cache. */
 static tri_status get_image(const job *j, const char *folder, void **out, size_t *bytes, bool *cached) {
   char name[TRI_GPU_CACHE_NAME_BYTES];
   tri_status status = tri_gpu_compiler_open(j->compiler);

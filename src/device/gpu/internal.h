@@ -1,4 +1,4 @@
-/* Shared by the files of the GPU devices. */
+/* Declarations that the files of the GPU devices share. */
 #ifndef TRI_DEVICE_GPU_INTERNAL_H
 #define TRI_DEVICE_GPU_INTERNAL_H
 
@@ -94,8 +94,7 @@ tri_gpu_shape tri_gpu_shape_of(int64_t items, int threads);
 enum { TRI_GPU_SCRATCH_BYTES = 32 << 20 };
 void *tri_gpu_scratch(tri_queue *queue);
 
-/* ---- the kernels of device/kernels.h, a file for each module -------------------------------------------------------
- */
+/* ---- the kernels of device/kernels.h, a file for each module ----------------------------------------------------- */
 
 /* Each function fills in the table entries of its module. */
 #define TRI_GPU_FILL_(name) void tri_gpu_fill_##name(tri_device_kernels *out);

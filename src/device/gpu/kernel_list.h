@@ -1,10 +1,11 @@
 /* All kernels: kernels/NAME.h has a module's arguments and list, kernels/NAME.c the kernels, and NAME.c in this folder
- * the functions of device/kernels.h that launch them. A new module is one line here. */
+ * the functions of device/kernels.h that launch them. A new module is added here in three places: the includes,
+ * TRI_GPU_MODULES and TRI_GPU_KERNELS. */
 #ifndef TRI_DEVICE_GPU_KERNEL_LIST_H
 #define TRI_DEVICE_GPU_KERNEL_LIST_H
 
 /* The emulator examines arguments word by word to find addresses (emulated.c), so a word must not mix a value with
- * uninitialised padding: structs have no padding except a field `no_padding`. */
+ * uninitialised padding. So structs have a field `no_padding` in places where the compiler would insert padding. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 #include "device/gpu/kernels/attention.h"

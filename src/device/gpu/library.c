@@ -56,8 +56,8 @@ static void try_open(search *s, const char *name) {
   if (handle == NULL) {
     const char *said = dlerror(), *why = said == NULL ? "the loader does not say why" : said;
     size_t length = strlen(name);
-    /* The loader's message begins with the name of the missing file. If that is the library itself, it is not an error;
-     * but a missing dependency of it is. */
+    /* The loader's message begins with the name of the missing file. A missing library is not reported here, because
+     * other folders are searched; a missing dependency is. */
     if (strchr(name, '/') == NULL && strncmp(why, name, length) == 0 && strstr(why, "No such file") != NULL) return;
     fault(s, name, why);
     return;
@@ -153,8 +153,8 @@ static void try_environment(search *s, const char *variable) {
   try_below(s, root, "lib", try_folder); /* conda's own packages */
 }
 
-/* Searches the folders of python3 if the library has not been found elsewhere. Asking python3 for them takes a moment.
- */
+/* Searches the folders of python3 if the library has not been found elsewhere, because starting python3 takes a
+ * moment. */
 static void try_python(search *s) {
   char *folders = NULL;
   if (s->found || tri_python_path(&folders) != TRI_OK) return;
@@ -167,7 +167,7 @@ static void try_python(search *s) {
 
 /* ---- all places -------------------------------------------------------------------------------------------------- */
 
-/* Lists libraries of other versions in the folders of the loader, as far as these can be listed. */
+/* Records libraries of other versions in the loader's folders, as far as these are known. */
 static void note_others_of_loader(search *s) {
   static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                                       "/usr/lib", "/usr/local/lib"};
@@ -188,6 +188,8 @@ static void note_others_of_places(search *s) {
     note_others(s, folder + (folder[0] == ' '));
 }
 
+/* Fails with the reason: why the files that were found cannot be used, or which other versions exist, or where the
+ * library was looked for. */
 static tri_status tell(search *s) {
   char names[256] = "";
   for (const char *const *name = s->what->names; *name != NULL; name++) append(names, sizeof names, ", ", *name);

@@ -23,7 +23,7 @@ typedef struct tri_gpu_symbol {
 typedef struct tri_gpu_library {
   const char *what; /* for messages: "NVIDIA's run-time compiler (NVRTC)" */
   const char *how; /* how to get it, a sentence: "It comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" */
-  /* Preferred first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". Names without a version would match any
+  /* Preferred first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". A name without a version matches any
    * version. */
   const char *const *names;
   /* Folders of toolkits, in addition to the usual places: glob(7) patterns; the newest version that matches is tried
@@ -36,10 +36,10 @@ typedef struct tri_gpu_library {
 } tri_gpu_library;
 
 /* Opens the library and fills `table`. The search order: the loader's own search (LD_LIBRARY_PATH, environment
- * modules), the toolkit's folders (CUDA_HOME, ROCM_PATH and `folders`), the site-packages of the user's Python
- * environment (VIRTUAL_ENV, CONDA_PREFIX, python3's own). *path is the opened file; it is never closed, and *path stays
- * valid. The TRI_UNSUPPORTED message says what was looked for, where, and how to get it; or which function an existing
- * library lacks. */
+ * modules), the toolkit's folders (CUDA_HOME, CUDA_PATH, ROCM_PATH, HIP_PATH and `folders`), the site-packages of the
+ * user's Python environment (VIRTUAL_ENV, CONDA_PREFIX, python3's own). *path is the opened file, valid until the
+ * program ends, since the library is never closed. The TRI_UNSUPPORTED message says what was looked for, where, and how
+ * to get it; or why an existing file cannot be used, such as a missing function. */
 tri_status tri_gpu_library_open(const tri_gpu_library *what, void *table, const char **path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Launches kernels/logit_query.c. */
+/* Launches the kernels of kernels/logit_query.c. */
 #include "device/gpu/internal.h"
 
 static tri_status gpu_query_logits(tri_queue *queue, tri_dtype type, int64_t count, int64_t vocabulary, int64_t ld,

@@ -1,4 +1,4 @@
-/* Launches kernels/loss.c. */
+/* Launches the kernels of kernels/loss.c. */
 #include "device/gpu/internal.h"
 
 /* Returns the shape with a thread for each row. */

@@ -1,4 +1,4 @@
-/* Launches kernels/low_rank.c. */
+/* Launches the kernels of kernels/low_rank.c. */
 #include "device/gpu/internal.h"
 
 static tri_status gpu_low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,

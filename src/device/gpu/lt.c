@@ -3,7 +3,7 @@
  *
  * The libraries use column-major matrices. A row-major c[m,n] is a column-major c^T[n,m], so the request is c^T = b^T
  * a^T: b is the first matrix and a the second, each plain or transposed as in the program's request. The libraries add
- * one element of the bias to each row of their result, so to each column of c. */
+ * one element of the bias to each row of their result, that is, to each column of c. */
 #include "base/memory.h"
 #include "device/gpu/gemm.h"
 #include "device/gpu/library.h"
@@ -22,8 +22,8 @@ struct tri_gpu_lt {
   /* Attributes of a description, and their values. */
   int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
   int operation_transpose, epilogue_bias;
-  /* Attributes of a preference. `reductions`: a mask of the ways to add the partial sums of a long sum. `addresses`:
-   * alignments of a, b, c and d. */
+  /* Attributes of a preference. The value of `reductions` (allowed_reductions) is a mask of the allowed ways to add the
+   * partial sums of a long sum; those of `addresses` are the alignments of a, b, c and d. */
   int workspace, reductions, addresses[TRI_GPU_LT_ADDRESSES];
   uint32_t allowed_reductions;
   /* Sizes and offsets in bytes of a heuristic's result, which begins with the algorithm. */
@@ -151,7 +151,7 @@ static int type_of(tri_dtype type) {
     case TRI_BF16: return TRI_LT_R_16BF;
     case TRI_INT32: break;
   }
-  return -1; /* GEMMs do not have it */
+  return -1; /* no GEMM has this type */
 }
 
 /* Returns the compute type; -1 if the library does not support the GEMM's types. bf16 GEMMs accumulate in fp32, as fp32
@@ -222,7 +222,7 @@ done:
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the library adds a bias. cuBLASLt does not in fp64. */
+/* Returns whether the library adds a bias in GEMMs of this type: cuBLASLt does not in fp64. */
 static bool lt_adds_bias(const tri_gpu_gemm *product) {
   switch (product->in) {
     case TRI_FP32:
@@ -261,7 +261,7 @@ static bool supports(const tri_gpu_lt *lt, const tri_gpu_gemm *product) {
   return compute_type_of(lt, product) >= 0 && (lt->addresses[0] >= 0 || product->alignment == 16);
 }
 
-/* Reads the results of a heuristic into out[count], and returns how many algorithms are usable. */
+/* Copies the usable algorithms of a heuristic's results[count] to `out`, and returns their number. */
 static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int count, size_t workspace_bytes,
                         tri_gpu_algorithm *out) {
   int taken = 0;

@@ -1,7 +1,7 @@
 /* Prototypes, numbers and structs of cuBLASLt and hipBLASLt that this program uses. The calls and their arguments are
- * the same in both; only numbers of enums differ. NVIDIA's are those of cublasLt.h 13.1 and library_types.h
- * (tests/gpu/prototypes_cublaslt.c compares them with the headers if those are installed). AMD's are from
- * library/include/hipblaslt.h of github.com/ROCm/hipBLASLt at commits 007c1b57d117 (2024) and 4a8a78758926 (2025),
+ * the same in both; numbers of enums and the structs of algorithms differ. NVIDIA's are those of cublasLt.h 13.1 and
+ * library_types.h (tests/gpu/prototypes_cublaslt.c compares them with the headers if those are installed). AMD's are
+ * from library/include/hipblaslt.h of github.com/ROCm/hipBLASLt at commits 007c1b57d117 (2024) and 4a8a78758926 (2025),
  * which agree. */
 #ifndef TRI_DEVICE_GPU_LT_CALLS_H
 #define TRI_DEVICE_GPU_LT_CALLS_H
@@ -25,7 +25,8 @@ typedef struct tri_gpu_lt_calls {
   int (*preference_create)(void **out);
   int (*preference_destroy)(void *preference);
   int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
-  /* For d = a b + c; a, b, c and d are layouts. results[most]: structs of result_bytes each. */
+  /* Ranks the algorithms for d = a b + c, where a, b, c and d are layouts. results[most]: tri_cublaslt_result or
+   * tri_hipblaslt_result. */
   int (*heuristic)(void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int most,
                    void *results, int *count);
   int (*matmul)(void *handle, void *description, const void *alpha, const void *a, void *a_layout, const void *b,

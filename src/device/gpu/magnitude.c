@@ -1,4 +1,4 @@
-/* Launches kernels/magnitude.c. */
+/* Launches the kernels of kernels/magnitude.c. */
 #include "device/gpu/columns.h"
 #include "device/gpu/internal.h"
 

@@ -1,4 +1,4 @@
-/* Launches kernels/matrices.c. */
+/* Launches the kernels of kernels/matrices.c. */
 #include "device/gpu/internal.h"
 
 /* Returns the shape with a block for each tile; blocks advance in strides of the grid. */

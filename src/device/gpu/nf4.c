@@ -1,4 +1,4 @@
-/* Launches kernels/nf4.c. */
+/* Launches the kernels of kernels/nf4.c. */
 #include "device/nf4.h"
 #include "device/gpu/internal.h"
 
@@ -12,7 +12,8 @@ static tri_gpu_shape shape_of(const tri_nf4_layout *at, int threads) {
   return tri_gpu_shape_of(at->blocks * 32, threads);
 }
 
-/* Quantises an array. The blocks' largest magnitudes are in the memory of the codes until they have been quantised. */
+/* Quantises an array. The memory of the codes first holds the blocks' largest magnitudes in fp32, until these have been
+ * quantised. */
 static tri_status gpu_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);
   char *const begin = kept;

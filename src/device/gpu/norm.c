@@ -1,4 +1,4 @@
-/* Launches kernels/norm.c. */
+/* Launches the kernels of kernels/norm.c. */
 #include "device/gpu/columns.h"
 
 static norm_shape shape_of(const tri_norm *norm) {
@@ -6,10 +6,11 @@ static norm_shape shape_of(const tri_norm *norm) {
                       norm->x_row,         norm->x_group,    norm->y_row,  norm->y_group};
 }
 
-/* The kernel for a norm: by the width of a group, and by whether all of it can be moved 16 bytes at a time. */
+/* The kernels of a norm, chosen by the width of a group, and by whether all groups can be moved 16 bytes at a time (if
+ * not: PATH_ANY). */
 typedef enum path { PATH_WARP, PATH_BLOCK, PATH_ANY } path;
 
-/* Chooses the kernel; `arrays` are all arrays that it accesses, NULL counts as aligned. */
+/* Chooses the kernel. `arrays` are all arrays that it would access 16 bytes at a time; NULL counts as aligned. */
 static path path_of(const tri_norm *norm, const void *const *arrays, int num_arrays) {
   const int64_t all = norm->width | norm->x_row | norm->x_group | norm->y_row | norm->y_group;
   uintptr_t addresses = 0;
@@ -25,7 +26,7 @@ static tri_gpu_shape grid_of(const tri_norm *norm) {
   return tri_gpu_shape_of(norm->rows.capacity * norm->groups, by_warp(norm) ? NORM_THREADS / 32 : 1);
 }
 
-/* Checks that the columns of a group fit into 32 bits; an array with a wider group would not fit any GPU. */
+/* Checks that the kernels' column indices, which have 32 bits, do not overflow. */
 static tri_status check_width(const tri_norm *norm) {
   enum { MOST_WIDTH = 1 << 30 };
   if (norm->width <= MOST_WIDTH) return TRI_OK;

@@ -1,4 +1,4 @@
-/* Launches kernels/optimizer.c. */
+/* Launches the kernels of kernels/optimizer.c. */
 #include "device/gpu/internal.h"
 
 static tri_status gpu_adamw(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,

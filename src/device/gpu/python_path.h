@@ -4,8 +4,8 @@
 
 #include "base/status.h"
 
-/* Lists the folders that python3 searches, one per line: *out, released with tri_free. It runs in a process of its own,
- * which is killed after ten seconds. "" if there is no python3 or it does not answer. */
+/* Lists the folders that python3 searches, one per line: *out, released with tri_free. python3 runs in a process of its
+ * own, which is killed after at most ten seconds. "" if there is no python3 or it does not answer. */
 tri_status tri_python_path(char **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Launches kernels/quantised.c. */
+/* Launches the kernels of kernels/quantised.c. */
 #include "device/gpu/internal.h"
 
 _Static_assert((int)QUANTISED_BLOCK == (int)TRI_QUANTISED_BLOCK, "kernels know blocks by a name of their own");

@@ -1,5 +1,6 @@
-/* Queues of a GPU, which are streams of the runtime. A mark is an event in a ring. Once the ring has wrapped, the event
- * of a later mark replaces that of an earlier one, and a wait for the earlier mark may last longer than necessary.
+/* Queues of a GPU, which are streams of the runtime. A mark is an event in a ring of EVENTS events. Once the ring has
+ * wrapped, a later mark reuses the event of an earlier one, and a wait for the earlier mark may last longer than
+ * necessary.
  *
  * `marked` is also written without the lock, because only one thread queues work and records marks: the main thread,
  * which also drives communication (comm/progress.c). The threads of the saver and of the watchdog do not use the

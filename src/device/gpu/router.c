@@ -1,4 +1,4 @@
-/* Launches kernels/router.c. */
+/* Launches the kernels of kernels/router.c. */
 #include "base/router.h"
 
 #include "device/gpu/groups.h"
@@ -85,7 +85,8 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
 
 enum { SLAB_ROWS = 64 };
 
-/* Returns the rows of a slab, so many that all slabs fit into scratch memory; a sequence of one slab needs none. */
+/* Returns the number of rows of a slab: so large that the sums of all slabs fit into the scratch memory, which is not
+ * used if each sequence is one slab. */
 static int64_t slab_rows_of(int64_t sequence_rows, int64_t sequences, int64_t load_bytes) {
   int64_t rows = SLAB_ROWS;
   while (rows < sequence_rows &&
@@ -148,7 +149,8 @@ static tri_status gpu_router_z_loss(tri_queue *queue, tri_dtype type, tri_rows r
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
-/* Counts rows per expert. The table's last row, of pairs without an expert, counts the rows with invalid weights. */
+/* Counts rows per expert. The table's last row, which counts pairs without an expert, is replaced by the number of rows
+ * with weights that are not finite. */
 static tri_status gpu_router_count(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                    const int32_t *experts, const void *weights, int64_t *counts) {
   const tri_gpu_pairs pairs = {rows, router->chosen, router->experts};

@@ -20,7 +20,7 @@
 
 enum { MOST_ARCHITECTURES = 64, MOST_TEXTS = 128, MOST_OPTIONS = 8, LOG_IN_MESSAGE = 1500 };
 
-/* The options and output calls of one compilation, set by `choose`. */
+/* The options and output calls of one compilation; `choose` sets all except `type`. */
 typedef struct rtc_options {
   char doing[256]; /* for messages: "compile NAME for gfx90a and 32 bits" */
   char chip[32];   /* hipRTC only: the chip's name without the features that a driver adds */
@@ -101,9 +101,9 @@ static const char *beside(const rtc_library *library, const char *name, char pat
   return path;
 }
 
-/* Opens a library in the compiler's folder; returns false if that fails. It is used for the compiler's builtins. The
- * compiler opens them by name when it first compiles, and might find those of another version elsewhere; if a library
- * of that name is already open, it uses that one. */
+/* Opens a library in the compiler's folder; returns false if that fails. For the compiler's builtins, which the
+ * compiler opens by name when it first compiles: it might find another version in another folder, but it uses a library
+ * of that name that is already open. */
 static bool open_beside(const rtc_library *library, const char *name) {
   char path[TRI_PATH_BYTES];
   return beside(library, name, path)[0] != '\0' && dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL;
@@ -157,7 +157,7 @@ static tri_status nvrtc_ask(void) {
   return TRI_OK;
 }
 
-/* Returns the number in a name such as "sm_90a", 90; 0 for other names. */
+/* Returns the number in a name such as "sm_90a", 90, and sets *suffix to the rest, "a". Returns 0 for other names. */
 static int chip_of(const char *architecture, const char **suffix) {
   char *end = NULL;
   if (strncmp(architecture, "sm_", 3) != 0) return 0;
@@ -438,7 +438,8 @@ const tri_gpu_compiler tri_gpu_hiprtc = {
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
 
-/* The source to compile, and its headers: all other sources of this program, and <stdint.h> (STDINT_TEXT). */
+/* The source to compile, and its headers: all other embedded sources (tri_gpu_sources), and <stdint.h>
+ * (STDINT_TEXT). */
 typedef struct texts {
   const char *own;
   int count;

@@ -7,9 +7,9 @@
 
 typedef struct tri_gpu_rtc_program_object *tri_gpu_rtc_program;
 
-typedef unsigned tri_gpu_rtc_enum; /* an enum of theirs, without values below 0 */
+typedef unsigned tri_gpu_rtc_enum; /* an enum of the compilers; no value is below 0 */
 
-/* Every function returns one of these numbers, 0 for success. */
+/* Return values of the functions, in addition to 0 for success and other errors. */
 enum { TRI_GPU_RTC_COMPILATION = 6, TRI_GPU_RTC_BUILTINS = 7 };
 
 /* The functions that both compilers have. Some versions of hipRTC declare lists of texts with one `const` less. */

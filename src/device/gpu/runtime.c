@@ -43,9 +43,10 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* Makes the GPU current in this thread, for cleanup and for queries of events. Reports no errors: in a cleanup they
- * have been reported before, or no longer matter, and a later wait reports that of a query. Returns false if that fails
- * or an error is stored; the caller then makes no call, which might never return. */
+/* Makes the GPU current in this thread, for cleanup and for queries of events, without reporting an error: in a cleanup
+ * it has been reported before or no longer matters, and after a query the next wait reports it. Returns false if the
+ * GPU cannot be made current, or if an error is stored; the caller must not call the library then, since the call might
+ * never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }
@@ -348,8 +349,9 @@ static tri_status wait_for(const tri_gpu_event *event) {
  * "work up to" the newest kernel. */
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* With AMD, whose errors are stored, this call could return the error of the work that is waited for, without its
-   * name. wait_for returns it, too, and the message below adds the name. */
+  /* Only for CUDA. With HIP, whose errors are stored, tri_gpu_use could return the error of the work that is waited
+   * for, and the message would lack the kernel's name; wait_for returns the same error, and the message below adds the
+   * name. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;

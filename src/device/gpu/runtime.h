@@ -1,6 +1,6 @@
 /* Access to a GPU: a table of run-time calls with three implementations. Those for CUDA and HIP share the code in
  * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests (emulated/emulated.c). The
- * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, gemm.c and the kernels' files).
+ * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, image.c, timing.c, lt.c).
  *
  * An implementation opens its library when first needed, with dlopen and prototypes of its own. It reports a failure in
  * one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects: the caller
@@ -25,7 +25,7 @@ typedef struct tri_gpu_graph tri_gpu_graph;       /* recorded work, which can be
 typedef struct tri_gpu_facts {
   char name[TRI_DEVICE_NAME_BYTES]; /* "NVIDIA H200" */
   char architecture[32]; /* target of the kernels' compiler: "sm_90a", "gfx90a"; "": kernels are not compiled */
-  char driver[32];       /* version: "580.65 (CUDA 13.0)" */
+  char driver[32];       /* version: "580.65.06 (CUDA 13.0)" */
   char bus[24];          /* PCI address: "0000:81:00.0" */
   int warp;              /* threads of a warp: 32 or 64 */
   int processors;

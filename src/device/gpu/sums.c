@@ -1,4 +1,4 @@
-/* Launches kernels/sums.c. */
+/* Launches the kernels of kernels/sums.c. */
 #include "device/gpu/columns.h"
 
 static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld,
@@ -56,7 +56,7 @@ static tri_status gpu_block_squares(tri_queue *queue, tri_dtype type, int64_t co
   for (int64_t first = 0; first < count; first += most) {
     const int64_t some = count - first < most ? count - first : most;
     TRI_TRY(some_squares(queue, type, some, block, (const char *)in + first * bytes, sum));
-    if (some < most) break; /* keeps `first` in its range */
+    if (some < most) break; /* prevents an overflow of `first` */
   }
   return TRI_OK;
 }

@@ -1,5 +1,5 @@
-/* The third library of GEMMs: this program's own kernel (matmul.c), which supports any GEMM. Its algorithms are its
- * tiles. */
+/* The third library of GEMMs: this program's own kernel (matmul.c), which supports any GEMM. It has an algorithm for
+ * each size of tiles. */
 #include "device/gpu/gemm.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* Launches kernels/updates.c. */
+/* Launches the kernels of kernels/updates.c. */
 #include "device/gpu/internal.h"
 
-/* Returns the shape: a thread processes 16 bytes of each array at a time. */
+/* Returns the blocks for `count` elements: a thread processes 16 bytes of each wide array at a time. */
 static tri_gpu_shape shape_of(tri_dtype type, int64_t count, int threads) {
   const int64_t vector = 16 / (int64_t)tri_dtype_bytes(tri_dtype_wide(type));
   return tri_gpu_shape_of((count + vector - 1) / vector, threads);

@@ -23,8 +23,9 @@ typedef struct tri_gpu_driver {
   char why[1024]; /* text for users that explains the count: which library and which GPUs were found */
 } tri_gpu_driver;
 
-/* Opens the library, and calls `ask`, which reads its version and counts the GPUs. If there is no library, returns
- * TRI_OK, and driver->why names the files that were looked for. `table` is the struct that begins with `driver`. */
+/* Opens the library, and calls `ask`, which reads its version and counts the GPUs. If no usable library is found,
+ * returns TRI_OK without calling `ask`, and driver->why has the error message of tri_gpu_library_open. `table` is the
+ * struct that begins with `driver`. */
 tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu_driver *driver,
                                tri_status (*ask)(void));
 
@@ -32,8 +33,7 @@ tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu
  * is any. `of` names the object: "GPU 0 (NVIDIA H200)". */
 tri_status tri_gpu_driver_failed(const tri_gpu_driver *driver, const char *of, const char *call, tri_gpu_enum error);
 
-/* ---- differences
- * -------------------------------------------------------------------------------------------------- */
+/* ---- differences ------------------------------------------------------------------------------------------------- */
 
 /* The vendor's numbers of device attributes. */
 typedef struct tri_gpu_attributes {
@@ -48,15 +48,15 @@ typedef struct tri_gpu_vendor {
   tri_gpu_call_names call_names;
   const char *use_name; /* name of the call that `use` makes */
 
-  /* Opens the library. (*out)->count is 0 if there is no library or no GPU. If there is a library that does not work,
-   * fails, at each call with the same error. */
+  /* Opens the library. (*out)->count is 0 if there is no usable library or no GPU. If the library can be opened but its
+   * version or its calls are at fault, fails, each time with the same error. */
   tri_status (*driver)(const tri_gpu_driver **out);
   /* Returns whether an error is unrecoverable: results of later work are undefined. NULL: the library itself returns
    * such an error from every later call. */
   bool (*is_lasting)(tri_gpu_enum error);
 
   tri_gpu_enum (*use)(const tri_gpu_context *context); /* makes the GPU current for the calling thread */
-  tri_status (*find)(tri_gpu_context *context);        /* called first: sets `device` */
+  tri_status (*find)(tri_gpu_context *context);        /* called first; sets `device` */
   tri_status (*begin)(
       tri_gpu_context *context); /* called after `find`, when `label` is set: initialises the GPU, creates `zeroing` */
   void (*end)(tri_gpu_context *context); /* undoes `begin`; may be NULL */
@@ -96,12 +96,11 @@ struct tri_gpu_module {
   tri_gpu_context *context;
   tri_gpu_module_handle own;
   void *image;          /* copy of the image (keeps_image), or NULL */
-  pthread_mutex_t lock; /* for the functions' shared_bytes */
+  pthread_mutex_t lock; /* protects the functions' shared_bytes */
   tri_gpu_function *functions;
 };
 
-/* ---- for the implementations
- * ---------------------------------------------------------------------------------------- */
+/* ---- for the implementations ------------------------------------------------------------------------------------- */
 
 /* Makes the GPU current for this thread, or reports the stored unrecoverable error again. */
 tri_status tri_gpu_use(tri_gpu_context *context);

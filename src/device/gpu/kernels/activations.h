@@ -15,7 +15,8 @@
   DEVICE wide name##_times(wide factor, wide x) { return factor * name##_value(x); }
 
 /* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
- * = 2 sqrt(2/pi). From 20 on it is 0 or 1 in every type, and x^2 stays finite. */
+ * = 2 sqrt(2/pi). For |x| from 20 on the sigmoid is 0 or 1 in every type, so x is clamped to [-20, 20]: x^2 stays
+ * finite. */
 #define LINEAR ((wide)1.5957691216057307118)
 #define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
 #define ROOT_HALF ((wide)0.70710678118654752440)
@@ -50,7 +51,7 @@ DEVICE wide silu_slope(wide factor, wide x) {
   return factor * sigmoid * (1 + x * (1 - sigmoid));
 }
 
-/* NaN is returned unchanged. */
+/* relu(NaN) is NaN. */
 DEVICE wide relu_value(wide x) { return x <= 0 ? 0 : x; }
 TIMES_VALUE(relu)
 DEVICE wide relu_slope(wide factor, wide x) { return x <= 0 ? 0 : factor; }
@@ -66,7 +67,8 @@ DEVICE wide relu2_value(wide x) { return x <= 0 ? 0 : x * x; }
 TIMES_VALUE(relu2)
 DEVICE wide relu2_slope(wide factor, wide x) { return x <= 0 ? 0 : factor * 2 * x; }
 
-/* With e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. It is 1 from 20 on. */
+/* With e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. For x from 20 on it is
+ * 1. */
 DEVICE wide mish_value(wide x) {
   const wide e = wide_exp(x > 20 ? 20 : x), n = e * (e + 2);
   return x * (n / (n + 2));

@@ -1,6 +1,7 @@
 /* Flash attention (Dao 2023) with tiles in shared memory and matrix fragments. It is exact, and stores no more scores
- * than those of a tile. The backward has no atomics: one kernel iterates over tiles of queries and one over tiles of
- * keys, and each recomputes the scores. So the order of every sum depends only on the call and its list of slices.
+ * than those of a tile. The backward has no atomics: one kernel computes the gradient of q, for a tile of queries per
+ * block, and another those of k and v, for a tile of keys per block; both recompute the scores. So the order of every
+ * sum depends only on the call and its list of slices.
  *
  * Rows that are not aligned to 16 bytes are copied element by element; head sizes that are not multiples of a tile are
  * padded with zeros in shared memory. */

@@ -16,19 +16,21 @@
   K(attention_keys_wide, 128)
 enum { TRI_GPU_KERNELS_attention(TRI_GPU_THREADS) };
 
-/* Rows of a block's own tile (queries; keys in attention_keys), and of the tiles of the other side. */
+/* OWN: rows of a block's own tile (queries; keys in attention_keys). KEYS: keys of a tile in the forward. OTHERS: rows
+ * of a tile of the other side in the backward. PAGE: rows of a page. */
 enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16, ATTENTION_PAGE = 64 };
 /* Bytes of a row of a tile, for the narrow and the wide kernels. A longer head is processed in several chunks. */
 enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
-/* Rows of all tiles of a block, and additional bytes (for finding slices). Rows are padded by 16 bytes. After the tiles
- * comes a fragment_scratch for each FRAGMENT of own rows, except for bf16 with warps of 32. */
+/* A block's shared memory: first all tiles (FORWARD_ROWS or BACKWARD_ROWS: their rows, each padded by 16 bytes), then
+ * FOUND_BYTES for finding slices, then a fragment_scratch for each FRAGMENT of own rows, except for bf16 with warps of
+ * 32. */
 enum {
   ATTENTION_FORWARD_ROWS = ATTENTION_OWN + 2 * ATTENTION_KEYS,
   ATTENTION_BACKWARD_ROWS = 2 * ATTENTION_OWN + 4 * ATTENTION_OTHERS,
   ATTENTION_FOUND_BYTES = 64
 };
 
-/* As tri_attention_slice. */
+/* The same as tri_attention_slice. */
 typedef struct attention_slice {
   int32_t first_query, queries, first_key, keys;
   int32_t from, to;
@@ -40,13 +42,14 @@ typedef struct attention_arguments {
   const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
   const void *q, *k, *v;
   void *out, *log_sum_exp;         /* log_sum_exp may be NULL in the forward */
-  const void *gradient_out, *sums; /* backward only, as the next three; sums: [heads, query_rows], out x gradient */
+  const void *gradient_out, *sums; /* backward only, like the next three; sums: D of attention_backward.h [heads,
+                                    * query_rows] */
   void *gradient_q, *gradient_k, *gradient_v;
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
   double scale;       /* scale of scores, and so of gradients of q and k */
-  double unit, share; /* `unit`: factor from products of q and k to scores. With a soft cap, `share` is the factor from
-                         products to the argument of tanh, and `unit` that from tanh to scores; share 0: no cap */
-  int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: query heads per head of keys and values */
+  double unit, share; /* without a soft cap: score = unit q k, and share is 0. With a soft cap: score = unit tanh(share
+                       * q k) */
+  int32_t num_slices, query_rows, key_rows, heads, group, head_dim; /* group: query heads per key/value head */
   int32_t out_is_wide, gradient_is_wide, merge, accumulate;
 } attention_arguments;
 

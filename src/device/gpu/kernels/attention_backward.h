@@ -18,7 +18,8 @@
 
 #include "device/gpu/kernels/attention_walk.h"
 
-/* Heads of rows in device memory. */
+/* One of q, k, v and gradient_out in device memory; `row` and `head` are its strides, `aligned`: 16 bytes can be loaded
+ * at once. */
 typedef struct heads {
   const element *at;
   int64_t row, head;
@@ -44,10 +45,10 @@ typedef struct backward {
   fragment sums[2][HIGH][MOST_ACROSS];
 } backward;
 
-/* The values of a query that turn its scores into gradients. */
+/* Values of a query for its scores' gradients; 0 if the query attends to no key of the slice. */
 typedef struct statistic {
-  wide log_sum_exp, sum; /* log_sum_exp times log2(e) */
-  int32_t begin, end;    /* range of the slice's keys that it attends to */
+  wide log_sum_exp, sum; /* log_sum_exp times log2(e); D */
+  int32_t begin, end;    /* range of the slice's keys that the query attends to */
 } statistic;
 
 DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {
@@ -115,7 +116,7 @@ DEVICE void add_products(backward *b, const walk *w, int turn, const int width) 
   }
 }
 
-/* Replaces scores by p and g by ds: zero where a key is masked. */
+/* Replaces the scores by p, and g by ds; both are zero where the key is masked. */
 DEVICE void make_gradients(backward *b, const walk *w, const int own_keys, const int capped) {
   const wide scale = (wide)(b->p->unit * LOG2_E), share = (wide)b->p->share;
   statistic of[FRAGMENT_COLUMNS];

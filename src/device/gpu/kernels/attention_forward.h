@@ -11,12 +11,12 @@
 
 #include "device/gpu/kernels/attention_walk.h"
 
-/* fp64 uses fewer keys at a time: their scores are in registers. */
+/* fp64 uses fewer keys at a time, since their scores are in registers. */
 enum { KEYS = sizeof(element) == 8 ? ATTENTION_KEYS / 2 : ATTENTION_KEYS, KEY_BLOCKS = KEYS / FRAGMENT };
 
 typedef struct forward {
   const attention_arguments *p;
-  const element *q, *k, *v; /* addresses of the head in the first rows */
+  const element *q, *k, *v; /* addresses of the block's head in row 0 */
   int q_aligned, k_aligned, v_aligned;
   element *q_tile, *k_tile, *v_tile;
   fragment_scratch *scratch; /* scratch of the warp: [HIGH] */
@@ -45,7 +45,7 @@ DEVICE int64_t first_key_row(const forward *f) {
   return (int64_t)f->p->pages[row / ATTENTION_PAGE] * ATTENTION_PAGE + row % ATTENTION_PAGE;
 }
 
-/* Starts to load the keys, and the queries too if they are processed in chunks. */
+/* Starts to load the keys, and also the queries if heads are processed in chunks. */
 DEVICE void load_keys(forward *f, const int width) {
   const walk *w = &f->walk;
   if (walk_is_done(w)) return;
@@ -94,7 +94,7 @@ DEVICE void cap_scores(forward *f) {
   }
 }
 
-/* Sets masked scores to -infinity. Most tiles are entirely unmasked. */
+/* Sets masked scores to -infinity. Returns at once for a tile without masked scores, as most tiles are. */
 DEVICE void mask_scores(forward *f) {
   const walk *w = &f->walk;
   const attention_slice *s = &w->slice;
@@ -138,9 +138,9 @@ DEVICE void bring_up_to_date(forward *f, const int width) {
         }
       }
       most = fragment_row_maximum(most) * scale;
-      if (most <= f->m[h][r]) most = f->m[h][r]; /* otherwise it is larger, or NaN */
+      if (most <= f->m[h][r]) most = f->m[h][r]; /* else `most` is larger, or NaN */
       if (f->m[h][r] != f->m[h][r]) most = f->m[h][r];
-      const wide base = most == -wide_infinity() ? 0 : most; /* if all keys so far are masked */
+      const wide base = most == -wide_infinity() ? 0 : most; /* 0 if all keys so far are masked */
       const wide old = wide_exp2(f->m[h][r] - base);
       UNROLL
       for (int j = 0; j < KEY_BLOCKS; j++) {
@@ -192,8 +192,8 @@ DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
   return row * f->p->out_row + f->head * f->p->out_head + column;
 }
 
-/* Initialises m, l and out of the rows: without keys; with `merge`, to the earlier result: m = log_sum_exp, l = 1, and
- * out. */
+/* Initialises m, l and out of the rows: to those of rows without keys or, with `merge`, to the result of earlier calls:
+ * m = log_sum_exp, l = 1, and out. */
 DEVICE void begin_rows(forward *f, const int width) {
   UNROLL
   for (int h = 0; h < HIGH; h++) {
@@ -205,7 +205,7 @@ DEVICE void begin_rows(forward *f, const int width) {
         before = ((const wide *)f->p->log_sum_exp)[(int64_t)f->head * f->p->query_rows + row];
       const int some = before != -wide_infinity();
       f->m[h][r] = before * (wide)LOG2_E;
-      f->l[h][r] = some && fragment_column(0) == 0 ? 1 : 0; /* in one lane of the row */
+      f->l[h][r] = some && fragment_column(0) == 0 ? 1 : 0; /* l is a partial sum of each lane, so one lane has the 1 */
       UNROLL
       for (int n = 0; n < MOST_ACROSS; n++) {
         if (n * FRAGMENT >= width) continue;
@@ -220,7 +220,7 @@ DEVICE void begin_rows(forward *f, const int width) {
   }
 }
 
-/* Returns whether any slice has a key for the row. */
+/* Returns whether the row attends to any key. */
 DEVICE int sees_anything(const forward *f, int32_t row) {
   for (int32_t i = f->walk.first_index; i < f->walk.end_index; i++) {
     const attention_slice s = slice_at(f->p->slices, i);

@@ -1,6 +1,7 @@
-/* The iteration of a block of attention: it owns a tile of rows of one side (queries, or keys), and visits the rows of
- * the other side that the list of slices pairs with it, tile by tile: head by head if heads share keys, slice by slice
- * in the order of the list, and in each slice from the first unmasked row to the last. */
+/* The iteration of a block in the attention kernels. A block owns a tile of rows of one side (queries or keys), and
+ * visits the rows of the other side that the list of slices pairs with these, tile by tile. The order: head by head (if
+ * heads share keys), slice by slice in the order of the list, and in each slice from the first unmasked row to the
+ * last. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 
@@ -18,7 +19,7 @@ DEVICE attention_slice slice_at(const attention_slice *slices, int32_t index) {
   return s;
 }
 
-/* Return the range of the slice's keys that a row of q attends to: the first, and the end. */
+/* Return the range [first_seen, end_seen) of the slice's keys that a row of q attends to. */
 DEVICE int32_t first_seen(const attention_slice *s, int32_t row) { return larger(row - s->first_query + s->from, 0); }
 DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   const int32_t i = row - s->first_query;
@@ -26,7 +27,7 @@ DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   return smaller(larger(i + s->to + 1, 0), s->keys);
 }
 
-/* Returns whether the slice has any of these rows. */
+/* Returns whether the slice has any of the rows first .. end - 1 (rows of keys if of_keys, else of queries). */
 DEVICE int names_rows(const attention_slice *s, const int of_keys, int32_t first, int32_t end) {
   const int32_t from = of_keys ? s->first_key : s->first_query, count = of_keys ? s->keys : s->queries;
   return s->queries > 0 && s->keys > 0 && from < end && from + count > first;
@@ -39,7 +40,7 @@ typedef struct walk {
   int32_t head, end_head;
   int32_t chunk, chunks; /* chunk of a head, if it is wider than the tiles */
   int32_t own_first, own_end;
-  int32_t step; /* `at` is a multiple of it: a power of 2 */
+  int32_t step; /* a power of 2; the first key visited in a slice is a multiple of it */
 } walk;
 
 DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
@@ -49,18 +50,19 @@ DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys
   w->slice = slice_at(slices, w->index);
   const attention_slice *s = &w->slice;
   if (!names_rows(s, own_keys, w->own_first, w->own_end)) return 0;
-  if (own_keys) { /* from the first query that attends to the first own key to the last that attends to the last */
+  if (own_keys) { /* from the first query that attends to the first own key to the last query that attends to the last
+                   * own key */
     const int32_t first = larger(w->own_first - s->first_key, 0), end = smaller(w->own_end - s->first_key, s->keys);
     w->at = larger(first - s->to, 0);
     w->end = smaller(larger(end - s->from, 0), s->queries);
-  } else { /* from the first key of the first own query to the last key of the last */
+  } else { /* from the first key of the first own query to the last key of the last own query */
     w->at = first_seen(s, larger(w->own_first, s->first_query)) & -w->step;
     w->end = end_seen(s, smaller(w->own_end, s->first_query + s->queries) - 1);
   }
   return w->at < w->end;
 }
 
-/* Advances to the next slice with a nonempty range, from w->index on; to the next head if this one has no more. */
+/* Advances to the first slice from w->index on that has a nonempty range; if there is none, to the next head. */
 DEVICE void walk_settle(walk *w, const attention_slice *slices, const int own_keys) {
   while (!walk_is_done(w)) {
     for (; w->index < w->end_index; w->index++) {
@@ -138,7 +140,7 @@ DEVICE wide wide_exp2(wide x) {
 #define LOG2_E 1.4426950408889634074
 #define LN_2 0.69314718055994530942
 
-/* Returns a row of the block's tile that the lane has elements of. */
+/* Returns the row in the block's tile of the lane's row r in fragment h of its warp. */
 DEVICE int own_row(int h, int r) { return (warp() * HIGH + h) * FRAGMENT + fragment_row(r); }
 
 /* Load and store an element of a row of out or of a gradient, of `element` or wide type. */

@@ -1,8 +1,8 @@
 /* Sums down the columns of many rows, in two stages, so that every processor has work and no sum depends on the order
  * in which blocks run. Stage 1: a block sums `slab_rows` rows (a slab) of a strip of columns; its threads form a grid,
  * `across` of them along columns, VECTOR columns each, and 256 / across along rows. Stage 2, the kernel column_totals,
- * sums the slabs in order. Slabs begin at the same rows for any number of rows, so rows that do not exist change
- * nothing. */
+ * sums the slabs in order. Slabs begin at the same rows for any number of rows, so the sums do not depend on the
+ * capacity for further rows. */
 #ifndef TRI_DEVICE_GPU_KERNELS_COLUMNS_H
 #define TRI_DEVICE_GPU_KERNELS_COLUMNS_H
 
@@ -13,12 +13,12 @@ enum { COLUMN_THREADS = 256 };
 
 /* The position of a thread in stage 1. */
 typedef struct column_place {
-  int64_t slab, row, end; /* its first row, and the end of the slab */
-  int64_t column, width;  /* its first column */
+  int64_t slab, row, end; /* index of the slab; the thread's first row; end of the slab */
+  int64_t column, width;  /* the thread's first column; number of columns */
   int across, down;       /* threads along columns; along rows */
 } column_place;
 
-/* Returns the thread's position. Slabs of a launch are written from the beginning of the scratch memory. */
+/* Returns the thread's position; at.slab counts from the first slab of the launch. */
 DEVICE column_place column_place_of(const column_slabs *s, int64_t width, int64_t live) {
   column_place at;
   const int64_t strips = quotient(width + s->across * VECTOR - 1, s->across * VECTOR);
@@ -37,7 +37,8 @@ typedef struct column_shared {
   wide sums[COLUMN_THREADS * VECTOR];
 } column_shared;
 
-/* Sums the values of the threads of a column, in the order of their rows, and writes a row of `out`. */
+/* Sums each column over the threads, in the order of their rows, and writes the strip's columns of `out`, the slab's
+ * row of sums. */
 DEVICE void add_up_columns(const column_place *at, const wide own[VECTOR], column_shared *shared, wide *out) {
   const int columns = at->across * VECTOR;
   const int64_t first = at->column - thread() % at->across * VECTOR;

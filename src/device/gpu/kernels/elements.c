@@ -1,12 +1,12 @@
 /* Element-wise kernels. Each thread processes VECTOR elements at a time if all addresses allow 16 bytes at once, and
- * blocks advance in strides of the whole grid, so that any number of blocks is right. The same function computes an
- * element in both cases: the bits do not depend on an array's alignment. */
+ * blocks advance in strides of the whole grid, so that any number of blocks gives the same result. One function
+ * computes an element whether or not arrays are aligned: the bits do not depend on it. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"
 #include "device/gpu/kernels/rows.h"
 
-/* Return the first vector of this thread, and the step to its next. */
+/* Return the first item of this thread (a vector or an element), and the step to its next item. */
 DEVICE int64_t first_item(void) { return block_x() * threads() + thread(); }
 DEVICE int64_t item_step(void) { return blocks_x() * threads(); }
 
@@ -53,7 +53,7 @@ DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   }
 }
 
-/* 8 numbers are whole vectors in every type. */
+/* Elements that are converted together: whole vectors in every type. */
 enum { CONVERTED = 8 };
 
 typedef union converted {
@@ -301,7 +301,8 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
-/* Returns the offset of element i's random words relative to rows numbered 0, 1, ... */
+/* Returns the index of element i's random word minus `first` and i: 0 if the elements have consecutive indices
+ * (device/dropout.h). */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
   if (tri_dropout_is_flat(&a->options, a->rows)) return 0;
   const int64_t row = quotient(i, a->options.width);

@@ -28,7 +28,7 @@ typedef struct add_arguments {
   const void *a, *b;
   void *out;
   int64_t capacity, width;
-  const int32_t *count; /* number of rows; may be NULL */
+  const int32_t *count; /* number of rows; NULL: `capacity` rows */
 } add_arguments;
 
 /* y = factor x, with the factor in the wide type. */
@@ -48,8 +48,7 @@ typedef struct convert_arguments {
   int32_t no_padding;
 } convert_arguments;
 
-/* Rows of `width` elements; maps may be NULL. If the number of bits is that of the elements, they are copied
- * bitwise. */
+/* Rows of `width` elements; maps may be NULL. If to_bits are the bits of an element, elements are copied bitwise. */
 typedef struct copy_rows_arguments {
   const void *from;
   void *to;
@@ -112,7 +111,7 @@ typedef struct dropout_arguments {
   const void *x;
   void *y;
   const tri_step_values *values;
-  const int32_t *rows; /* rows of options.width elements; may be NULL */
+  const int32_t *rows; /* number of each row of options.width elements; NULL: 0, 1, ... */
   int64_t count;
   tri_dropout options;
   uint32_t threshold;

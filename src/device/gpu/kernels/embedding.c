@@ -6,16 +6,17 @@
  * memory.
  *
  *  - A key has the id in its upper half and the row in the lower half, so all keys are distinct, and sorted keys have
- *    the rows of an id in order. Rows whose id is not in the slice have the id 0xffffffff, and come last.
+ *    the rows of an id in order. Rows whose id is not in the table have the id 0xffffffff, and come last.
  *  - embedding_sort sorts tiles; embedding_merge merges eight sorted runs into one, repeatedly: a key's position is the
  *    sum of its position in its run and the numbers of smaller keys in the seven others.
  *  - embedding_sum processes windows of the sorted keys, a block each. The sum of an id that is entirely in its window
  *    is added to the table; an id that crosses an edge gives a partial sum: HEAD, of an id that begins in an earlier
- *    window, and TAIL, of an id that continues in the next. Since the windows have a fixed length, an id that occurs
- *    60000 times is processed by many blocks.
+ *    window, or TAIL, of an id that begins here and continues in the next. Since the windows have a fixed length, an id
+ *    that occurs 60000 times is processed by many blocks.
  *  - embedding_join sums the partial sums of an id that crosses edges, in the window where it begins.
  *
- * Each row of the table is written once, by one block of one kernel. The sums depend only on the ids. */
+ * The host processes large inputs in pieces (embedding_piece). In each piece a row of the table is written at most
+ * once, by one block of one kernel. The order of the sums depends only on the ids. */
 #include "device/gpu/kernels/embedding.h"
 
 #include "device/gpu/kernels/sort.h"
@@ -28,7 +29,7 @@ DEVICE uint32_t id_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
 /* ---- forward: a warp for each row -------------------------------------------------------------------------------- */
 
-/* Loads VECTOR elements of the table from index `at` on, or one. */
+/* Load VECTOR elements of the table from index `at` on, or one element. */
 DEVICE void load_tokens(const embedding_forward_arguments *a, int64_t at, wide out[VECTOR]) {
   if (a->narrow) {
     load_vector((const element *)a->table + at, out);
@@ -96,7 +97,7 @@ KERNEL(embedding_sort) {
   for (int i = thread(); i < here; i += threads()) a.keys[begin + i] = tile->keys[i];
 }
 
-/* The searches in the other runs are interleaved: each mostly waits for memory. */
+/* The searches in the runs are interleaved, because each mostly waits for memory. */
 KERNEL(embedding_merge) {
   const int rows = rows_of_piece(&a.rows), run_bits = (int)a.run_bits;
   for (int i = (int)block_x() * threads() + thread(); i < rows; i += (int)blocks_x() * threads()) {
@@ -120,7 +121,7 @@ KERNEL(embedding_merge) {
 
 typedef struct sum_window {
   uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
-  int where[EMBEDDING_WINDOW]; /* action after this row */
+  int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row has the same id */
 } sum_window;
 
 /* Loads up to VECTOR columns of a row, `columns` of them valid. */
@@ -132,7 +133,7 @@ DEVICE void load_columns(const element *from, int columns, int whole, wide out[V
   for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
 }
 
-/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid, or none. */
+/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid (possibly none). */
 DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_VECTOR]) {
   if (whole && columns > 0) {
     load_16_bytes(from, out);
@@ -245,8 +246,8 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* Returns the end of the windows that the id which begins in this block's window reaches; 0 if no id begins here that
- * continues in the next. All threads get the same result. */
+/* For the id that begins in this block's window and continues in the next, returns the index after its last window; 0
+ * if there is no such id. All threads get the same result. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   const int behind = begin + EMBEDDING_WINDOW;

@@ -30,7 +30,7 @@ enum {
   FRAGMENT_K = 16,
   FRAGMENT_ROWS = WARP == 32 ? 2 : 4,
   FRAGMENT_COLUMNS = 256 / WARP / FRAGMENT_ROWS,
-  FRAGMENT_WORDS = 128 / WARP /* words of two elements, in an operand */
+  FRAGMENT_WORDS = 128 / WARP /* words of an operand in a lane, of two elements each */
 };
 #else
 enum { FRAGMENT_K = VECTOR, FRAGMENT_ROWS = 64 / WARP, FRAGMENT_COLUMNS = 4 };
@@ -65,7 +65,7 @@ DEVICE void fragment_clear(fragment *c) {
   }
 }
 
-/* Returns the sum over all lanes of a row, for each lane's own partial sum. */
+/* Returns the sum of `own` over all lanes of a row, to each of them. */
 DEVICE wide fragment_row_sum(wide own) {
   UNROLL
   for (int mask = 1; mask < FRAGMENT_ROW_LANES; mask *= 2) own += shuffle_wide(own, mask);
@@ -322,7 +322,7 @@ DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment
   }
 #endif
   (void)kept;
-  warp_barrier(); /* all lanes have read the last one */
+  warp_barrier(); /* all lanes have read the previous tile */
   UNROLL
   for (int i = 0; i < FRAGMENT_ROWS; i++) {
     UNROLL

@@ -13,7 +13,7 @@ typedef struct row_range {
   int64_t first, rows;
 } row_range;
 
-/* Returns the rows of a group, limited to `all`. */
+/* Returns the rows of a group, limited to [0, all). */
 DEVICE row_range rows_of_group(const grouped_arguments *a, int64_t group, int64_t all) {
   const int64_t first = a->begins[group], behind = a->begins[group + 1];
   const int64_t end = behind < all ? behind : all;
@@ -28,8 +28,8 @@ typedef struct found_group {
   int each[MOST_WARPS]; /* scratch of the search */
 } found_group;
 
-/* Finds the group of row tile `tile`, of all groups' tiles one after the other: each thread examines one group at a
- * time. */
+/* Finds the group of row tile `tile`, where the row tiles of all groups are numbered consecutively. Each thread
+ * examines one group at a time. */
 DEVICE void find_group(const grouped_arguments *a, const int side, int64_t tile, found_group *found) {
   int64_t before = 0;
   if (thread() == 0) found->group = -1;
@@ -68,7 +68,7 @@ DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, elemen
   multiply_tile(&p, block_x() - found->before * columns, tiles, side, threads);
 }
 
-/* If a group has no rows, its matrix is set to zero. */
+/* For the gradient. The matrix of a group without rows is set to zero, unless gradients accumulate. */
 DEVICE void multiply_columns(const grouped_arguments *a, element *tiles, const int side, const int threads) {
   matmul_arguments p = a->product;
   const int64_t each = ((p.m + side - 1) / side) * ((p.n + side - 1) / side), group = block_x() / each;

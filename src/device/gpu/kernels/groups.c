@@ -1,7 +1,7 @@
 /* Groups rows by a counting sort in four kernels: each tile of pairs is sorted by group, which gives the number of
- * pairs per group and tile (groups_sort); prefix sums over the tiles (groups_scan) and over the groups (groups_begins)
- * follow; these give the place of each pair (groups_place). A key has the group in its upper bits and the pair's
- * place in the tile in its lower bits, so all keys are distinct, and pairs of a group stay in order. */
+ * pairs per group and tile (groups_sort); the prefix sums of these numbers over the tiles (groups_scan) and over the
+ * groups (groups_begins) give the place of each pair (groups_place). A key has the group in its upper bits and the
+ * pair's place in the tile in its lower bits, so all keys are distinct, and pairs of a group stay in order. */
 #include "device/gpu/kernels/groups.h"
 
 #include "device/gpu/kernels/rows.h"

@@ -1,4 +1,4 @@
-/* Rows in groups, and sums of returned rows: kernels/groups.c. */
+/* Sorting rows into groups, and summing the results of a row's pairs: kernels/groups.c. */
 #ifndef TRI_DEVICE_GPU_KERNELS_GROUPS_H
 #define TRI_DEVICE_GPU_KERNELS_GROUPS_H
 
@@ -15,15 +15,15 @@
 enum { TRI_GPU_KERNELS_groups(TRI_GPU_THREADS) };
 
 enum {
-  GROUPS_TILE = 1024,    /* pairs that a block sorts, a power of two */
-  GROUPS_TILE_BITS = 10, /* its logarithm */
-  GROUPS_MOST =
-      (1 << 21) - 1, /* maximum number of groups: a 32-bit key has a group, or one more, and a place in the tile */
-  SUM_ROWS_AHEAD = 4 /* terms that are loaded at once */
+  GROUPS_TILE = 1024,          /* pairs that a block sorts, a power of two */
+  GROUPS_TILE_BITS = 10,       /* its logarithm */
+  GROUPS_MOST = (1 << 21) - 1, /* maximum number of groups: a 32-bit key has a group number, 0 .. groups, and a place in
+                                * the tile */
+  SUM_ROWS_AHEAD = 4           /* terms that are loaded at once */
 };
 
-/* Pairs (row, j): `chosen` per row. counts[groups + 1, tiles]: pairs per group and tile; the last row is for pairs
- * without a group. */
+/* Pairs (row, j), where j < chosen is one of the row's choices of an expert. counts[groups + 1, tiles]: pairs per group
+ * and tile; the last row is for pairs without a group. */
 typedef struct groups_sort_arguments {
   const int32_t *experts;
   int32_t *keys; /* sorted keys of each tile: the group in the upper bits, the place in the tile in the lower bits; may

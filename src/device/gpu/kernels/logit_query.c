@@ -22,7 +22,7 @@ DEVICE int64_t range_end(const query_row *row, int64_t first) {
   return end < row->vocabulary ? end : row->vocabulary;
 }
 
-/* Returns the weight; its logarithm *less is kept finite, because 0 times it must be 0. */
+/* Returns the weight, and sets *less to its logarithm, at least -1e30: finite, because 0 times *less must be 0. */
 DEVICE wide weight_of(const query_row *row, int64_t v, wide *less) {
   const wide x = (row->logits[v] - row->most) * row->inverse, least = (wide)-1e30f;
   *less = x > least ? x : least;
@@ -41,7 +41,8 @@ DEVICE int find_maximum(query_row *row, query_shared *shared) {
   return block_sum(zero, shared->each) == 0;
 }
 
-/* Sums each range; all threads get the total. */
+/* Sums the weights of each range in shared->sums, and returns their total to all threads. *spread: the total of the
+ * weights times their logarithms. */
 DEVICE double add_weights(const query_row *row, query_shared *shared, double *spread) {
   const int64_t first = thread() * tri_logit_range(row->vocabulary);
   double sum = 0, spread_sum = 0, total = 0;
@@ -63,8 +64,8 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
   return total;
 }
 
-/* Returns the first element whose weight brings `left` below 0; if rounding leaves no such element, the last one with a
- * nonzero weight. */
+/* Returns the first element of the range whose weight brings `left` below 0. If there is none because of rounding, or
+ * with only_last, returns the last element with a nonzero weight. */
 DEVICE int64_t find_in_range(const query_row *row, int64_t first, double left, int only_last) {
   int64_t last = first;
   for (int64_t v = first; v < range_end(row, first); v++) {

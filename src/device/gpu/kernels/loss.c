@@ -10,7 +10,7 @@
 enum {
   TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4,
   TAKEN = TAKEN_VECTORS * WIDE_VECTOR
-}; /* number of elements per thread at a time */
+}; /* elements that a thread processes at a time */
 
 /* Loads up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity beyond its end. */
 DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, wide out[WIDE_VECTOR]) {
@@ -29,8 +29,7 @@ DEVICE void load_taken(const wide *row, int64_t base, int64_t vocabulary, int ea
   }
 }
 
-/* ---- form ---------------------------------------------------------------------------------------------------------
- */
+/* ---- form -------------------------------------------------------------------------------------------------------- */
 
 DEVICE wide logit_of(wide product, wide scale, wide cap) {
   const wide scaled = scale * product;
@@ -128,9 +127,9 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
   }
 }
 
-/* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, and reads
- * each part completely before it writes it: the elements up to the end of a part are stored before the first logit
- * that is still to be read. */
+/* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, and reads each
+ * part completely before it writes it: the gradient of a part does not extend to the first logit that is still to be
+ * read. */
 KERNEL(softmax_gradient) {
   const int64_t r = block_x(), label = a.labels[r] - a.first_id;
   const wide *logits = (const wide *)a.logits + r * a.ld;

@@ -1,4 +1,4 @@
-/* Element-wise parts of GaLore and Fira: bound by memory bandwidth, one block per row of a matrix. */
+/* Element-wise parts of GaLore and Fira, bound by memory bandwidth. Kernels on matrices have one block per row. */
 #include "device/gpu/kernels/low_rank.h"
 
 #include "device/gpu/kernels/wide.h"

@@ -14,11 +14,12 @@ enum { TRI_GPU_KERNELS_matmul(TRI_GPU_THREADS) };
 
 /* A block computes a square tile of c. */
 enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
-/* STAGES: pairs of tiles of a and b, `side` rows each, in a block's shared memory; of large and of small tiles with
- * warps of 32, and of both with warps of 64. ROW_BYTES: bytes of a row of a tile, with padding. */
+/* STAGES: number of pairs of tiles of a and b in a block's shared memory, for large and for small tiles with warps of
+ * 32, and for both with warps of 64. Each tile has as many rows as the tile of c. ROW_BYTES: bytes of a row of a tile,
+ * with padding. */
 enum { MATMUL_LARGE_STAGES = 4, MATMUL_SMALL_STAGES = 3, MATMUL_STAGES_OF_64 = 2, MATMUL_ROW_BYTES = 80 };
 
-/* device/description.h, tri_matmul: arrays have elements; bias is wide, and c may be. */
+/* device/description.h, tri_matmul: a and b have elements, bias is wide, and c is either. */
 typedef struct matmul_arguments {
   const void *a, *b, *bias; /* bias may be NULL */
   void *c;

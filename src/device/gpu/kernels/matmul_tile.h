@@ -1,10 +1,10 @@
-/* A tile of a GEMM, which one block computes: kernels/matmul.c, kernels/grouped.c. It advances along k in pieces of 64
- * bytes, which are held by a few pairs of tiles in shared memory: one is multiplied while the others are copied. Tiles
- * have the same order in shared memory as in device memory, transposed or not, and fragments are loaded in either
- * order.
+/* A tile of a GEMM, which one block computes: kernels/matmul.c, kernels/grouped.c. The block advances along k in pieces
+ * of 64 bytes. Shared memory has a few pairs of tiles of a and b, one pair per piece: while one pair is multiplied, the
+ * others are copied. Tiles have the same order of elements in shared memory as in device memory, transposed or not;
+ * fragments can be loaded from both orders.
  *
- * One thread sums an element of c along k, from the start: its bits depend neither on the size of the tile nor on the
- * element's place in it. */
+ * An element of c is accumulated along k, from the start, in a register of one thread: its bits depend neither on the
+ * size of the tile nor on the element's place in it. */
 #ifndef TRI_DEVICE_GPU_KERNELS_MATMUL_TILE_H
 #define TRI_DEVICE_GPU_KERNELS_MATMUL_TILE_H
 
@@ -13,28 +13,28 @@
 
 enum { DEPTH = 64 / (int)sizeof(element), DEPTH_PITCH = DEPTH + VECTOR, MOST_FRAGMENTS = 4 };
 
-/* Unrolling of the loop over fragments along DEPTH: the two of bf16 are unrolled; the four of fp64 would not fit into
- * registers. */
+/* Unrolling of the loop over fragments along DEPTH: the two of bf16 are unrolled; the four of fp32 and fp64 are not,
+ * because those of fp64 would not fit into registers. */
 #if TRI_GPU_TYPE == 16
 #define STEPS UNROLL
 #else
 #define STEPS ONE_BY_ONE
 #endif
 
-/* Pairs of tiles. More than two are useless if copies are not asynchronous. */
+/* Pairs of tiles. With warps of 64 copies are not asynchronous, so more than two pairs would be useless. */
 enum {
   LARGE_STAGES = WARP == 64 ? MATMUL_STAGES_OF_64 : MATMUL_LARGE_STAGES,
   SMALL_STAGES = WARP == 64 ? MATMUL_STAGES_OF_64 : MATMUL_SMALL_STAGES
 };
 DEVICE int stages_of(const int side) { return side == MATMUL_LARGE ? LARGE_STAGES : SMALL_STAGES; }
 
-/* MATMUL_ROW_BYTES for each row of the tiles. */
+/* The dynamic shared memory of a block: MATMUL_ROW_BYTES for each row of the tiles. */
 typedef struct tile_memory {
   sixteen_bytes at[1];
 } tile_memory;
 
-/* Loads a piece of an operand, [side, DEPTH] from row `first` and depth `k` on; [DEPTH, side] if its rows run along
- * k. */
+/* Loads a piece of an operand, [side, DEPTH] from row `first` and depth `k` on; [DEPTH, side] if the operand is stored
+ * with k as its row (by_depth). */
 DEVICE void load_piece(element *to, const element *from, int64_t ld, int64_t first, int64_t end, int64_t k,
                        int64_t depth, const int by_depth, int aligned, const int side, const int threads) {
   if (by_depth) {
@@ -44,8 +44,8 @@ DEVICE void load_piece(element *to, const element *from, int64_t ld, int64_t fir
   }
 }
 
-/* Finds the position of tile `number` of c. Blocks that run at the same time share rows of a and columns of b: 8 tiles
- * of rows are processed before the next column. */
+/* Finds the position of tile `number` of c. Numbers run through 8 tiles of a column before they go to the next column,
+ * so that blocks that run at the same time share rows of a and columns of b. */
 DEVICE void find_tile(const matmul_arguments *p, const int side, int64_t number, int64_t *row, int64_t *column) {
   const int64_t rows = (p->m + side - 1) / side, columns = (p->n + side - 1) / side;
   const int64_t group = number / (8 * columns), rest = number % (8 * columns);
@@ -67,7 +67,7 @@ DEVICE void store_result(const matmul_arguments *p, int64_t row, int64_t column,
   }
 }
 
-/* A warp's part of c: two rows of warps, with `high` x `across` fragments each, form the tile of `side`. */
+/* A warp's part of a tile of c: part_high x part_across fragments. The warps of a block form two rows. */
 typedef struct part {
   int64_t row, column; /* position in c */
   int tile_row, tile_column;

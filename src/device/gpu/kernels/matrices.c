@@ -1,5 +1,6 @@
-/* Matrix kernels other than GEMMs: bound by memory bandwidth. Blocks process tiles; a thread processes VECTOR elements
- * along a row of the input and along a row of the output: if one is transposed, a tile goes through shared memory. */
+/* Matrix kernels other than GEMMs: bound by memory bandwidth. Blocks process tiles; a thread loads VECTOR elements
+ * along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one of both is
+ * transposed, the tile goes through shared memory. */
 #include "device/gpu/kernels/matrices.h"
 
 #include "device/gpu/kernels/rows.h"
@@ -30,7 +31,7 @@ DEVICE int64_t tiles_of(int64_t rows, int64_t columns) {
   return (rows + SIDE - 1) / SIDE * ((columns + SIDE - 1) / SIDE);
 }
 
-/* Returns whether 16 bytes at a time can be moved in all rows of an array. */
+/* Returns whether all rows of an array, `row` elements of `bytes` apart, are aligned to 16 bytes. */
 DEVICE int is_aligned_in_rows(const void *array, int64_t row, int bytes) {
   return is_aligned(array) && row * bytes % 16 == 0;
 }
@@ -41,8 +42,8 @@ typedef struct norm_shared {
   double each[MOST_WARPS];
 } norm_shared;
 
-/* Returns the norm. Limbs of squares are not negative, even before carries: each is rounded to a double, and they are
- * summed. */
+/* Returns the norm, the root of the sum of squares. Its limbs are not negative, even before carries, so they can be
+ * rounded to doubles and summed; limb 34 counts units of 1 (tri_exact_sum). */
 DEVICE double norm_of(const tri_exact_sum *squares, norm_shared *shared) {
   double part = 0;
   if (thread() < TRI_EXACT_SUM_LIMBS) {
@@ -103,7 +104,7 @@ KERNEL(matrix_polynomial) {
   const int aligned = is_aligned(x) && is_aligned(y) && is_aligned(out);
   wide left[VECTOR], right[VECTOR];
   for (int64_t i = (block_x() * threads() + thread()) * VECTOR; i < count; i += blocks_x() * threads() * VECTOR) {
-    int64_t behind = i - quotient(i, a.size + 1) * (a.size + 1); /* the diagonal */
+    int64_t behind = i - quotient(i, a.size + 1) * (a.size + 1); /* i minus the last index <= i on the diagonal */
     load_part(x + i, aligned, count - i, left);
     load_part(y + i, aligned, count - i, right);
     for (int j = 0; j < VECTOR; j++) {
@@ -116,7 +117,7 @@ KERNEL(matrix_polynomial) {
 
 /* ---- step -------------------------------------------------------------------------------------------------------- */
 
-/* Loads a tile of x transposed: element [r, c] goes to at[r][c]. */
+/* Loads a tile of an x whose columns are contiguous (x_row 1): element [r, c] goes to at[r][c]. */
 DEVICE void load_turned(const element *x, int64_t x_column, int aligned, const tile *t, square *to) {
   wide values[VECTOR];
   for (int i = thread(); i < PARTS; i += threads()) {

@@ -1,5 +1,5 @@
-/* Weights in 4 bits (device/nf4.h). Quantisation happens once, with one warp per block; dequantisation uses a thread
- * for eight elements. */
+/* Weights in 4 bits (device/nf4.h). Quantisation happens once, with one warp for each block of 64 elements;
+ * dequantisation uses a thread for eight elements. */
 #include "device/gpu/kernels/nf4.h"
 
 #include "base/dynamic_map.h"
@@ -12,7 +12,7 @@
 DEVICE int64_t first_block(void) { return block_x() * block_warps() + warp(); }
 DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
 
-/* Loads the two elements of a block whose codes are byte `lane`; in warps of 64 some lanes have none. */
+/* Loads the two elements of a block whose codes are byte `lane`; zeros in the lanes of a warp of 64 that have none. */
 DEVICE void get_two(const element *values, int64_t block, int64_t count, float out[2]) {
   for (int j = 0; j < 2; j++) {
     const int64_t at = block * NF4_BLOCK + 2 * lane() + j;
@@ -20,7 +20,7 @@ DEVICE void get_two(const element *values, int64_t block, int64_t count, float o
   }
 }
 
-/* Returns the largest magnitude, compared by the bits, so that NaN is above infinity. */
+/* Returns the largest magnitude in the warp, compared by the bits, so that NaN is above infinity. */
 DEVICE float largest_of(const float x[2]) {
   int bits = 0;
   for (int j = 0; j < 2; j++) {

@@ -11,7 +11,7 @@
   K(nf4_largest, 256) K(nf4_offset, 256) K(nf4_codes, 256) K(cut_nf4, 256) K(dequantise_nf4, 256)
 enum { TRI_GPU_KERNELS_nf4(TRI_GPU_THREADS) };
 
-/* TRI_NF4_BLOCK and so on of device/nf4.h. */
+/* The same as TRI_NF4_BLOCK, TRI_NF4_BLOCK_BYTES and TRI_NF4_GROUP of device/nf4.h. */
 enum { NF4_BLOCK = 64, NF4_BLOCK_BYTES = 32, NF4_GROUP = 256 };
 
 /* Finds the largest magnitude of each block. */

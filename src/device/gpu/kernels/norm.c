@@ -1,10 +1,11 @@
-/* Layer norm and RMS norm of groups of columns in rows. With n = (x - mean) rstd, w = weight + offset and g = dy w:
+/* Layer norm and RMS norm of *pieces*: the groups of columns of each row. With n = (x - mean) rstd, w = weight + offset
+ * and g = dy w:
  *
  *   y  = n w + bias
  *   dx = rstd (g - mean(g) - n mean(g n))
  *
- * RMS norm is the same without the means of x and g. A narrow group ("piece") is processed by a warp, a wide one by a
- * block. The squares of deviations are summed after the mean is known, since mean(x^2) - mean^2 cancels.
+ * RMS norm is the same without the means of x and g. A narrow piece is processed by a warp, a wide one by a block. The
+ * squares of deviations are summed after the mean is known, since mean(x^2) - mean^2 cancels.
  *
  * The kernels `warp` and `block` keep a piece in registers and read memory once: they need arrays aligned to 16 bytes,
  * and widths and strides of whole vectors. `any` has no such condition, and rereads memory. In both cases a thread has
@@ -81,7 +82,7 @@ DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) to[j] += values[j];
 }
 
-/* Loads the piece at index `at` of x; with a branch, x + branch as it is stored. */
+/* Loads the piece at index `at` of x. With a branch, stores x + branch in `sum`, and keeps it as it is stored. */
 DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, int64_t at, sixteen_bytes kept[KEPT]) {
   const element *x = (const element *)a->x + at, *branch = (const element *)a->branch + at;
   element *sum = (element *)a->sum + at;
@@ -101,7 +102,8 @@ DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, in
   }
 }
 
-/* The same for a piece that is not kept in registers: a column is read by the thread that stored it. */
+/* Stores x + branch in `sum`, for a piece that is not kept in registers. It needs no barrier, because the thread that
+ * stores a column is the one that reads it. */
 DEVICE void add_branch(const norm_forward_arguments *a, const norm_walk *w, int64_t at) {
   const element *x = (const element *)a->x, *branch = (const element *)a->branch;
   element *sum = (element *)a->sum;
@@ -243,7 +245,8 @@ KERNEL(norm_forward_any) {
 
 /* ---- backward, of the input -------------------------------------------------------------------------------------- */
 
-/* State of a piece: its position, its statistics, the weights' offset, and the means of g and of g n. */
+/* State of a piece: its position, its statistics, the weights' offset, and the means of g and of g n (sums of the
+ * thread until finish_means). */
 typedef struct backward_piece {
   piece_place at;
   wide mean, rstd, offset, mean_g, mean_gn;

@@ -18,8 +18,8 @@ enum { NORM_THREADS = 256 };
   K(norm_weight_slabs, NORM_THREADS)
 enum { TRI_GPU_KERNELS_norm(TRI_GPU_THREADS) };
 
-/* Elements of a piece that a thread keeps in registers, and so the widest pieces that a warp of 32 and a block read
- * once. */
+/* KEPT: elements of a piece that a thread keeps in registers. WIDTH: the widest pieces that a warp of 32 threads and a
+ * block keep in registers, so that they read memory once. */
 enum { NORM_KEPT = 32, NORM_WARP_WIDTH = 32 * NORM_KEPT, NORM_BLOCK_WIDTH = NORM_THREADS * NORM_KEPT };
 
 /* tri_norm of device/kernels.h. */
@@ -51,7 +51,8 @@ typedef struct norm_backward_arguments {
 typedef norm_backward_arguments norm_backward_warp_arguments, norm_backward_block_arguments,
     norm_backward_any_arguments;
 
-/* Stage 1 of the weight's gradient (columns.h); if `sums` is 2, each slab also has the bias's gradient after it. */
+/* Stage 1 of the weight's gradient (columns.h); if `sums` is 2, each slab also has the gradient of the bias, after that
+ * of the weight. */
 typedef struct norm_weight_slabs_arguments {
   norm_shape shape;
   const void *gradient_y, *x, *mean, *rstd;

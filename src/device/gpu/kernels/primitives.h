@@ -5,8 +5,8 @@
  * TRI_GPU_TYPE (64, 32 or 16 bits) is the type of activations that a file is compiled for: `element` is the stored
  * type; `wide` is the type of arithmetic, and of parameters, statistics and losses.
  *
- * A block has a whole number of warps, along x. A barrier, a shuffle and a fragment's product must be reached by all
- * threads of the block, or of the warp: the emulator reports one that only some of them reach. */
+ * A block has a whole number of warps, along x. A barrier must be reached by all threads of the block, a shuffle and a
+ * fragment's product by all threads of the warp: the emulator reports it if only some of them do. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_H
 
@@ -98,8 +98,8 @@ enum { VECTOR = 16 / (int)sizeof(element) };
 /* Returns whether 16 bytes can be moved to and from this address. */
 DEVICE int is_aligned(const void *at) { return ((uintptr_t)at & 15u) == 0; }
 
-/* Load VECTOR elements from an aligned address as wide numbers, and store them. Elements of 16 bits are extracted from
- * words of 32: compilers keep words in registers, but halves in memory. */
+/* Load VECTOR elements from an aligned address as wide numbers, or store them to one. Elements of 16 bits are extracted
+ * from words of 32: compilers keep words in registers, but halves in memory. */
 DEVICE void load_vector(const element *from, wide out[VECTOR]) {
 #if TRI_GPU_TYPE == 16
   union {
@@ -185,7 +185,7 @@ DEVICE double warp_sum_double(double value) {
   return value;
 }
 
-/* Returns the sum to all threads. `each` is shared memory, a number per warp of the block. */
+/* Return the sum, or the maximum, to all threads. `each` is shared memory, a number per warp of the block. */
 DEVICE wide block_sum(wide value, wide *each) {
   value = warp_sum(value);
   barrier();

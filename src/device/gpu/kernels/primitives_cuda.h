@@ -43,9 +43,9 @@ DEVICE float shuffle_float(float x, int mask) { return __shfl_xor_sync(0xfffffff
 DEVICE double shuffle_double(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 DEVICE int shuffle_int(int x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 
-/* Starts an asynchronous copy of 16 bytes to shared memory; both addresses are aligned. The bytes are visible to this
- * thread after it has waited for all but the newest `pending` groups, and to other threads after a subsequent
- * barrier. */
+/* Starts an asynchronous copy of 16 bytes to shared memory; both addresses are aligned. copy_async_commit makes a group
+ * of the copies so far, and copy_async_wait waits for all but the newest `pending` groups. The bytes are then visible
+ * to this thread, and after a subsequent barrier to the other threads. */
 DEVICE void copy_async(void *to_shared, const void *from) {
 #if __CUDA_ARCH__ >= 800
   unsigned to = (unsigned)__cvta_generic_to_shared(to_shared);

@@ -4,7 +4,7 @@
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 
 #define DEVICE static __device__ __forceinline__
-/* See primitives_cuda.h for the specification of each one. */
+/* primitives_cuda.h has the specification of each macro and function. */
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads) name(const name##_arguments a)
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \
@@ -34,7 +34,7 @@ DEVICE int64_t blocks_x(void) { return (int64_t)gridDim.x; }
 
 #define barrier() __syncthreads()
 /* Lanes of a wavefront run in lockstep and see each other's shared memory in order. No instruction is needed, but the
- * compiler must not move memory accesses across it. */
+ * compiler must not move memory accesses across this barrier. */
 DEVICE void warp_barrier(void) {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();

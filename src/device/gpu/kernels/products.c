@@ -1,4 +1,4 @@
-/* Adds the bias, if a library does not: for fp64, whose speed does not matter. */
+/* Adds the bias, if a library does not (takes_bias in gemm.c): above all in fp64, whose speed does not matter. */
 #include "device/gpu/kernels/products.h"
 
 #include "device/gpu/kernels/primitives.h"

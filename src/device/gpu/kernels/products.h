@@ -9,8 +9,8 @@
 #define TRI_GPU_KERNELS_products(K) K(add_bias, 256)
 enum { TRI_GPU_KERNELS_products(TRI_GPU_THREADS) };
 
-/* out[r, j] += bias[j], which is wide. Blocks along x share a row's columns, blocks along y the rows: `row_step` of
- * them. */
+/* out[r, j] += bias[j], which is wide. Blocks along x share a row's columns, blocks along y the rows; row_step is the
+ * number of blocks along y. */
 typedef struct add_bias_arguments {
   void *out;
   const void *bias;

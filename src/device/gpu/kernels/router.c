@@ -1,4 +1,5 @@
-/* Routers: one warp per row, whose experts its lanes share (router_choice.h); and the balance of experts. */
+/* Routers: a warp processes a row, and its lanes share the row's experts (router_choice.h). Also the balance of
+ * experts. */
 #include "device/gpu/kernels/router.h"
 
 #include "device/gpu/kernels/groups.h"
@@ -41,7 +42,8 @@ KERNEL(router_forward) {
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Writes the gradients of the scores of the chosen experts to `gradient`: no expert is chosen twice. */
+/* Writes the gradients of the scores of the chosen experts to `gradient`. No expert is chosen twice, so each element is
+ * written by one lane. */
 DEVICE void store_chosen(const router_backward_arguments *a, const statistics *s, const wide *logits, int64_t row,
                          wide *gradient) {
   const router_kind *kind = &a->kind;
@@ -60,7 +62,7 @@ DEVICE void store_chosen(const router_backward_arguments *a, const statistics *s
   for (int j = lane(); j < kind->chosen; j += WARP) gradient[experts[j]] = (wide)kind->scale / by * (dw[j] - mean);
 }
 
-/* Adds the balance loss's gradients of all scores, through p_i / (sum of p). */
+/* Adds the gradients of the balance loss with respect to all scores, through p_i / (sum of p). */
 DEVICE void add_balance(const router_kind *kind, const statistics *s, const wide *logits, const wide *balance,
                         wide *gradient) {
   const wide sum = sum_of_scores(kind, logits);
@@ -106,7 +108,7 @@ KERNEL(router_backward) {
       add_balance(&a.kind, &s, logits, (const wide *)a.balance + sequence * experts, gradient);
     }
     through_scores(&a.kind, &s, logits, gradient, z, out);
-    warp_barrier(); /* before the next row */
+    warp_barrier(); /* all lanes are done with this row */
   }
 }
 
@@ -155,7 +157,7 @@ DEVICE void add_loads(const router_loads_arguments *a, int64_t first, int rows, 
   }
 }
 
-/* One block per slab and sequence: slabs begin at the same rows of a sequence for any position of the sequence. */
+/* One block per slab and sequence. Slabs begin at the same rows of a sequence, wherever the sequence begins. */
 KERNEL(router_loads) {
   SHARED(load_rows, shared);
   const int64_t sequence = quotient(block_x(), a.num_slabs), slab = block_x() - sequence * a.num_slabs;

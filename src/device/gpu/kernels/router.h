@@ -93,8 +93,8 @@ typedef struct router_z_loss_arguments {
   router_kind kind;
 } router_z_loss_arguments;
 
-/* Counts rows with a weight that is not finite, for each tile of kernels/groups.h: a row counts in the tile with its
- * first pair. */
+/* Counts rows with a weight that is not finite, for each tile of kernels/groups.h: a row is counted in the tile that
+ * has its first pair. */
 typedef struct router_not_finite_arguments {
   const void *weights;
   int32_t *found;
@@ -106,7 +106,7 @@ typedef struct router_not_finite_arguments {
 typedef struct router_count_arguments {
   const int32_t *tiles;
   int64_t *counts;
-  int64_t capacity, chosen, stride; /* distance between rows of tiles */
+  int64_t capacity, chosen, stride; /* stride: distance between rows of tiles */
   const int32_t *count;
 } router_count_arguments;
 

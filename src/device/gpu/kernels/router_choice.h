@@ -1,5 +1,6 @@
-/* The choice of a row's experts (base/router.h), by a warp: the lanes share the row's numbers, which are in shared
- * memory, in turn, and each lane has a bit for each of its numbers that can still be chosen. */
+/* The choice of a row's experts (base/router.h), by a warp. The row's numbers are in shared memory, and lane l has the
+ * numbers l, l + WARP, ... A lane's mask `open` has a bit for each of its numbers, set while the number can still be
+ * chosen. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 #define TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 
@@ -83,8 +84,8 @@ DEVICE candidate choose_best(const wide *values, int count, uint32_t *open) {
   return best;
 }
 
-/* Returns, computed by one lane, the best of values [first, end) that comes after `last`, or of all if `last` has no
- * index. */
+/* Returns, computed by one lane, the best of those values [first, end) that come after `last`; the best of all if
+ * `last` has no index. */
 DEVICE candidate next_best(const wide *values, int first, int end, candidate last) {
   candidate best = candidate_of(values, -1);
   for (int i = first; i < end; i++) {
@@ -126,7 +127,7 @@ DEVICE wide group_score(const router_kind *kind, const wide *choice, int group) 
   return sum;
 }
 
-/* Finds the last expert within the quota of a group that is kept. */
+/* Finds the last expert within the quota of a kept group, and stores it in last_of_group and groups. */
 DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group) {
   const int width = kind->experts / kind->groups;
   candidate one = candidate_of(m->choice, -1);
@@ -136,7 +137,7 @@ DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group
   m->last_of_group[group] = one.index;
 }
 
-/* Chooses groups. Groups are divided among the lanes as experts are: lane l has l, l + WARP, ... */
+/* Chooses the kept groups, and sets last_of_group. Lane l has groups l, l + WARP, ... */
 DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
   uint32_t open = ~0u;
   for (int g = lane(); g < kind->groups; g += WARP) m->groups[g] = group_score(kind, m->choice, g);
@@ -193,7 +194,7 @@ DEVICE void route_row(const router_kind *kind, const router_memory *m, const wid
   }
   const wide by = divisor_of(kind, sum);
   for (int j = lane(); j < kind->chosen; j += WARP) weights[j] = (wide)kind->scale * m->chosen[j] / by;
-  warp_barrier(); /* before the next row */
+  warp_barrier(); /* all lanes are done with this row */
 }
 
 #endif

@@ -1,10 +1,10 @@
-/* Shared by kernels on rows. */
+/* Helpers of kernels on rows. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROWS_H
 #define TRI_DEVICE_GPU_KERNELS_ROWS_H
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Returns a / b of nonnegative numbers: most are small, and a 32-bit division is several times faster. */
+/* Returns a / b for nonnegative numbers. Most are small, and a 32-bit division is several times faster. */
 DEVICE int64_t quotient(int64_t a, int64_t b) {
   if (((uint64_t)a | (uint64_t)b) >> 32 == 0) return (int64_t)((uint32_t)a / (uint32_t)b);
   return a / b;
@@ -20,8 +20,7 @@ DEVICE void unpack(const sixteen_bytes *from, wide out[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) out[j] = load(&u.each[j]);
 }
 
-/* ---- parts: VECTOR columns of a row, or the `count` remaining ones
- * ---------------------------------------------------- */
+/* ---- parts: VECTOR columns of a row, or the `count` remaining ones ----------------------------------------------- */
 
 /* Loads a part, padded with zeros. `aligned`: all parts of the array are aligned to 16 bytes. */
 DEVICE void load_part(const element *from, int aligned, int64_t count, wide out[VECTOR]) {

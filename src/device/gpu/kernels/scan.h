@@ -4,7 +4,7 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Returns the sum of the lanes before this one; *all: the sum of the warp. */
+/* Returns the sum of `own` over the lanes before this one. *all: the sum over the warp. */
 DEVICE int warp_sum_before(int own, int *all) {
   int before = 0;
   for (int mask = 1; mask < WARP; mask *= 2) {

@@ -4,8 +4,8 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Does one step of a bitonic sort: compares keys `apart` from each other, so that runs of `length` alternately ascend
- * and descend. */
+/* Does one step of a bitonic sort: compares and exchanges keys `apart` from each other. After the steps from apart =
+ * length / 2 to 1, runs of `length` keys alternately ascend and descend. */
 DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
   for (int i = thread(); i < size / 2; i += threads()) {
     const int low = (i & ~(apart - 1)) * 2 + (i & (apart - 1)), high = low + apart;

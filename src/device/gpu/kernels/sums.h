@@ -31,7 +31,8 @@ typedef struct column_sum_arguments {
   column_slabs cut;
 } column_sum_arguments;
 
-/* Stage 2: out[width] (+)= the sum of slabs, `stride` apart, of existing rows; a row has `groups` sums. */
+/* Stage 2: out[width] (+)= the sum of the slabs that have existing rows; slabs are `stride` numbers apart. capacity and
+ * *count are in rows of a tri_rows; each row has `groups` rows of the sum. */
 typedef struct column_totals_arguments {
   const void *slabs;
   void *out;

@@ -1,5 +1,5 @@
-/* The number of threads of a kernel's blocks, from its row in a list TRI_GPU_KERNELS_MODULE: the constant NAME_threads.
- */
+/* Defines a constant NAME_threads for each kernel in a list TRI_GPU_KERNELS_MODULE: the number of threads of its
+ * blocks. */
 #ifndef TRI_DEVICE_GPU_KERNELS_THREADS_H
 #define TRI_DEVICE_GPU_KERNELS_THREADS_H
 

@@ -4,8 +4,8 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Unrolling of loops: over parts of an array that must be in registers; a loop whose iterations may overlap; and a
- * rarely executed loop, to be kept small. */
+/* Unrolling of loops. UNROLL: over parts of an array that must be in registers. UNROLL_SOME: iterations may overlap.
+ * ONE_BY_ONE: rarely executed, and to be kept small. */
 #if defined(TRI_GPU_HOST)
 #define UNROLL
 #define UNROLL_SOME
@@ -31,9 +31,9 @@ DEVICE void tile_put_some(element *to, const element *from, int64_t live) {
   for (int j = 0; j < VECTOR; j++) store(to + j, j < live ? load(from + j) : 0);
 }
 
-/* Loads rows x columns from `from`, with row distance `stride`, to `to`, with row distance `pitch`; elements beyond
- * live_rows x live_columns become zero. All threads of a block call it. The tile is visible to the block after
- * copy_async_wait and a barrier. */
+/* Starts to load rows x columns from `from`, with row distance `stride`, to `to`, with row distance `pitch`; elements
+ * beyond live_rows x live_columns become zero. All threads of a block call it. The tile is visible to the block after
+ * copy_async_commit, copy_async_wait and a barrier. */
 DEVICE void tile_load(element *to, const int pitch, const element *from, int64_t stride, const int rows,
                       const int columns, int64_t live_rows, int64_t live_columns, int aligned, const int threads) {
   const int vectors = columns / VECTOR, count = rows * vectors;

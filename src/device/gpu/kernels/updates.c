@@ -4,8 +4,7 @@
 
 #include "device/gpu/kernels/wide.h"
 
-/* ---- WIDE_VECTOR numbers, or the `left` remaining ones
- * --------------------------------------------------------------- */
+/* ---- WIDE_VECTOR numbers, or the `left` remaining ones ----------------------------------------------------------- */
 
 DEVICE void load_update_vector(const wide *from, int whole, int64_t left, wide out[WIDE_VECTOR]) {
   if (whole && left >= WIDE_VECTOR) {

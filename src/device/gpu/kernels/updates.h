@@ -1,5 +1,5 @@
-/* Optimizers other than AdamW: kernels/updates.c. All arrays are wide except `narrow`, which has elements: it is NULL
- * if it is not needed, or elements are wide. */
+/* Optimizers other than AdamW: kernels/updates.c. All arrays are wide except `narrow`, which has elements: NULL if it
+ * is not needed, or if elements are wide. */
 #ifndef TRI_DEVICE_GPU_KERNELS_UPDATES_H
 #define TRI_DEVICE_GPU_KERNELS_UPDATES_H
 
