@@ -169,18 +169,20 @@ tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safet
                                uint64_t *sum) {
   const uint64_t element = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
   tri_record record = tri_record_make(TRI_RECORD_WORK, "sum a tensor");
-  const uint64_t ticket = tri_recorder_begin(&record);
+  tri_status status = TRI_OK;
   *sum = 0;
   if (element == 0) return tri_fail(TRI_UNSUPPORTED, "%s: `%.200s` has no whole bytes", file->input.path, tensor->name);
-  for (uint64_t done = 0; done < tensor->bytes;) {
+  const uint64_t ticket = tri_recorder_begin(&record);
+  for (uint64_t done = 0; done < tensor->bytes && status == TRI_OK;) {
     const uint64_t rest = tensor->bytes - done,
                    piece = rest < TRI_SAFETENSORS_SUM_BYTES ? rest : TRI_SAFETENSORS_SUM_BYTES;
-    TRI_TRY(tri_safetensors_read_bytes(file, tensor, done, piece, buffer));
-    *sum += tri_element_sum((size_t)element, (int64_t)(done / element), (int64_t)(piece / element), buffer);
+    status = tri_safetensors_read_bytes(file, tensor, done, piece, buffer);
+    if (status == TRI_OK)
+      *sum += tri_element_sum((size_t)element, (int64_t)(done / element), (int64_t)(piece / element), buffer);
     done += piece;
   }
   tri_recorder_end(ticket);
-  return TRI_OK;
+  return status;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

@@ -3,10 +3,7 @@
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 
-void tri_engine_parameters_changed(tri_engine *engine) {
-  tri_weights_changed(engine->executor->weights);
-  engine->prepared = false;
-}
+void tri_engine_parameters_changed(tri_engine *engine) { tri_weights_changed(engine->weights); }
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 

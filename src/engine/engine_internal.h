@@ -41,7 +41,6 @@ struct tri_engine {
   tri_device_event *uploaded; /* [micro_batches + 1]: the copy of that batch to the device is done */
   tri_device_event values_uploaded;
   int64_t result_waits, staging_waits, steps; /* waits of the host in `steps` steps */
-  bool prepared;                              /* packed weights are up to date */
   tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
   int64_t most_stage_buffers;
   tri_exchange_request **reductions;     /* [buckets] */

@@ -161,9 +161,7 @@ static tri_status step_count_labels(tri_engine *engine, tri_step_state *state, c
 static tri_status step_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   (void)at;
-  if (!engine->prepared) TRI_TRY(tri_executor_prepare(engine->executor));
-  engine->prepared = true;
-  return TRI_OK;
+  return tri_executor_is_prepared(engine->executor) ? TRI_OK : tri_executor_prepare(engine->executor);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -502,9 +500,7 @@ static tri_status step_update(tri_engine *engine, tri_step_state *state, const t
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) TRI_TRY(run_call(engine, state->updates + 1, &updates->calls[i]));
   engine->averaging = next;
-  TRI_TRY(tri_engine_average_weights(engine, state->updates + 1));
-  engine->prepared = false;
-  return TRI_OK;
+  return tri_engine_average_weights(engine, state->updates + 1);
 }
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */

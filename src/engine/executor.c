@@ -191,6 +191,7 @@ tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *r
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
   executor->device = device;
   executor->weights = weights;
+  executor->prepared = -1;
   executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory, NULL};
   executor->alone = tri_mesh_alone();
   executor->ranks.mesh = mesh == NULL ? &executor->alone : mesh;
@@ -262,8 +263,11 @@ tri_status tri_executor_prepare(tri_executor *executor) {
       TRI_TRY(call->op->prepare(&run, call));
     }
   }
+  executor->prepared = executor->weights->version;
   return TRI_OK;
 }
+
+bool tri_executor_is_prepared(const tri_executor *executor) { return executor->prepared == executor->weights->version; }
 
 /* Marks memory as uninitialised: the instruction that begins reads nothing that earlier ones left in the transient
  * region, nor, for a new micro-batch, in its frame. */
@@ -300,6 +304,10 @@ static tri_status forward_of(const tri_executor *executor, const tri_op_call *ca
 tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
                                      tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
+  if (!tri_executor_is_prepared(executor)) {
+    return tri_fail_internal("weights of version %ld are packed, and the weights have version %ld",
+                             (long)executor->prepared, (long)executor->weights->version);
+  }
   if (first_call == 0) TRI_TRY(forget(executor, chunk, run, true));
   for (int64_t c = first_call; c < end_call; c++) {
     const tri_op_call *call = &list->calls[c];

@@ -7,7 +7,6 @@
 #include "device/step_values.h"
 #include "engine/batch.h"
 #include "engine/collectives.h"
-#include "model/parameters.h"
 #include "ops/list.h"
 #include "schedule/memory_plan.h"
 #include "weights/weights.h"
@@ -37,6 +36,7 @@ typedef struct tri_executor {
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
   tri_weights *weights;   /* not owned */
+  int64_t prepared;       /* version of the weights that are packed; -1: none is */
   int64_t *expert_rounds; /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
   int64_t result_waits;   /* waits of the host for results so far */
 } tri_executor;
@@ -51,8 +51,10 @@ void tri_executor_destroy(tri_executor *executor);
 /* Returns a run with the pointers of a chunk's frame; the caller fills in the rest. */
 tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 
-/* Packs weights again after parameters have changed. */
+/* Packs weights again after parameters have changed, and remembers their version. */
 tri_status tri_executor_prepare(tri_executor *executor);
+/* Returns whether the packed weights have the version of the weights. Forward passes fail if they have not. */
+bool tri_executor_is_prepared(const tri_executor *executor);
 
 /* Resets gradients and stage buffers at the start of a step: their contents are no longer needed. Queued. */
 tri_status tri_executor_reset_step(tri_executor *executor);

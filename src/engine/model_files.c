@@ -114,9 +114,9 @@ tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_t
   uint64_t sum = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
-    executor->weights->parameters[i].packed = false;
     if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum));
   }
+  tri_weights_changed(executor->weights);
   return TRI_OK;
 }
 

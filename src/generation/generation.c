@@ -64,7 +64,7 @@ static void apply_settings(tri_generation *g, const tri_generation_settings *fol
   const double most = folder->max_new_tokens > 0 ? (double)folder->max_new_tokens : -1;
   g->tokens = (int64_t)choose_sampling_value((double)given->tokens, most, true, 0, "--tokens", said, sizeof said);
   if (given->tokens < 0 && g->tokens == 0 && folder->max_length > 0) g->max_length = folder->max_length;
-  if (said[0] == '\0') return;
+  if (said[0] == '\0' || given->quiet) return;
   tri_log("as the folder's generation_config.json has it: %s%s", said,
           given->top_k < 0 && folder->usual_top_k ? " (transformers' default beside do_sample)" : "");
 }

@@ -29,6 +29,7 @@
 
 static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
+  g->root = tri_pages_root(g->pages);
   TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->asked, &g->asked));
@@ -143,16 +144,17 @@ static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_op
   return enlist(g, s);
 }
 
-static tri_status create_sequence(const int32_t *ids, int64_t count, tri_sequence **out) {
+static tri_status create_sequence(const tri_generator *g, const int32_t *ids, int64_t count, tri_sequence **out) {
   TRI_TRY(tri_alloc("a sequence", 1, sizeof **out, out));
   (*out)->copied = -1;
+  (*out)->root = (*out)->prefix = g->root;
   return tri_sequence_append(*out, ids, count);
 }
 
 tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t count, const tri_sequence_options *options,
                                tri_sequence **out) {
   tri_sequence *s = NULL;
-  tri_status status = create_sequence(ids, count, &s);
+  tri_status status = create_sequence(g, ids, count, &s);
   if (status == TRI_OK) status = check(g, s, options);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
@@ -184,7 +186,7 @@ tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const 
                               const tri_sequence_options *options, tri_sequence **out) {
   tri_sequence *s = NULL;
   if (from->finish == TRI_FINISH_NONE) return tri_fail_internal("a fork of a sequence that has not come to its end");
-  tri_status status = create_sequence(from->ids, from->count, &s);
+  tri_status status = create_sequence(g, from->ids, from->count, &s);
   if (status == TRI_OK) status = tri_sequence_append(s, ids, count);
   if (status == TRI_OK) status = share_pages(g, from, s);
   if (status == TRI_OK) status = check(g, s, options);
@@ -246,11 +248,30 @@ void tri_generator_release(tri_generator *g, tri_sequence *s) {
   tri_sequence_destroy(s, g->pages);
 }
 
-void tri_generator_forget(tri_generator *g) {
-  tri_pages_forget(g->pages);
-  for (int64_t i = 0; i < g->count; i++) {
-    if (g->list[i] != NULL) tri_sequence_drop_pages(g->list[i], g->pages);
+tri_status tri_generator_drain(tri_generator *g) {
+  tri_status status = TRI_OK;
+  g->draining = true;
+  for (bool more = true; status == TRI_OK && more;) status = tri_generator_step(g, &more);
+  g->draining = false;
+  return status;
+}
+
+tri_status tri_generator_publish(tri_generator *g, tri_publish_rule rule) {
+  int64_t started = 0;
+  for (int64_t i = 0; i < g->count; i++)
+    started += g->list[i] != NULL && g->list[i]->finish == TRI_FINISH_NONE && tri_sequence_has_started(g->list[i]);
+  switch (rule) {
+    case TRI_PUBLISH_READ_AGAIN: break;
+    case TRI_PUBLISH_BETWEEN:
+      if (started == 0) break;
+      return tri_fail_internal("new weights are published while %ld sequences are in progress", (long)started);
   }
+  TRI_TRY(tri_runner_publish(g->runner));
+  g->root = tri_pages_root(g->pages);
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] != NULL) tri_sequence_set_root(g->list[i], g->pages, g->root);
+  }
+  return TRI_OK;
 }
 
 tri_generator_counts tri_generator_count(const tri_generator *g) {

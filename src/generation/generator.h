@@ -102,8 +102,18 @@ tri_status tri_generator_step(tri_generator *generator, bool *more);
 /* Runs steps until all sequences have ended. */
 tri_status tri_generator_run(tri_generator *generator);
 
-/* Invalidates all keys and values after a weight update. Sequences read their tokens again. */
-void tri_generator_forget(tri_generator *generator);
+/* Runs steps until all sequences that have started have ended. The others wait. */
+tri_status tri_generator_drain(tri_generator *generator);
+
+/* What happens to sequences in progress when new weights are published. */
+typedef enum tri_publish_rule {
+  TRI_PUBLISH_READ_AGAIN, /* they read their tokens again, and continue with the new weights */
+  TRI_PUBLISH_BETWEEN     /* none is in progress: all ended with the weights with which they started
+                             (tri_generator_drain, before the weights change) */
+} tri_publish_rule;
+/* Begins to use the weights after they have changed (tri_weights.version). Cached pages of other versions are not found
+ * any more. A step fails if the weights have changed and were not published. */
+tri_status tri_generator_publish(tri_generator *generator, tri_publish_rule rule);
 
 /* ---- queries of a sequence --------------------------------------------------------------------------------------- */
 

@@ -30,6 +30,8 @@ struct tri_generator {
   tri_dtype logits_type;
   int64_t vocab_size;
   int64_t window;      /* tri_runner_window */
+  tri_prefix root;     /* root of the cached pages of the present version of the weights */
+  bool draining;       /* no sequence starts (tri_generator_drain) */
   tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released or moved to the end
                           since the last step began */
   int64_t count, capacity;

@@ -49,6 +49,10 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
   for (int64_t i = 0; i < g->count; i++) {
     tri_sequence *s = g->list[i];
     const bool ended = s->finish != TRI_FINISH_NONE;
+    if (g->draining && !ended && !tri_sequence_has_started(s)) {
+      tri_sequence_drop_pages(s, g->pages); /* they stay in the cache for as long as there is room */
+      continue;
+    }
     if (!ended && !s->has_place && waiting < g->sizes.sequences) TRI_TRY(find_pages(g, s));
     if (s->num_pages == s->gone && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences)))
       continue;
@@ -214,7 +218,8 @@ static tri_status append_samples(tri_generator *g, const tri_reading *r) {
   tri_sequence *s = r->of;
   bool ended = false;
   for (int64_t i = 0, row = tri_reading_first_sample(r); i <= r->guesses; i++, row++) {
-    const tri_sampled *sampled = &g->sampled[row];
+    tri_sampled *sampled = &g->sampled[row];
+    sampled->version = tri_runner_version(g->runner);
     if (sampled->id < 0) return fail_sequence(g, s, row, s->count);
     const bool right = i < r->guesses && s->ids[s->count] == sampled->id;
     TRI_TRY(append_sample(g, s, sampled, &ended));
@@ -242,7 +247,9 @@ static tri_status process_results(tri_generator *g) {
 
 static bool any_left(const tri_generator *g) {
   for (int64_t i = 0; i < g->count; i++) {
-    if (g->list[i] != NULL && g->list[i]->finish == TRI_FINISH_NONE) return true;
+    const tri_sequence *s = g->list[i];
+    if (s == NULL || s->finish != TRI_FINISH_NONE) continue;
+    if (!g->draining || tri_sequence_has_started(s)) return true;
   }
   return false;
 }

@@ -133,9 +133,7 @@ int32_t tri_pages_keep(tri_pages *p, int32_t page, tri_prefix *prefix, const int
   return page;
 }
 
-void tri_pages_forget(tri_pages *p) {
-  for (int32_t i = 0; i < (int32_t)p->count; i++) forget(p, i);
-}
+tri_prefix tri_pages_root(tri_pages *p) { return ++p->last_prefix; }
 
 /* ---- reference counts -------------------------------------------------------------------------------------------- */
 

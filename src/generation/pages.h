@@ -32,10 +32,12 @@ int32_t tri_pages_allocate(tri_pages *pages);
 void tri_pages_hold(tri_pages *pages, int32_t page);
 void tri_pages_release(tri_pages *pages, int32_t page);
 
-/* Identifies a prefix of cached pages: TRI_PREFIX_NONE is the empty one; each cached page gets a new number for the
- * prefix that ends with it. */
+/* Identifies a prefix of cached pages: each cached page gets a new number for the prefix that ends with it. A root is a
+ * prefix of no pages. Pages that are cached after one root are never found after another one, so that each version of
+ * the weights has a root, or several if texts of different users must not share pages. */
 typedef uint64_t tri_prefix;
-enum { TRI_PREFIX_NONE = 0 };
+/* Returns a new root. */
+tri_prefix tri_pages_root(tri_pages *pages);
 
 /* Looks up the cached page that holds tokens ids[rows] after *prefix, takes a reference to it, and sets *prefix to the
  * prefix that ends with it. Returns -1 if there is no such page. */
@@ -44,8 +46,5 @@ int32_t tri_pages_find(tri_pages *pages, tri_prefix *prefix, const int32_t *ids)
  * with the same tokens, takes a reference to that one and returns it; the caller should then release `page`. Sets
  * *prefix to the prefix that ends with the page. */
 int32_t tri_pages_keep(tri_pages *pages, int32_t page, tri_prefix *prefix, const int32_t *ids);
-
-/* Removes all pages from the prefix cache, after a weight update. Reference counts do not change. */
-void tri_pages_forget(tri_pages *pages);
 
 #endif

@@ -27,7 +27,7 @@ struct tri_runner {
   void *cache_memory;
   size_t cache_bytes;
   tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
-  bool prepared;             /* weights are packed (tri_executor_prepare) */
+  int64_t version;           /* version of the weights that the runs read; -1 before the first run */
   void *logits;              /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
   void *queries,
       *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */
@@ -167,7 +167,8 @@ static tri_status make(const tri_model *model, tri_dtype precision, const tri_ru
                     (long)sizes->sequences, (long)sizes->positions);
   }
   TRI_TRY(tri_alloc("a runner", 1, sizeof **out, out));
-  **out = (tri_runner){.model = *model, .precision = precision, .sizes = *sizes, .pages_each = pages_each};
+  **out =
+      (tri_runner){.model = *model, .precision = precision, .sizes = *sizes, .pages_each = pages_each, .version = -1};
   return TRI_OK;
 }
 
@@ -214,12 +215,23 @@ int tri_runner_threads(const tri_runner *runner) {
 tri_executor *tri_runner_executor(tri_runner *runner) { return runner->executor; }
 const tri_parameter_table *tri_runner_parameters(const tri_runner *runner) { return runner->table; }
 
+tri_status tri_runner_publish(tri_runner *runner) {
+  TRI_TRY(tri_executor_prepare(runner->executor));
+  runner->version = runner->weights->version;
+  return TRI_OK;
+}
+
+int64_t tri_runner_version(const tri_runner *runner) { return runner->version; }
+
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 tri_status tri_runner_begin(tri_runner *runner) {
   const int64_t slices = runner->list->windows.count * runner->sizes.sequences;
-  if (!runner->prepared) TRI_TRY(tri_executor_prepare(runner->executor));
-  runner->prepared = true;
+  if (runner->version < 0) TRI_TRY(tri_runner_publish(runner));
+  if (runner->version != runner->weights->version) {
+    return tri_fail_internal("the cached keys are of weights of version %ld, and the weights have version %ld by now",
+                             (long)runner->version, (long)runner->weights->version);
+  }
   TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* the host batch is overwritten below */
   runner->host = tri_executor_host_batch(runner->executor, 0);
   for (int64_t i = 0; i < slices; i++) runner->host.slices[i] = (tri_attention_slice){0};

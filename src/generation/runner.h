@@ -51,6 +51,12 @@ int tri_runner_threads(const tri_runner *runner);
 tri_executor *tri_runner_executor(tri_runner *runner);
 const tri_parameter_table *tri_runner_parameters(const tri_runner *runner);
 
+/* Packs the weights again after they have changed. The runs that follow read them; keys and values of earlier runs do
+ * not fit to them. The first run does this itself. A run fails if the weights have changed since. */
+tri_status tri_runner_publish(tri_runner *runner);
+/* Returns the version of the weights that the runs read (tri_weights.version); -1 before the first run. */
+int64_t tri_runner_version(const tri_runner *runner);
+
 /* Rows of one sequence: tokens at positions from `first` on. */
 typedef struct tri_runner_rows {
   const int32_t *ids; /* [count] */

@@ -41,6 +41,7 @@ enum { TRI_MOST_LIKELY = 20 };
 
 typedef struct tri_sampled {
   int32_t id;
+  int64_t version;                       /* version of the weights that computed the logits */
   double log_prob;                       /* log-probability of the token in the model's own distribution */
   double entropy;                        /* entropy of that distribution, in nats */
   double sampled_log_prob;               /* in the distribution that the token was sampled from; 0 at temperature 0 */

@@ -76,7 +76,12 @@ void tri_sequence_drop_pages(tri_sequence *s, tri_pages *pages) {
   if (s->copied >= 0) tri_pages_release(pages, s->copied);
   s->copied = -1;
   s->num_pages = s->gone = s->held = s->kept = 0;
-  s->prefix = TRI_PREFIX_NONE;
+  s->prefix = s->root;
+}
+
+void tri_sequence_set_root(tri_sequence *s, tri_pages *pages, tri_prefix root) {
+  s->root = root;
+  tri_sequence_drop_pages(s, pages);
 }
 
 void tri_sequence_slide(tri_sequence *s, tri_pages *pages, int64_t positions) {
@@ -86,6 +91,8 @@ void tri_sequence_slide(tri_sequence *s, tri_pages *pages, int64_t positions) {
   s->slid = true;
   tri_sequence_drop_pages(s, pages);
 }
+
+bool tri_sequence_has_started(const tri_sequence *s) { return s->has_place || s->sampled > 0; }
 
 /* A score of a given token comes from the logits of the token before it. */
 int64_t tri_sequence_wants_logits(const tri_sequence *s) {

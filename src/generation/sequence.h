@@ -25,7 +25,8 @@ struct tri_sequence {
   int64_t num_pages, pages_room;
   int64_t gone;      /* number of leading pages that are released because no later token attends to them */
   int64_t kept;      /* number of leading full pages that are cached or were found in the cache */
-  tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages */
+  tri_prefix root;   /* the generator's at the time when the first of the pages was added */
+  tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages; `root` without them */
   int32_t copied; /* another sequence's page, with a reference to it, that is copied into the next new page; -1: none */
 };
 
@@ -41,11 +42,15 @@ void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
 void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int64_t window);
 /* Counts only the first `held` positions as read, or none if the next token attends to a released page. */
 void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
+/* Sets the root, and then works like tri_sequence_drop_pages. */
+void tri_sequence_set_root(tri_sequence *sequence, tri_pages *pages, tri_prefix root);
 /* Releases all pages, and counts all tokens as not read. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
 /* If the sequence is longer than `positions`, moves `offset` forward and drops its pages. Then `positions` tokens are
  * left to read, or half as many if some were read before. */
 void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);
+/* Returns whether it has read tokens or sampled one since it was begun or extended. */
+bool tri_sequence_has_started(const tri_sequence *sequence);
 /* Returns the number of unread tokens, counted from the last, that need logits. */
 int64_t tri_sequence_wants_logits(const tri_sequence *sequence);
 void tri_sequence_destroy(tri_sequence *sequence, tri_pages *pages);

@@ -60,8 +60,9 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
     if (!is_read(checkpoint, map, slice, optimizer)) continue;
     tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
     uint64_t ticket = tri_recorder_begin(&record);
-    TRI_TRY(read_slice(checkpoint, tensor, slice));
+    const tri_status status = read_slice(checkpoint, tensor, slice);
     tri_recorder_end(ticket);
+    TRI_TRY(status); /* the run may continue with another checkpoint */
   }
   return tri_checkpoint_map_written(engine);
 }

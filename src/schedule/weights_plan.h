@@ -8,7 +8,7 @@
 
 typedef struct tri_weights_plan {
   size_t values, gather_buffers, frozen_buffers[TRI_NUM_STORED], frozen[TRI_NUM_STORED]; /* offsets, in bytes */
-  size_t bytes;                                                                          /* of the whole allocation */
+  size_t bytes; /* size of the whole allocation */
 } tri_weights_plan;
 
 /* Plans the memory of `num_values` trained and `num_frozen` frozen elements. `type`: type of activations. With buckets,

@@ -102,7 +102,10 @@ static void resolve_parameters(tri_weights *weights) {
 
 void tri_weights_changed(tri_weights *weights) {
   weights->version++;
-  for (int64_t i = 0; i < weights->table->num_entries && weights->copies != NULL; i++) weights->copies[i].written = 0;
+  for (int64_t i = 0; i < weights->table->num_entries; i++) {
+    weights->parameters[i].packed = false;
+    if (weights->copies != NULL) weights->copies[i].written = 0;
+  }
 }
 
 /* The copy is the parameter's own, or that of the first of the parameters that it is joined to (tri_parameter_joined).

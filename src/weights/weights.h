@@ -27,7 +27,7 @@ typedef struct tri_weights {
   const tri_buckets *buckets;       /* not owned; NULL: arrays as the table lays them out */
   tri_dtype type;                   /* type of activations */
   int64_t version;                  /* number of changes of the values (tri_weights_changed) */
-  tri_device *device;               /* of the memory; NULL before tri_weights_allocate */
+  tri_device *device;               /* device that has the memory; NULL before tri_weights_allocate */
   char *memory;                     /* laid out by the plan. With buckets, this rank's shards; buffers hold whole
                                        buckets while they are gathered */
   tri_weights_plan plan;
@@ -49,7 +49,8 @@ tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *pl
 tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
 
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
- * called when parameters are about to change or have changed. */
+ * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
+ * again: all of their values are rewritten. */
 void tri_weights_changed(tri_weights *weights);
 /* Returns the address of `count` elements of a parameter, from its element `first` on, in its copy of the activations'
  * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */

@@ -40,6 +40,7 @@ static inline tri_status write_runner_weights(tri_runner *runner, const tri_mode
     if (!trained->entries[i].alias) status = write_entry(executor, i, trained->entries[i].offset, weight, context);
   }
   tri_parameter_table_destroy(trained);
+  tri_weights_changed(executor->weights);
   return status;
 }
 

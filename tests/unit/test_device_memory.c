@@ -141,6 +141,7 @@ static void test_an_instruction_inherits_nothing(void **state) {
   small s;
   CHECK_OK(tri_device_create("guarded", 1, &device));
   create_small(device, TRI_FP64, false, &s);
+  CHECK_OK(tri_executor_prepare(s.executor));
   tri_run run = tri_executor_run(s.executor, 0, 0);
   for (int64_t slot = 0; slot < s.list->num_slots; slot++) {
     double left = 1, parameter = 1;

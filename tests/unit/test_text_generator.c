@@ -46,9 +46,10 @@ static double uniform(uint64_t stream, uint64_t i) {
 
 static int64_t below(uint64_t stream, uint64_t i, int64_t end) { return (int64_t)(uniform(stream, i) * (double)end); }
 
+/* `context`: the number of the version, an int; NULL: 0. */
 static double drawn_weight(const void *context, int64_t number) {
-  (void)context;
-  return (uniform(1, (uint64_t)number) - 0.5) * 0.8;
+  const uint64_t version = context == NULL ? 0 : (uint64_t) * (const int *)context;
+  return (uniform(1 + 7000 * version, (uint64_t)number) - 0.5) * 0.8;
 }
 
 static world make_world(const char *kind, int threads, tri_dtype type, const tri_model *model,
@@ -76,6 +77,7 @@ typedef struct text {
   tri_sequence *sequence;
   world *in;
   int32_t made[MOST_TOKENS];
+  int64_t versions[MOST_TOKENS]; /* of the weights that wrote the token */
   double log_probs[MOST_TOKENS], sampled[MOST_TOKENS], scores[MOST_TOKENS];
   int64_t count;
   tri_finish finish;
@@ -85,6 +87,7 @@ static tri_status add_token(void *context, tri_sequence *sequence, const tri_sam
   text *t = context;
   (void)sequence;
   t->made[t->count] = sampled->id;
+  t->versions[t->count] = sampled->version;
   t->log_probs[t->count] = sampled->log_prob;
   t->sampled[t->count++] = sampled->sampled_log_prob;
   *stop = sampled->id == 7;
@@ -255,6 +258,114 @@ static void test_bits(void **state) {
   }
   check_bits("cpu:baseline", TRI_FP32, TRI_FAMILY_LLAMA, 50, 41);
   check_bits("reference", TRI_FP64, TRI_FAMILY_LLAMA, 0, 42);
+}
+
+/* ---- new weights ------------------------------------------------------------------------------------------------- */
+
+enum { VERSIONS = 4, FIRST_VERSION = 1 /* of weights that have been written once */ };
+
+/* Writes the weights of version number `version`, from 0 on, and publishes them. */
+static void change_weights(world *w, const tri_model *model, int version, tri_publish_rule rule) {
+  CHECK_OK(write_runner_weights(w->runner, model, drawn_weight, &version));
+  CHECK_OK(tri_generator_publish(w->generator, rule));
+  assert_int_equal(tri_runner_version(w->runner), version + FIRST_VERSION);
+}
+
+/* Compares each token with the one that a generator draws which has read only that version's weights, and the text so
+ * far in one piece. */
+static void check_versions(world *cold, const text *t, int version, int64_t *compared) {
+  for (int64_t i = 0; i < t->count; i++) {
+    text one = *t;
+    if (t->versions[i] != version + FIRST_VERSION) continue;
+    memcpy(one.ids + t->prompt, t->made, (size_t)i * sizeof *t->made);
+    one.prompt = t->prompt + i;
+    one.wanted = 1;
+    one.scored = one.count = 0;
+    one.in = cold;
+    tri_sequence_options options = options_of(&one);
+    options.sampling.prompt = (uint64_t)t->prompt;
+    CHECK_OK(tri_generator_begin(cold->generator, one.ids, one.prompt, &options, &one.sequence));
+    CHECK_OK(tri_generator_run(cold->generator));
+    assert_int_equal(one.made[0], t->made[i]);
+    assert_true(one.log_probs[0] == t->log_probs[i]);
+    ++*compared;
+  }
+}
+
+static void check_publishing(const char *kind, tri_dtype type, tri_family family, int64_t window, uint64_t seed) {
+  const tri_model model = make_model(family, window);
+  text *texts = calloc(MOST_TEXTS, sizeof *texts);
+  tri_runner_sizes sizes = tri_runner_sizes_for(1 + below(600, 10 * seed, 6), POSITIONS);
+  int64_t compared = 0, published[VERSIONS];
+  sizes.pages = 3 + below(600, 10 * seed + 1, 8);
+  world w = make_world(kind, 2, type, &model, &sizes);
+  bool more = true;
+  draw_texts(texts, seed);
+  for (int i = 0; i < MOST_TEXTS; i++) { /* none slides: the cold generator could not repeat where */
+    if (texts[i].wanted > POSITIONS - texts[i].prompt) texts[i].wanted = POSITIONS - texts[i].prompt;
+  }
+  for (int i = 1; i < VERSIONS; i++) published[i] = below(601, 10 * seed + (uint64_t)i, 60);
+  for (int64_t now = 0, version = 0; more || now < 60; now++) {
+    for (int i = 0; i < MOST_TEXTS; i++) {
+      if (texts[i].arrival != now) continue;
+      texts[i].cancelled = texts[i].scored = 0;
+      texts[i].in = &w;
+      const tri_sequence_options options = options_of(&texts[i]);
+      CHECK_OK(tri_generator_begin(w.generator, texts[i].ids, texts[i].prompt, &options, &texts[i].sequence));
+    }
+    for (int i = 1; i < VERSIONS; i++) {
+      if (published[i] != now) continue;
+      const bool between = uniform(602, 10 * seed + (uint64_t)i) < 0.4;
+      if (between) CHECK_OK(tri_generator_drain(w.generator));
+      change_weights(&w, &model, (int)++version, between ? TRI_PUBLISH_BETWEEN : TRI_PUBLISH_READ_AGAIN);
+    }
+    CHECK_OK(tri_generator_step(w.generator, &more));
+  }
+  assert_int_equal(tri_generator_count(w.generator).free_pages, sizes.pages);
+  free_world(&w);
+  for (int version = 0; version < VERSIONS; version++) {
+    const tri_runner_sizes alone = tri_runner_sizes_for(1, POSITIONS);
+    world cold = make_world(kind, 1, type, &model, &alone);
+    CHECK_OK(write_runner_weights(cold.runner, &model, drawn_weight, &version));
+    for (int i = 0; i < MOST_TEXTS; i++) check_versions(&cold, &texts[i], version, &compared);
+    free_world(&cold);
+  }
+  for (int i = 0; i < MOST_TEXTS; i++) compared -= texts[i].count;
+  assert_int_equal(compared, 0); /* each token had one of the versions */
+  free(texts);
+}
+
+static void test_publishing(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 4; seed++) {
+    check_publishing("cpu", TRI_FP32, TRI_FAMILY_GPT2, 0, seed);
+    check_publishing("cpu", TRI_BF16, TRI_FAMILY_LLAMA, seed % 2 == 0 ? 0 : 37, seed + 30);
+  }
+}
+
+/* Weights that changed without a word, and new ones in the middle of a text that is to end with its own. */
+static void test_publishing_is_checked(void **state) {
+  (void)state;
+  const tri_model model = make_model(TRI_FAMILY_GPT2, 0);
+  const tri_runner_sizes sizes = tri_runner_sizes_for(2, POSITIONS);
+  const int version = 1;
+  const int32_t ids[] = {5, 6};
+  const tri_sequence_options options = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                        .wanted = 9};
+  world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+  tri_sequence *sequence = NULL;
+  bool more = false;
+  CHECK_OK(tri_generator_begin(w.generator, ids, 2, &options, &sequence));
+  CHECK_OK(tri_generator_step(w.generator, &more));
+  CHECK_OK(write_runner_weights(w.runner, &model, drawn_weight, &version));
+  CHECK_FAILS(tri_generator_step(w.generator, &more), TRI_INTERNAL,
+              "the cached keys are of weights of version 1, and the weights have version 2 by now");
+  CHECK_FAILS(tri_generator_publish(w.generator, TRI_PUBLISH_BETWEEN), TRI_INTERNAL,
+              "new weights are published while 1 sequences are in progress");
+  CHECK_OK(tri_generator_publish(w.generator, TRI_PUBLISH_READ_AGAIN));
+  CHECK_OK(tri_generator_run(w.generator));
+  assert_int_equal(tri_sequence_sampled(sequence), 9);
+  free_world(&w);
 }
 
 /* ---- forks and continuations ------------------------------------------------------------------------------------- */
@@ -556,6 +667,8 @@ static void test_a_token_allocates_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_publishing),
+      cmocka_unit_test(test_publishing_is_checked),
       cmocka_unit_test(test_forks),
       cmocka_unit_test(test_windows_give_pages_back),
       cmocka_unit_test(test_lookup),
