@@ -1,4 +1,5 @@
-/* Iteration over the elements of a global tensor that one rank holds. Used by the files of this folder only. */
+/* Iteration over the elements of a global tensor that one rank holds. Used by the files of this folder and by
+ * weights/move.c. */
 #ifndef TRI_CHECKPOINT_SLICES_H
 #define TRI_CHECKPOINT_SLICES_H
 

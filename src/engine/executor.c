@@ -263,11 +263,13 @@ tri_status tri_executor_prepare(tri_executor *executor) {
       TRI_TRY(call->op->prepare(&run, call));
     }
   }
-  executor->prepared = executor->weights->version;
+  executor->prepared = tri_weights_version(executor->weights);
   return TRI_OK;
 }
 
-bool tri_executor_is_prepared(const tri_executor *executor) { return executor->prepared == executor->weights->version; }
+bool tri_executor_is_prepared(const tri_executor *executor) {
+  return executor->prepared == tri_weights_version(executor->weights);
+}
 
 /* Marks memory as uninitialised: the instruction that begins reads nothing that earlier ones left in the transient
  * region, nor, for a new micro-batch, in its frame. */
@@ -306,7 +308,7 @@ tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int6
   const tri_op_list *list = executor->chunks[chunk].list;
   if (!tri_executor_is_prepared(executor)) {
     return tri_fail_internal("weights of version %ld are packed, and the weights have version %ld",
-                             (long)executor->prepared, (long)executor->weights->version);
+                             (long)executor->prepared, (long)tri_weights_version(executor->weights));
   }
   if (first_call == 0) TRI_TRY(forget(executor, chunk, run, true));
   for (int64_t c = first_call; c < end_call; c++) {

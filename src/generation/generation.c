@@ -140,14 +140,14 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
                                tri_runner_need *need, tri_runner_need *draft) {
   const tri_dtype precision = g->request->model.precision;
   *draft = (tri_runner_need){0};
-  TRI_TRY(tri_runner_plan(&g->model, precision, sizes, device, need));
+  TRI_TRY(tri_runner_plan(&g->model, precision, sizes, false, device, need));
   const int64_t threads =
       device->description.threads < sizes->sequences ? device->description.threads : sizes->sequences;
   if (!tri_sampling_is_whole(&g->sampling))
     need->host_bytes += tri_generator_sampler_bytes(g->model.vocab_size, (int)threads);
   if (g->draft_model == NULL) return TRI_OK;
   const tri_runner_sizes of_draft = draft_sizes(g, sizes);
-  return tri_runner_plan(&g->draft_model->model, precision, &of_draft, device, draft);
+  return tri_runner_plan(&g->draft_model->model, precision, &of_draft, false, device, draft);
 }
 
 tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes) {
@@ -155,9 +155,10 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes)
   g->positions = sizes->positions;
   g->device = g->request->lent;
   if (g->device == NULL) TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
-  TRI_TRY(tri_runner_create(&g->model, options->precision, sizes, g->device, &g->runner));
+  TRI_TRY(tri_runner_create(&g->model, options->precision, sizes, g->request->shared, g->device, &g->runner));
   TRI_TRY(tri_generator_create(&g->model, options->precision, g->runner, &g->generator));
-  TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
+  if (g->request->shared == NULL && !g->request->without_weights)
+    TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
   if (g->draft_model != NULL) return load_draft(g, sizes);
   tri_generator_set_proposer(g->generator, &tri_lookup_proposer, g->request->lookup);
   return TRI_OK;

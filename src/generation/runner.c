@@ -125,18 +125,30 @@ static tri_status create_table(tri_runner *runner) {
   return tri_parameter_table_create(&runner->model, NULL, &runner->table);
 }
 
+tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out) {
+  tri_runner runner = {.model = *model};
+  tri_weights *own = NULL;
+  TRI_TRY(create_table(&runner));
+  const tri_status status = tri_weights_create(runner.table, NULL, precision, &own);
+  if (status == TRI_OK) *out = tri_weights_can_share(own, weights);
+  tri_weights_destroy(own);
+  tri_parameter_table_destroy(runner.table);
+  return status;
+}
+
 static tri_memory_request memory_request(tri_runner *runner, const tri_device_description *device) {
   tri_memory_request request = tri_memory_request_forward(&runner->list, runner->table->num_elements, device);
   memcpy(request.num_frozen, runner->table->num_frozen, sizeof request.num_frozen);
   return request;
 }
 
-static tri_status set_up(tri_runner *runner) {
+static tri_status set_up(tri_runner *runner, const tri_weights *shared) {
   TRI_TRY(tri_device_supports(runner->device, runner->precision));
   TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
   const tri_memory_request request = memory_request(runner, &runner->device->description);
   TRI_TRY(tri_weights_create(runner->table, NULL, runner->precision, &runner->weights));
+  if (shared != NULL) tri_weights_share(runner->weights, shared);
   TRI_TRY(tri_executor_create(runner->weights, &request, runner->device, NULL, &runner->executor));
   tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
   if (logits_bytes(runner, runner->device) > 0)
@@ -146,11 +158,12 @@ static tri_status set_up(tri_runner *runner) {
   return create_cache(runner);
 }
 
-static tri_status plan_bytes(tri_runner *runner, const tri_device *device, tri_runner_need *out) {
+static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *device, tri_runner_need *out) {
   tri_memory_plan *plan = NULL;
   TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
-  const tri_memory_request request = memory_request(runner, &device->description);
+  tri_memory_request request = memory_request(runner, &device->description);
+  request.has_weights = shares;
   TRI_TRY(tri_memory_plan_create(&request, &plan));
   out->cache_bytes = tri_runner_page_bytes(&runner->model, runner->precision) * (size_t)runner->sizes.pages;
   out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes + query_bytes(runner);
@@ -172,21 +185,21 @@ static tri_status make(const tri_model *model, tri_dtype precision, const tri_ru
   return TRI_OK;
 }
 
-tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
+tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,
                            const tri_device *device, tri_runner_need *out) {
   tri_runner *runner = NULL;
   TRI_TRY(make(model, precision, sizes, &runner));
-  const tri_status status = plan_bytes(runner, device, out);
+  const tri_status status = plan_bytes(runner, shares, device, out);
   tri_runner_destroy(runner);
   return status;
 }
 
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
-                             tri_device *device, tri_runner **out) {
+                             const tri_weights *shared, tri_device *device, tri_runner **out) {
   tri_runner *runner = NULL;
   TRI_TRY(make(model, precision, sizes, &runner));
   runner->device = device;
-  const tri_status status = set_up(runner);
+  const tri_status status = set_up(runner, shared);
   if (status == TRI_OK) *out = runner;
   if (status != TRI_OK) tri_runner_destroy(runner);
   return status;
@@ -214,10 +227,13 @@ int tri_runner_threads(const tri_runner *runner) {
 }
 tri_executor *tri_runner_executor(tri_runner *runner) { return runner->executor; }
 const tri_parameter_table *tri_runner_parameters(const tri_runner *runner) { return runner->table; }
+tri_weights_target tri_runner_target(tri_runner *runner) {
+  return (tri_weights_target){runner->weights, tri_executor_memory(runner->executor)};
+}
 
 tri_status tri_runner_publish(tri_runner *runner) {
   TRI_TRY(tri_executor_prepare(runner->executor));
-  runner->version = runner->weights->version;
+  runner->version = tri_weights_version(runner->weights);
   return TRI_OK;
 }
 
@@ -228,9 +244,9 @@ int64_t tri_runner_version(const tri_runner *runner) { return runner->version; }
 tri_status tri_runner_begin(tri_runner *runner) {
   const int64_t slices = runner->list->windows.count * runner->sizes.sequences;
   if (runner->version < 0) TRI_TRY(tri_runner_publish(runner));
-  if (runner->version != runner->weights->version) {
+  if (runner->version != tri_weights_version(runner->weights)) {
     return tri_fail_internal("the cached keys are of weights of version %ld, and the weights have version %ld by now",
-                             (long)runner->version, (long)runner->weights->version);
+                             (long)runner->version, (long)tri_weights_version(runner->weights));
   }
   TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* the host batch is overwritten below */
   runner->host = tri_executor_host_batch(runner->executor, 0);

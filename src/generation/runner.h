@@ -12,6 +12,7 @@
 #include "engine/executor.h"
 #include "model/model.h"
 #include "model/parameters.h"
+#include "weights/move.h"
 
 typedef struct tri_runner tri_runner;
 
@@ -27,19 +28,23 @@ typedef struct tri_runner_sizes {
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
-/* Creates a runner. Parameters are zero until tri_model_files_load, or the caller, writes them into the executor's
- * weights. Release with tri_runner_destroy. */
+/* Creates a runner. `shared`: weights that it reads in place, of the same model (tri_runner_can_share); NULL: it has
+ * weights of its own, whose values are zero until they are written into tri_runner_executor's. Release with
+ * tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
-                             tri_device *device, tri_runner **out);
+                             const tri_weights *shared, tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
- * of the pages. tri_runner_plan computes them and allocates nothing on the device. */
+ * of the pages. tri_runner_plan computes them and allocates nothing on the device.
+ * `shares`: the runner reads other weights in place. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
 } tri_runner_need;
-tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
+tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,
                            const tri_device *device, tri_runner_need *out);
+/* Sets *out to whether a runner of the model can read these weights in place. They need no memory yet. */
+tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out);
 /* Returns the largest number of tokens that any layer attends to, the row's own token included; 0: all of them. */
 int64_t tri_runner_window(const tri_model *model);
 /* Returns the bytes of one page, all layers. */
@@ -50,6 +55,8 @@ const tri_runner_sizes *tri_runner_sizes_of(const tri_runner *runner);
 int tri_runner_threads(const tri_runner *runner);
 tri_executor *tri_runner_executor(tri_runner *runner);
 const tri_parameter_table *tri_runner_parameters(const tri_runner *runner);
+/* Returns the weights of the runner as the target of a move. */
+tri_weights_target tri_runner_target(tri_runner *runner);
 
 /* Packs the weights again after they have changed. The runs that follow read them; keys and values of earlier runs do
  * not fit to them. The first run does this itself. A run fails if the weights have changed since. */

@@ -14,7 +14,7 @@ tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_
   const tri_runner_sizes sizes = tri_runner_sizes_for(sequences, positions);
   tri_scorer *scorer = NULL;
   TRI_TRY(tri_alloc("a scorer", 1, sizeof *scorer, &scorer));
-  tri_status status = tri_runner_create(model, precision, &sizes, device, &scorer->runner);
+  tri_status status = tri_runner_create(model, precision, &sizes, NULL, device, &scorer->runner);
   if (status == TRI_OK) status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
   if (status == TRI_OK) *out = scorer;
   if (status != TRI_OK) tri_scorer_destroy(scorer);

@@ -1,10 +1,14 @@
 /* Writes samples of a run's checkpoints: lines of OUTPUT/samples.jsonl in the format of `trireme generate --json`.
  *
- * The first rank generates them from the checkpoint on disk, with its own generator. So they are the same under every
- * layout, they show that the checkpoint can be read, and the engine is not involved. The other ranks wait in the next
- * collective. If a run was killed between a checkpoint and its samples, the missing samples are added when the run is
- * resumed. A text that cannot be generated causes a warning; a file that cannot be written ends the run, as with its
- * metrics. */
+ * The first rank generates them with a generator of its own, and the other ranks wait in the next collective. The
+ * weights are those in memory while the run is still at the checkpoint's step: the generator reads them in place if the
+ * first rank has all of them in the type that it needs, else they are moved from all ranks to memory of its own. They
+ * are read back from the checkpoint if the run has gone on since (checkpoint.async, a resumed run) or has an adapter.
+ * The lines are the same in each case, and under every layout.
+ *
+ * If a run was killed between a checkpoint and its samples, the missing samples are added when the run is resumed. A
+ * text that cannot be generated causes a warning; a file that cannot be written ends the run, as with its metrics, and
+ * so do weights that did not arrive as they were sent. */
 #include "train/train_internal.h"
 
 #include "base/flight_recorder.h"
@@ -13,6 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
+#include "engine/send_weights.h"
 #include "files/file.h"
 #include "files/lines.h"
 #include "files/write_fault.h"
@@ -98,9 +103,40 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
   return status;
 }
 
+/* The weights that samples are generated with. */
+typedef enum weights_from { FROM_CHECKPOINT, FROM_MEMORY_IN_PLACE, FROM_MEMORY_MOVED } weights_from;
+
+/* Returns whether the values in memory are those that a checkpoint has: no factors to be added, and no other point that
+ * is evaluated. */
+static bool has_saved_values(const tri_run_config *config) {
+  return !tri_trainable_has_adapter(&config->model.tuning) &&
+         tri_optimizer_that_averages(&config->optimizer.settings) == NULL;
+}
+
+/* Sets *out to whether the first rank's generator can read the engine's weights in place. */
+static tri_status reads_in_place(const tri_run_config *config, const tri_weights *weights, bool *out) {
+  *out = false;
+  return has_saved_values(config) ? tri_runner_can_share(&config->model, config->precision, weights, out) : TRI_OK;
+}
+
+/* The same before there is an engine. */
+static tri_status plan_in_place(const tri_run_config *config, const tri_engine_options *options, tri_device *device,
+                                bool *out) {
+  const tri_mesh_coordinates first = {0};
+  tri_parts parts = {0};
+  tri_weights *weights = NULL;
+  TRI_TRY(tri_engine_parts_create(options, &first, device, &parts));
+  tri_status status = tri_weights_create(parts.table, parts.buckets, config->precision, &weights);
+  if (status == TRI_OK) status = reads_in_place(config, weights, out);
+  tri_weights_destroy(weights);
+  tri_parts_destroy(&parts);
+  return status;
+}
+
 /* Plans the memory for the longest prompt. A prompt has at most one token per byte, one for the space that a tokenizer
  * puts before it, and those that the tokenizer begins texts with. */
-tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_runner_need *out) {
+tri_status tri_training_plan_samples(const tri_run_config *config, const tri_engine_options *options,
+                                     tri_device *device, tri_runner_need *out) {
   const int64_t prompts = config->samples.num_prompts, count = tri_num_samples(config);
   const int64_t model = config->model.max_sequence;
   int64_t positions = 1;
@@ -114,7 +150,9 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_dev
     if (length > positions) positions = length < model ? length : model;
   }
   const tri_runner_sizes sizes = tri_runner_sizes_for(count < BATCH ? count : BATCH, positions);
-  return tri_runner_plan(&config->model, config->precision, &sizes, device, out);
+  bool in_place = false;
+  if (!config->checkpoint.async) TRI_TRY(plan_in_place(config, options, device, &in_place));
+  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, device, out);
 }
 
 /* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */
@@ -127,7 +165,8 @@ typedef struct samples {
   tri_texts texts;
 } samples;
 
-static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
+/* Prepares the texts. The weights are written, unless they are to be moved. */
+static tri_status open_texts(tri_training *t, int64_t step, weights_from from, samples *s) {
   tri_run_config *config = t->config;
   const int64_t count = tri_num_samples(config);
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
@@ -147,12 +186,19 @@ static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
       .lent = t->device,
       .quiet = true,
   };
+  switch (from) {
+    case FROM_CHECKPOINT: break;
+    case FROM_MEMORY_IN_PLACE:
+      TRI_TRY(tri_engine_finish(t->engine));
+      s->request.shared = tri_engine_weights(t->engine);
+      break;
+    case FROM_MEMORY_MOVED: s->request.without_weights = true; break;
+  }
   const tri_texts_request texts = {
       .prompts = s->prompts.list, .num_prompts = count, .batch = BATCH, .tokens = config->samples.tokens};
   TRI_TRY(tri_generation_open(&s->request, &s->generation));
   TRI_TRY(tri_texts_begin(&s->generation, &texts, &s->texts));
-  TRI_TRY(tri_texts_load(&s->texts));
-  return tri_texts_write(&s->texts, NULL, NULL);
+  return tri_texts_load(&s->texts);
 }
 
 static tri_status write_line(const samples *s, int64_t number, FILE *to) {
@@ -189,31 +235,78 @@ static void samples_close(samples *s) {
   tri_free(s);
 }
 
-static tri_status write_samples(tri_training *t, int64_t step, const bool *there) {
+/* Generates the texts of samples that are open, and appends those that are not in the file. `status`: of opening them.
+ */
+static tri_status write_texts(tri_training *t, int64_t step, const bool *there, tri_status status, samples *s) {
   char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
+  if (status == TRI_OK) status = tri_texts_write(&s->texts, NULL, NULL);
+  if (status == TRI_OK) return append_texts(s, path, there);
+  tri_warn("there are no samples of step %ld: %s", (long)step, tri_status_message());
+  return TRI_OK;
+}
+
+/* On the first rank: writes samples with weights that need no other rank. */
+static tri_status write_samples(tri_training *t, int64_t step, weights_from from, const bool *there) {
   samples *s = NULL;
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "write samples");
-  TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
   TRI_TRY(tri_alloc("samples", 1, sizeof *s, &s));
   const uint64_t ticket = tri_recorder_begin(&record);
-  tri_status status = make_texts(t, step, s);
-  if (status == TRI_OK) {
-    status = append_texts(s, path, there);
-  } else {
-    tri_warn("there are no samples of step %ld: %s", (long)step, tri_status_message());
-    status = TRI_OK;
-  }
+  tri_status status = open_texts(t, step, from, s);
+  status = write_texts(t, step, there, status, s);
   tri_recorder_end(ticket);
   samples_close(s);
   return status;
 }
 
+/* COLLECTIVE. Moves the weights to the first rank, unless the texts could not be opened there, and writes samples. */
+static tri_status move_and_write(tri_training *t, int64_t step, const bool *there) {
+  const tri_group *world = &t->mesh.world;
+  const bool first = tri_training_is_rank0(t);
+  samples *s = NULL;
+  bool opened = false;
+  tri_status status = tri_first_rank_status(world, first ? tri_alloc("samples", 1, sizeof *s, &s) : TRI_OK);
+  tri_saved_error failed = {TRI_OK, ""};
+  TRI_TRY(status);
+  if (first) tri_error_save(&failed, open_texts(t, step, FROM_MEMORY_MOVED, s));
+  opened = failed.status == TRI_OK;
+  status = tri_broadcast(world, 0, sizeof opened, &opened);
+  if (status == TRI_OK && opened) {
+    tri_weights_target to = {.weights = NULL};
+    if (first) to = tri_runner_target(s->generation.runner);
+    status = tri_engine_send_weights(t->engine, first ? &to : NULL);
+  }
+  if (status == TRI_OK && first) status = write_texts(t, step, there, tri_saved_error_restore(&failed), s);
+  if (first) samples_close(s);
+  return tri_first_rank_status(world, status);
+}
+
+/* COLLECTIVE. Chooses the weights for samples of the checkpoint of `step`. */
+static tri_status choose_weights(tri_training *t, int64_t step, weights_from *out) {
+  bool in_place = false;
+  *out = FROM_CHECKPOINT;
+  if (step != t->progress.step || tri_trainable_has_adapter(&t->config->model.tuning)) return TRI_OK;
+  const tri_status status =
+      tri_training_is_rank0(t) ? reads_in_place(t->config, tri_engine_weights(t->engine), &in_place) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
+  TRI_TRY(tri_broadcast(&t->mesh.world, 0, sizeof in_place, &in_place));
+  *out = in_place ? FROM_MEMORY_IN_PLACE : FROM_MEMORY_MOVED;
+  return TRI_OK;
+}
+
 tri_status tri_training_sample(tri_training *t) {
   static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
   const int64_t saved = tri_saver_newest(t->saver).step;
+  weights_from from = FROM_CHECKPOINT;
   if (tri_num_samples(t->config) == 0 || saved <= t->sampled_step) return TRI_OK;
   t->sampled_step = saved;
-  return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? write_samples(t, saved, none) : TRI_OK);
+  TRI_TRY(choose_weights(t, saved, &from));
+  switch (from) {
+    case FROM_CHECKPOINT:
+    case FROM_MEMORY_IN_PLACE: break;
+    case FROM_MEMORY_MOVED: return move_and_write(t, saved, none);
+  }
+  return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? write_samples(t, saved, from, none) : TRI_OK);
 }
 
 tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
@@ -297,7 +390,7 @@ static tri_status add_lacking(tri_training *t, const char *root, const samples_l
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
     const int64_t step = list[i].step;
     if (!lacks_texts(look, step, i == count - 1)) continue;
-    status = write_samples(t, step, step == look->highest ? look->there : none);
+    status = write_samples(t, step, FROM_CHECKPOINT, step == look->highest ? look->there : none);
   }
   tri_free(list);
   return status;

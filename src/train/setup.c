@@ -34,7 +34,7 @@ static tri_status check_memory(tri_training *t) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
   tri_startup_memory more = {.snapshots = t->config->checkpoint.snapshot_every > 0};
   tri_status status = TRI_OK;
-  if (tri_training_is_rank0(t)) status = tri_training_plan_samples(t->config, t->device, &more.samples);
+  if (tri_training_is_rank0(t)) status = tri_training_plan_samples(t->config, &options, t->device, &more.samples);
   TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
   return tri_startup_check_memory(&options, t->device, &more);
 }

@@ -127,7 +127,8 @@ tri_status tri_training_finish_ended(tri_training *t);
  */
 tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer);
 /* LOCAL. Computes the most memory that the first rank needs for generating samples; {0} without samples. */
-tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_runner_need *out);
+tri_status tri_training_plan_samples(const tri_run_config *config, const tri_engine_options *options,
+                                     tri_device *device, tri_runner_need *out);
 /* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it already has samples. */
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL, on the first rank. Removes samples of steps that will be repeated from the file, and adds those of checkpoints

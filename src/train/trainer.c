@@ -43,7 +43,7 @@ static tri_status open_and_run(tri_training *t, const char *resume) {
 static tri_status dry_run(tri_training *t, int rank) {
   const tri_engine_options options = tri_training_engine_options(t->config, NULL);
   tri_runner_need samples = {0};
-  if (rank == 0) TRI_TRY(tri_training_plan_samples(t->config, t->device, &samples));
+  if (rank == 0) TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &samples));
   return tri_dry_run(&options, rank, t->device, &samples, stdout);
 }
 

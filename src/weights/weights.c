@@ -100,8 +100,38 @@ static void resolve_parameters(tri_weights *weights) {
   }
 }
 
-void tri_weights_changed(tri_weights *weights) {
-  weights->version++;
+tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entry) {
+  return entry->frozen ? tri_stored_type(entry->stored, weights->type) : tri_dtype_wide(weights->type);
+}
+
+static bool can_share(const tri_weights *weights, const tri_weights *from, int64_t index) {
+  const tri_parameter *entry = &weights->table->entries[index], *other = &from->table->entries[index];
+  const tri_bucket *bucket = from->buckets == NULL ? NULL : tri_bucket_of(from->buckets, from->table, index);
+  if (entry->stored == TRI_STORED_NF4 || other->stored == TRI_STORED_NF4) return false;
+  if (bucket != NULL && bucket->values_sharded) return false;
+  return entry->count == other->count && tri_weights_type(weights, entry) == tri_weights_type(from, other);
+}
+
+bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from) {
+  bool can = weights->type == from->type && weights->table->num_entries == from->table->num_entries;
+  for (int64_t i = 0; can && i < weights->table->num_entries; i++) can = can_share(weights, from, i);
+  return can;
+}
+
+void tri_weights_share(tri_weights *weights, const tri_weights *from) {
+  weights->shared = from;
+  weights->device = from->device;
+  for (int64_t i = 0; i < weights->table->num_entries; i++) weights->parameters[i].value = from->parameters[i].value;
+}
+
+int64_t tri_weights_version(const tri_weights *weights) {
+  return weights->shared == NULL ? weights->version : weights->shared->version;
+}
+
+void tri_weights_changed(tri_weights *weights) { tri_weights_set_version(weights, weights->version + 1); }
+
+void tri_weights_set_version(tri_weights *weights, int64_t version) {
+  weights->version = version;
   for (int64_t i = 0; i < weights->table->num_entries; i++) {
     weights->parameters[i].packed = false;
     if (weights->copies != NULL) weights->copies[i].written = 0;

@@ -26,7 +26,8 @@ typedef struct tri_weights {
   const tri_parameter_table *table; /* not owned */
   const tri_buckets *buckets;       /* not owned; NULL: arrays as the table lays them out */
   tri_dtype type;                   /* type of activations */
-  int64_t version;                  /* number of changes of the values (tri_weights_changed) */
+  int64_t version;                  /* tri_weights_version */
+  const struct tri_weights *shared; /* the values are those of these weights; NULL: they have memory of their own */
   tri_device *device;               /* device that has the memory; NULL before tri_weights_allocate */
   char *memory;                     /* laid out by the plan. With buckets, this rank's shards; buffers hold whole
                                        buckets while they are gathered */
@@ -48,6 +49,18 @@ tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *pl
 /* Sets the arrays of the executor that trains the weights. */
 tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
 
+/* Returns whether the values of all parameters may be read in place from `from`: these are whole there, and have the
+ * type that the table of `weights` gives them. `from` needs no memory yet. */
+bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
+/* Reads the values of `from`, which must outlive `weights`, in place of memory of its own. They also have its version.
+ */
+void tri_weights_share(tri_weights *weights, const tri_weights *from);
+
+/* Returns the number of changes of the values so far. */
+int64_t tri_weights_version(const tri_weights *weights);
+/* Sets it, after values of other weights with that version were copied. Parameters that were packed in place count as
+ * dense again. */
+void tri_weights_set_version(tri_weights *weights, int64_t version);
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
  * again: all of their values are rewritten. */
@@ -61,6 +74,9 @@ void *tri_weights_take_copy(tri_weights *weights, int64_t index, int64_t first, 
 void *tri_weights_call_values(const tri_weights *weights, const tri_update_call *call);
 void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_call *call);
 void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state);
+
+/* Returns the type of a parameter's values in memory; for one in 4 bits that of activations. */
+tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entry);
 
 /* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_... gives
  * an entry's range), and values of frozen parameters by stored type. */

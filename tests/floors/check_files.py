@@ -26,7 +26,6 @@ FILES = {
 # A function, the lines that it may have, and why.
 FUNCTIONS = {
     "checkpoint/peft.c: tri_peft_check_from": (55, "one refusal after the other, each with its message"),
-    "schedule/memory_plan.c: fill_plan": (55, "the parts of a plan in the order of their addresses"),
 }
 
 BEGIN = re.compile(r"^(?!typedef|struct|union|enum)[A-Za-z_][\w *]*?\b(\w+)\((?:[^;{}]*)\) \{$", re.MULTILINE)

@@ -1,0 +1,451 @@
+/* The order of messages: pairs of ranks, by sender and then by receiver. A rank that sends and receives visits its
+ * pairs in this order, too, so no two ranks wait for each other. In a pair, a slice is a header, messages with its
+ * elements in the order of the slice, and a trailer; a header without a tensor ends the pair. */
+#include "weights/move.h"
+
+#include "base/flight_recorder.h"
+#include "base/memory.h"
+#include "checkpoint/element_sum.h"
+#include "checkpoint/slices.h"
+#include "comm/agreement.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TAG = 0x7741, NO_TENSOR = -1, NAME_BYTES = 160 };
+#define MESSAGE_BYTES ((int64_t)4 << 20)
+
+/* ---- messages ------------------------------------------------------------------------------------------------ */
+
+/* The begin of a slice. The pointers of `part` have no meaning on the receiver, and are NULL. */
+typedef struct header {
+  int64_t tensor; /* NO_TENSOR: no further slice */
+  char name[NAME_BYTES];
+  int64_t first, count;
+  bool has_part, own_tensor;
+  tri_parameter part;
+} header;
+
+typedef struct trailer {
+  uint64_t sum;
+  int64_t version;
+} trailer;
+
+static void fill_header(const tri_weights_source *from, const tri_checkpoint_slice *slice, header *out) {
+  memset(out, 0, sizeof *out);
+  out->tensor = slice->tensor;
+  snprintf(out->name, sizeof out->name, "%s", from->tensors[slice->tensor].name);
+  out->first = slice->first;
+  out->count = slice->count;
+  out->has_part = slice->part != NULL;
+  out->own_tensor = slice->own_tensor;
+  if (slice->part == NULL) return;
+  out->part = *slice->part;
+  memset(out->part.names, 0, sizeof out->part.names);
+  out->part.within.part = out->part.stacked.name = NULL;
+}
+
+static tri_checkpoint_slice slice_of(const header *h) {
+  return (tri_checkpoint_slice){.tensor = h->tensor,
+                                .part = h->has_part ? &h->part : NULL,
+                                .own_tensor = h->own_tensor,
+                                .first = h->first,
+                                .count = h->count};
+}
+
+/* Returns the sum of a slice without elements. It depends on the tensor's name, so that a slice that is taken for one
+ * of another tensor has a wrong sum. */
+static uint64_t sum_begin(const char *name) { return tri_element_sum(1, 0, (int64_t)strlen(name), name); }
+
+/* ---- elements of a slice ----------------------------------------------------------------------------------------- */
+
+static tri_status convert(tri_dtype from, tri_dtype to, int64_t count, const void *values, void *out) {
+  if (from == to) {
+    memcpy(out, values, (size_t)count * tri_dtype_bytes(to));
+    return TRI_OK;
+  }
+  if (from != TRI_FP32 || to != TRI_BF16)
+    return tri_fail_internal("weights in %s are moved as %s", tri_dtype_name(from), tri_dtype_name(to));
+  for (int64_t i = 0; i < count; i++) ((uint16_t *)out)[i] = tri_bf16_of(((const float *)values)[i]);
+  return TRI_OK;
+}
+
+/* Reads elements [at, at + count) of a slice as `type` to `out`. */
+static tri_status read_elements(const tri_weights_source *from, const tri_checkpoint_slice *slice,
+                                tri_slice_extent *window, int64_t at, int64_t count, tri_dtype type, char *out) {
+  const tri_dtype own = from->tensors[slice->tensor].type;
+  for (int64_t done = 0; done < count;) {
+    int64_t some = count - done;
+    const void *values = NULL;
+    TRI_TRY(tri_slice_read(window, slice, tri_dtype_bytes(own), at + done, &some, &values));
+    TRI_TRY(convert(own, type, some, values, out + (size_t)done * tri_dtype_bytes(type)));
+    done += some;
+  }
+  return TRI_OK;
+}
+
+/* Returns the sum of elements [at, at + count) of a slice, which are in `values`. */
+static uint64_t sum_elements(const tri_checkpoint_slice *slice, int64_t at, int64_t count, size_t element,
+                             const char *values) {
+  tri_checkpoint_slice some = *slice;
+  tri_slice_run run = {.at = at};
+  uint64_t sum = 0;
+  some.count = at + count;
+  while (tri_slice_next(&some, &run))
+    sum += tri_element_sum(element, run.global, run.count, values + (size_t)(run.at - at) * element);
+  return sum;
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
+
+typedef struct sending {
+  const tri_group *group;
+  const tri_weights_source *from;
+  int to;
+  const int8_t *types; /* [num_tensors]: the receiver's type of each tensor; -1: it has none of it */
+  tri_slice_extent window;
+  char *buffers[2]; /* MESSAGE_BYTES each */
+  tri_request *requests[2];
+} sending;
+
+static tri_status send_now(const sending *s, size_t bytes, const void *data) {
+  tri_request *request = NULL;
+  TRI_TRY(tri_send_start(s->group, s->to, TAG, bytes, data, &request));
+  return tri_request_wait(&request);
+}
+
+static tri_status send_slice(sending *s, const tri_checkpoint_slice *slice) {
+  const tri_dtype type = (tri_dtype)s->types[slice->tensor];
+  const size_t element = tri_dtype_bytes(type);
+  const int64_t most = MESSAGE_BYTES / (int64_t)element;
+  header h;
+  fill_header(s->from, slice, &h);
+  trailer t = {.sum = sum_begin(h.name)};
+  TRI_TRY(send_now(s, sizeof h, &h));
+  for (int64_t at = 0, turn = 0; at < slice->count; at += most, turn = 1 - turn) {
+    const int64_t count = slice->count - at < most ? slice->count - at : most;
+    TRI_TRY(tri_request_wait(&s->requests[turn]));
+    TRI_TRY(read_elements(s->from, slice, &s->window, at, count, type, s->buffers[turn]));
+    t.sum += sum_elements(slice, at, count, element, s->buffers[turn]);
+    TRI_TRY(tri_send_start(s->group, s->to, TAG, (size_t)count * element, s->buffers[turn], &s->requests[turn]));
+  }
+  for (int i = 0; i < 2; i++) TRI_TRY(tri_request_wait(&s->requests[i]));
+  t.version = s->from->version;
+  return send_now(s, sizeof t, &t);
+}
+
+static tri_status send_all(sending *s) {
+  const header end = {.tensor = NO_TENSOR};
+  for (int64_t i = 0; s->from != NULL && i < s->from->num_slices; i++) {
+    if (s->types[s->from->slices[i].tensor] >= 0) TRI_TRY(send_slice(s, &s->from->slices[i]));
+  }
+  return send_now(s, sizeof end, &end);
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
+
+/* A part of a tensor that the receiver has: a parameter of its table, or one matrix of a stack. */
+typedef struct target_part {
+  tri_parameter parameter;
+  char *values;
+  tri_dtype type;
+  int64_t length, runs; /* runs of its elements in the tensor (tri_parameter_run) */
+  int64_t at;           /* the run that was found last */
+  int64_t next;         /* next part of the same tensor; -1: none */
+  int64_t written;      /* elements received so far */
+} target_part;
+
+typedef struct receiving {
+  const tri_group *group;
+  const tri_weights_target *to;
+  target_part *parts; /* [num_parts] */
+  int64_t num_parts;
+  int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has none of it */
+  char *buffer;           /* MESSAGE_BYTES */
+  char *read_back;        /* MESSAGE_BYTES */
+  int64_t version;        /* highest version of the senders */
+  tri_saved_error failed; /* the first slice that is not as it was sent; the others are received all the same */
+} receiving;
+
+static tri_status write_values(const receiving *r, char *to, const char *from, size_t bytes) {
+  const tri_checkpoint_memory *memory = r->to->memory;
+  if (memory != NULL) return memory->write(memory->context, to, from, bytes);
+  memcpy(to, from, bytes);
+  return TRI_OK;
+}
+
+static tri_status read_values(const receiving *r, char *to, const char *from, size_t bytes) {
+  const tri_checkpoint_memory *memory = r->to->memory;
+  if (memory != NULL) return memory->read(memory->context, to, from, bytes);
+  memcpy(to, from, bytes);
+  return TRI_OK;
+}
+
+/* Finds the run of a part that has a global element. Elements mostly ascend, so the search begins at the last run. */
+static bool find_run(target_part *p, int64_t global, int64_t *local, int64_t *left) {
+  for (int64_t tried = 0; tried < p->runs; tried++, p->at = p->at + 1 < p->runs ? p->at + 1 : 0) {
+    const int64_t begin = tri_parameter_run(&p->parameter, p->at);
+    if (global < begin || global >= begin + p->length) continue;
+    *local = p->at * p->length + (global - begin);
+    *left = begin + p->length - global;
+    return true;
+  }
+  return false;
+}
+
+/* Visits elements [at, at + count) of a slice that the receiver has: writes them from `values`, or reads them to it. */
+static tri_status visit_elements(const receiving *r, const tri_checkpoint_slice *slice, int64_t at, int64_t count,
+                                 size_t element, bool writes, char *values) {
+  tri_checkpoint_slice some = *slice;
+  tri_slice_run run = {.at = at};
+  some.count = at + count;
+  while (tri_slice_next(&some, &run)) {
+    for (int64_t done = 0; done < run.count;) {
+      int64_t local = 0, left = 0, p = r->first[slice->tensor];
+      while (p >= 0 && !find_run(&r->parts[p], run.global + done, &local, &left)) p = r->parts[p].next;
+      if (p < 0) {
+        return tri_fail_internal("element %ld of %s has no place", (long)(run.global + done),
+                                 r->parts[r->first[slice->tensor]].parameter.name);
+      }
+      if (left > run.count - done) left = run.count - done;
+      char *here = values + (size_t)(run.at + done - at) * element,
+           *there = r->parts[p].values + (size_t)local * element;
+      if (writes) TRI_TRY(write_values(r, there, here, (size_t)left * element));
+      if (!writes) TRI_TRY(read_values(r, here, there, (size_t)left * element));
+      if (writes) r->parts[p].written += left;
+      done += left;
+    }
+  }
+  return TRI_OK;
+}
+
+/* Checks a slice that has been written against its trailer; a difference is kept in r->failed. */
+static tri_status check_slice(receiving *r, const header *h, size_t element, const trailer *t, int sender) {
+  const tri_checkpoint_slice slice = slice_of(h);
+  const int64_t most = MESSAGE_BYTES / (int64_t)element;
+  uint64_t sum = sum_begin(r->parts[r->first[h->tensor]].parameter.name);
+  for (int64_t at = 0; at < slice.count; at += most) {
+    const int64_t count = slice.count - at < most ? slice.count - at : most;
+    TRI_TRY(visit_elements(r, &slice, at, count, element, false, r->read_back));
+    sum += sum_elements(&slice, at, count, element, r->read_back);
+  }
+  if (t->version == r->version && sum == t->sum) return TRI_OK;
+  const bool late = t->version != r->version;
+  const tri_status status = tri_fail(
+      TRI_COMM,
+      "weights in memory: `%s` came from rank %d %s%ld, and the weights have version %ld; the job ends, since texts "
+      "would be written with wrong weights",
+      h->name, sender, late ? "with version " : "with other values than were sent, version ", (long)t->version,
+      (long)r->version);
+  tri_error_save(&r->failed, status);
+  return TRI_OK;
+}
+
+static tri_status receive_now(const receiving *r, int from, size_t bytes, void *data) {
+  tri_request *request = NULL;
+  TRI_TRY(tri_receive_start(r->group, from, TAG, bytes, data, &request));
+  return tri_request_wait(&request);
+}
+
+static tri_status receive_all(receiving *r, int from) {
+  for (;;) {
+    header h;
+    trailer t;
+    TRI_TRY(receive_now(r, from, sizeof h, &h));
+    if (h.tensor == NO_TENSOR) return TRI_OK;
+    const tri_checkpoint_slice slice = slice_of(&h);
+    const size_t element = tri_dtype_bytes(r->parts[r->first[h.tensor]].type);
+    const int64_t most = MESSAGE_BYTES / (int64_t)element;
+    for (int64_t at = 0; at < h.count; at += most) {
+      const int64_t count = h.count - at < most ? h.count - at : most;
+      TRI_TRY(receive_now(r, from, (size_t)count * element, r->buffer));
+      TRI_TRY(visit_elements(r, &slice, at, count, element, true, r->buffer));
+    }
+    TRI_TRY(receive_now(r, from, sizeof t, &t));
+    TRI_TRY(check_slice(r, &h, element, &t, from));
+  }
+}
+
+/* Copies this rank's own slices. */
+static tri_status copy_all(sending *s, receiving *r) {
+  for (int64_t i = 0; s->from != NULL && i < s->from->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &s->from->slices[i];
+    if (s->types[slice->tensor] < 0) continue;
+    const tri_dtype type = (tri_dtype)s->types[slice->tensor];
+    const size_t element = tri_dtype_bytes(type);
+    const int64_t most = MESSAGE_BYTES / (int64_t)element;
+    header h;
+    fill_header(s->from, slice, &h);
+    trailer t = {.sum = sum_begin(h.name)};
+    for (int64_t at = 0; at < slice->count; at += most) {
+      const int64_t count = slice->count - at < most ? slice->count - at : most;
+      TRI_TRY(read_elements(s->from, slice, &s->window, at, count, type, r->buffer));
+      t.sum += sum_elements(slice, at, count, element, r->buffer);
+      TRI_TRY(visit_elements(r, slice, at, count, element, true, r->buffer));
+    }
+    t.version = s->from->version;
+    TRI_TRY(check_slice(r, &h, element, &t, r->group->rank));
+  }
+  return TRI_OK;
+}
+
+/* ---- both sides -------------------------------------------------------------------------------------------------- */
+
+/* The part of each rank in a move. */
+typedef struct role {
+  int64_t num_tensors; /* -1: it sends nothing */
+  int64_t version;
+  int64_t receives;
+} role;
+
+typedef struct moving {
+  role *roles; /* [size] */
+  int64_t num_tensors;
+  char (*names)[NAME_BYTES]; /* [num_tensors] */
+  int8_t *types;             /* [size, num_tensors]: type in which each rank stores each tensor; -1: not at all */
+  sending send;
+  receiving receive;
+} moving;
+
+/* Gathers the roles and the names of the tensors. */
+static tri_status agree(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to,
+                        moving *m) {
+  const role own = {from == NULL ? -1 : from->num_tensors, from == NULL ? -1 : from->version, to != NULL};
+  const size_t size = (size_t)group->size;
+  int root = -1;
+  TRI_TRY(tri_alloc("a move of weights", size, sizeof *m->roles, &m->roles));
+  TRI_TRY(tri_gather_bytes(group, sizeof own, &own, m->roles));
+  m->num_tensors = -1;
+  m->receive.version = -1;
+  for (int r = 0; r < group->size; r++) {
+    const role *at = &m->roles[r];
+    if (root < 0 && at->num_tensors >= 0) root = r;
+    if (at->version > m->receive.version) m->receive.version = at->version;
+    if (at->num_tensors < 0) continue;
+    if (m->num_tensors >= 0 && at->num_tensors != m->num_tensors)
+      return tri_fail_internal("rank %d sends %ld tensors, and others %ld", r, (long)at->num_tensors,
+                               (long)m->num_tensors);
+    m->num_tensors = at->num_tensors;
+  }
+  if (root < 0) return tri_fail_internal("no rank sends weights");
+  const size_t tensors = (size_t)m->num_tensors;
+  TRI_TRY(tri_alloc("a move of weights", tensors, sizeof *m->names, &m->names));
+  TRI_TRY(tri_alloc("a move of weights", tensors * size, sizeof *m->types, &m->types));
+  for (int64_t i = 0; group->rank == root && i < m->num_tensors; i++)
+    snprintf(m->names[i], NAME_BYTES, "%s", from->tensors[i].name);
+  return tri_broadcast(group, root, tensors * sizeof *m->names, m->names);
+}
+
+/* Adds one tensor of the receiver's table to its parts. */
+static tri_status add_part(moving *m, const tri_parameter *tensor, char *values, tri_dtype type, int8_t *types) {
+  receiving *r = &m->receive;
+  int64_t number = 0;
+  while (number < m->num_tensors && strcmp(m->names[number], tensor->name) != 0) number++;
+  if (number == m->num_tensors) return tri_fail_internal("no rank sends `%s`, which the receiver has", tensor->name);
+  target_part *p = &r->parts[r->num_parts];
+  *p = (target_part){.parameter = *tensor,
+                     .values = values,
+                     .type = type,
+                     .length = tri_parameter_run_length(tensor),
+                     .next = r->first[number]};
+  p->runs = tensor->count / p->length;
+  r->first[number] = r->num_parts++;
+  types[number] = (int8_t)type;
+  return TRI_OK;
+}
+
+/* Lists the parts of the receiver's table. types: [num_tensors] */
+static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *types) {
+  const tri_parameter_table *table = weights->table;
+  receiving *r = &m->receive;
+  int64_t parts = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) parts += tri_parameter_num_tensors(&table->entries[i]);
+  TRI_TRY(tri_alloc("a move of weights", (size_t)parts, sizeof *r->parts, &r->parts));
+  TRI_TRY(tri_alloc("a move of weights", (size_t)m->num_tensors, sizeof *r->first, &r->first));
+  for (int64_t i = 0; i < m->num_tensors; i++) r->first[i] = -1;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    const tri_dtype type = tri_weights_type(weights, entry);
+    if (entry->alias || entry->count == 0) continue;
+    for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(entry); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+      if (tensor.count == 0) continue;
+      char *values = (char *)weights->parameters[e].value + (size_t)first * tri_dtype_bytes(type);
+      TRI_TRY(add_part(m, &tensor, values, type, types));
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status set_up(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to,
+                         moving *m) {
+  int8_t *own = NULL;
+  m->send = (sending){.group = group, .from = from};
+  m->receive = (receiving){.group = group, .to = to};
+  TRI_TRY(agree(group, from, to, m));
+  for (int i = 0; i < 2; i++) TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->send.buffers[i]));
+  TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.buffer));
+  TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.read_back));
+  TRI_TRY(tri_alloc("a move of weights", (size_t)m->num_tensors, sizeof *own, &own));
+  memset(own, -1, (size_t)m->num_tensors); /* all bits: -1 */
+  tri_status status = to == NULL ? TRI_OK : list_parts(m, to->weights, own);
+  status = tri_common_status(group, status);
+  if (status == TRI_OK) status = tri_gather_bytes(group, (size_t)m->num_tensors, own, m->types);
+  tri_free(own);
+  return status;
+}
+
+/* Checks that every element of the receiver's table has arrived. */
+static tri_status check_whole(const receiving *r) {
+  for (int64_t i = 0; i < r->num_parts; i++) {
+    const target_part *p = &r->parts[i];
+    const int64_t count = p->runs * p->length;
+    if (p->written == count) continue;
+    return tri_fail(TRI_COMM,
+                    "weights in memory: %ld of the %ld elements of `%s` were sent, version %ld; the job ends, since "
+                    "texts would be written with wrong weights",
+                    (long)p->written, (long)count, p->parameter.name, (long)r->version);
+  }
+  return TRI_OK;
+}
+
+static tri_status move_pairs(const tri_group *group, moving *m) {
+  for (int s = 0; s < group->size; s++) {
+    for (int r = 0; r < group->size; r++) {
+      if (m->roles[s].num_tensors < 0 || m->roles[r].receives == 0) continue;
+      m->send.to = r;
+      m->send.types = m->types + (int64_t)r * m->num_tensors;
+      if (s == group->rank && r == s) TRI_TRY(copy_all(&m->send, &m->receive));
+      if (s == group->rank && r != s) TRI_TRY(send_all(&m->send));
+      if (r == group->rank && r != s) TRI_TRY(receive_all(&m->receive, s));
+    }
+  }
+  return TRI_OK;
+}
+
+static void release(moving *m) {
+  for (int i = 0; i < 2; i++) tri_free(m->send.buffers[i]);
+  tri_slice_extent_release(&m->send.window);
+  tri_free(m->receive.buffer);
+  tri_free(m->receive.read_back);
+  tri_free(m->receive.first);
+  tri_free(m->receive.parts);
+  tri_free(m->types);
+  tri_free(m->names);
+  tri_free(m->roles);
+}
+
+tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to) {
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "move weights");
+  const uint64_t ticket = tri_recorder_begin(&record);
+  moving m = {.roles = NULL};
+  tri_status status = set_up(group, from, to, &m);
+  if (status == TRI_OK) status = move_pairs(group, &m);
+  if (status == TRI_OK) status = tri_saved_error_restore(&m.receive.failed);
+  if (status == TRI_OK && to != NULL) status = check_whole(&m.receive);
+  status = tri_common_status(group, status);
+  if (status == TRI_OK && to != NULL) tri_weights_set_version(to->weights, m.receive.version);
+  release(&m);
+  tri_recorder_end(ticket);
+  return status;
+}

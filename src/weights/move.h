@@ -1,0 +1,38 @@
+/* Moves weights in memory, from the ranks that train them to ranks that generate with them.
+ *
+ * The senders have slices of the model's tensors as a checkpoint has them: each element is in one slice of one sender,
+ * whatever the layout. A receiver has a parameter table of its own. Each sender sends all of its slices to each
+ * receiver, in messages of at most 4 MiB, in the type in which the receiver stores the tensor; on one rank they are
+ * copied. The receiver keeps the elements that its table has.
+ *
+ * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver computes the sum
+ * again from its own memory. A missing, swapped or damaged tensor, or one of another version, ends the move with the
+ * tensor's name, both versions and the rank that sent it. */
+#ifndef TRI_WEIGHTS_MOVE_H
+#define TRI_WEIGHTS_MOVE_H
+
+#include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
+#include "weights/weights.h"
+
+/* A sender's side. All ranks that send have the same tensors, in the same order. */
+typedef struct tri_weights_source {
+  const tri_checkpoint_tensor *tensors; /* [num_tensors] */
+  int64_t num_tensors;
+  const tri_checkpoint_slice *slices; /* [num_slices] of these tensors, ascending by tensor */
+  int64_t num_slices;
+  int64_t version;
+} tri_weights_source;
+
+/* A receiver's side. */
+typedef struct tri_weights_target {
+  tri_weights *weights;
+  const tri_checkpoint_memory *memory; /* access to the values; NULL: they are in host memory */
+} tri_weights_target;
+
+/* COLLECTIVE over the group. `from` NULL: this rank sends nothing; `to` NULL: it receives nothing. The device's queue
+ * must be finished on both sides, and the senders' values must not change meanwhile. Afterwards the version of the
+ * received weights is that of the sent ones. Fails with the same status on all ranks. */
+tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to);
+
+#endif
