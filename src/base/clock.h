@@ -1,10 +1,10 @@
 #ifndef TRI_BASE_CLOCK_H
 #define TRI_BASE_CLOCK_H
 
-/* Seconds on a monotonic clock; only differences have a meaning. */
+/* Returns the seconds on a monotonic clock; only differences have a meaning. */
 double tri_clock_s(void);
 
-/* Sleeps; a signal may end it earlier. */
+/* Sleeps; a signal may end the pause earlier. */
 void tri_pause_s(double seconds);
 
 #endif

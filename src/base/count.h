@@ -33,7 +33,7 @@ static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
   return true;
 }
 
-/* The same for the product of `count` factors; 1 for none. */
+/* The same for the product of factors[count], which is 1 if count is 0. */
 static inline bool tri_count_product(const int64_t *factors, int count, int64_t *out) {
   int64_t product = 1;
   for (int i = 0; i < count; i++) {
@@ -56,7 +56,7 @@ static inline size_t tri_bytes_times(size_t a, size_t b) {
   return __builtin_mul_overflow(a, b, &product) || product > TRI_BYTES_MOST ? TRI_BYTES_MOST : product;
 }
 
-/* Rounded up to a multiple of a cache line, 64 bytes. */
+/* Returns bytes rounded up to a multiple of a cache line, 64 bytes. */
 static inline size_t tri_bytes_in_lines(size_t bytes) { return tri_bytes_plus(bytes, 63) / 64 * 64; }
 
 #endif

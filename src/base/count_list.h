@@ -1,5 +1,5 @@
-/* Lists of whole numbers that are never released. Equal lists are the same one: a struct that is copied often holds one
- * as a pointer, and comparing pointers compares them. */
+/* Lists of whole numbers that are never released. Equal lists exist once, so that a struct that is copied often can
+ * have a pointer to a list, and lists are compared by their pointers. */
 #ifndef TRI_BASE_COUNT_LIST_H
 #define TRI_BASE_COUNT_LIST_H
 
@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 typedef struct tri_count_list {
-  const struct tri_count_list *next; /* list that was kept before */
+  const struct tri_count_list *next; /* list that was made before this one; NULL: none */
   int64_t count;
   int64_t numbers[]; /* [count] */
 } tri_count_list;
 
-/* Returns the list of these numbers; NULL for none. Any thread may call it. */
+/* Sets *out to the list of these numbers; NULL if count is 0. Any thread may call it. */
 tri_status tri_count_list_keep(const int64_t *numbers, int64_t count, const tri_count_list **out);
 
 /* Returns the sum of a list; 0 for NULL. */

@@ -6,18 +6,18 @@
 #include <pthread.h>
 #include <string.h>
 
-/* The recorder is global, because it describes the whole process. The lock is held for some ten instructions, or while
- * the kept records grow; a stuck rank is never stuck here. */
+/* The recorder is global, because it describes the whole process. The lock is held only for some ten instructions,
+ * or while records are copied, so a rank that is stuck is not stuck here. */
 static struct {
   pthread_mutex_t lock;
   tri_record
       newest[TRI_RECORDER_NEWEST]; /* ring: ticket t is at index t % TRI_RECORDER_NEWEST until it is overwritten */
-  uint64_t tickets[TRI_RECORDER_NEWEST];
-  uint64_t num_begun; /* tickets count from 1 */
+  uint64_t tickets[TRI_RECORDER_NEWEST]; /* ticket at each index of `newest` */
+  uint64_t num_begun;                    /* the newest ticket; tickets count from 1 */
   double last_s;
   int64_t step;
   bool keeps, lacks_memory;
-  tri_record *kept; /* ticket first_kept + i */
+  tri_record *kept; /* [num_kept]: kept[i] has the ticket first_kept + i */
   int64_t num_kept, room;
   uint64_t first_kept;
 } recorder = {.lock = PTHREAD_MUTEX_INITIALIZER, .step = -1};

@@ -15,27 +15,29 @@
 
 typedef enum tri_record_kind {
   TRI_RECORD_WORK,       /* an instruction of a step program, a save, an evaluation */
-  TRI_RECORD_COLLECTIVE, /* from its start until it is complete on this rank        */
-  TRI_RECORD_SEND,       /* the same                                                */
-  TRI_RECORD_RECEIVE,    /* the same                                                */
-  TRI_RECORD_PROGRESS,   /* progress of collectives in the background               */
+  TRI_RECORD_COLLECTIVE, /* from its start until it is complete on this rank */
+  TRI_RECORD_SEND,       /* the same */
+  TRI_RECORD_RECEIVE,    /* the same */
+  TRI_RECORD_PROGRESS,   /* progress of collectives in the background */
 } tri_record_kind;
 
 /* Texts are not copied and must stay valid. Numbers that do not apply are -1. */
 typedef struct tri_record {
   tri_record_kind kind;
-  int32_t code;          /* work: a number that the caller defines */
-  const char *name;      /* "forward", "all_reduce" */
-  const char *group;     /* communication: "tensor"; NULL otherwise */
-  uint64_t number;       /* collective: its number in the group, from 1; message: the same for its start and its wait */
-  double begin_s, end_s; /* on tri_clock_s; end_s is 0 while in progress. tri_recorder_begin sets both */
-  int64_t step, bytes;   /* tri_recorder_begin sets the step */
+  int32_t code;      /* work: a number that the caller defines */
+  const char *name;  /* "forward", "all_reduce" */
+  const char *group; /* communication: "tensor"; NULL otherwise */
+  uint64_t number; /* collective: its number in the group, from 1; message: the same for its start and its wait; 0: the
+                      ticket */
+  double begin_s,
+      end_s;           /* on tri_clock_s; end_s is 0 while in progress; set by tri_recorder_begin or _note, and _end */
+  int64_t step, bytes; /* step: set by tri_recorder_begin or _note */
   int32_t micro_batch, chunk, bucket;
   int32_t peer, tag; /* message: peer is a rank of the group */
   bool background;   /* overlaps with other work */
 } tri_record;
 
-/* Makes a record of this kind and name; everything else is -1, NULL or false. */
+/* Makes a record of this kind and name; all other members are -1, 0, NULL or false. */
 tri_record tri_record_make(tri_record_kind kind, const char *name);
 
 /* Begins a record now; returns a ticket for tri_recorder_end. Records may overlap. */
@@ -56,8 +58,8 @@ double tri_recorder_last_s(void);
 
 /* Keeps all records that begin from now on, until tri_recorder_kept. */
 void tri_recorder_keep(void);
-/* Stops keeping, and returns the records kept: *out is [*count], released with tri_free. Records that have not ended
- * are left out. Fails with TRI_OUT_OF_MEMORY if some records could not be kept. */
+/* Stops keeping, and sets *out to the kept records, [*count]; release with tri_free. Records that have not ended are
+ * left out. Fails with TRI_OUT_OF_MEMORY if some records could not be kept. */
 tri_status tri_recorder_kept(tri_record **out, int64_t *count);
 
 #endif

@@ -14,7 +14,7 @@ static inline uint64_t tri_fnv1a(uint64_t hash, const char *text) {
   return hash;
 }
 
-/* Continues it with numbers, lowest byte first on every machine. */
+/* Continues `hash` with numbers, lowest byte first on every machine. */
 static inline uint64_t tri_fnv1a_numbers(uint64_t hash, const int32_t *numbers, size_t count) {
   for (size_t i = 0; i < count; i++) {
     for (unsigned shift = 0; shift < 32; shift += 8) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Writes a dash for an unknown number, such as a rate without a time. */
+/* Returns whether a number is unknown (not finite), such as a rate without a time; if so, writes a dash. */
 static bool is_unknown(double value, char *buffer, size_t buffer_bytes) {
   if (isfinite(value)) return false;
   snprintf(buffer, buffer_bytes, "-");

@@ -1,26 +1,26 @@
-/* Formats numbers for people. Each function writes into the caller's buffer and returns it. */
+/* Formats numbers for people. Each function that takes a buffer writes into it and returns it. */
 #ifndef TRI_BASE_FORMAT_H
 #define TRI_BASE_FORMAT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* 1536 -> "1.50 KiB"; bytes below 1024 as "N bytes". */
+/* Writes 1536 as "1.50 KiB", bytes below 1024 as "N bytes". */
 char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes);
 
-/* Plural "s" after a number: "1 step", "2 steps". */
+/* The plural "s" of a noun after a number: "1 step", "2 steps". */
 #define TRI_PLURAL(count) ((count) == 1 ? "" : "s")
 
-/* A rate of floating-point operations: "483.2 GFLOP/s". Returns buffer. */
+/* Writes a rate of floating-point operations: "483.2 GFLOP/s". */
 char *tri_format_flops(double flops, char *buffer, size_t buffer_bytes);
 
-/* 124439808 -> "124.4M"; below 1000 as it is. */
+/* Writes 124439808 as "124.4M", numbers below 1000 without a unit. */
 char *tri_format_count(double count, char *buffer, size_t buffer_bytes);
 
-/* 16384 -> "16,384". */
+/* Writes 16384 as "16,384". */
 char *tri_format_grouped(int64_t number, char *buffer, size_t buffer_bytes);
 
-/* 3725 -> "1h02m", 95 -> "1m35s", 4.2 -> "4.2s". */
+/* Writes 3725 as "1h02m", 95 as "1m35s", 4.2 as "4.2s". */
 char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);
 
 /* Returns the number for printing with `decimals` decimals: a number that rounds to 0 becomes 0, never -0.0. */

@@ -28,8 +28,8 @@ void tri_log_mark_lines(bool terminal) {
   parent_has_terminal = terminal;
 }
 
-/* Writes a text with as few calls as possible: many processes share this standard error, and text that is written in
- * several calls is mixed with theirs. */
+/* Writes a text with as few calls as possible: many processes share this standard error, and their texts are mixed if
+ * one is written in several calls. */
 static void write_whole(const char *text, size_t length) {
   while (length > 0) {
     ssize_t done = write(STDERR_FILENO, text, length);

@@ -6,9 +6,10 @@
 
 #include <stdbool.h>
 
-/* Destination of lines instead of standard error: ranks under a supervisor (launch/supervisor.h) send them to it
- * (base/parent.h). Both functions return false if they could not send; the line is then written to standard error with
- * a mark that distinguishes it from the launcher's output. `send` is also called from signal handlers. */
+/* A sink is a destination of lines instead of standard error: ranks under a supervisor (launch/supervisor.h) send lines
+ * to the supervisor (base/parent.h). `send` sends a line, `failure` an error message and the exit status. Both return
+ * false if they could not; the line is then written to standard error with a mark that distinguishes it from the
+ * launcher's output. `send` is also called from signal handlers. */
 typedef enum tri_log_kind {
   TRI_LOG_LINE,
   TRI_LOG_PROGRESS, /* replaces the line before it */
@@ -19,24 +20,24 @@ typedef struct tri_log_sink {
   bool (*failure)(int exit_status, const char *message);
 } tri_log_sink;
 
-/* `sink` is static. Takes effect once lines are marked (tri_log_mark_lines). */
+/* Sets the sink, which is not copied. It takes effect once lines are marked (tri_log_mark_lines). */
 void tri_log_set_sink(const tri_log_sink *sink);
 
 #define TRI_LOG_MARK '\x1e'
 #define TRI_LOG_PROGRESS_MARK '\x1f'
 #define TRI_LOG_PARENT_MARK '\x1d'
-#define TRI_LOG_NEW_LINE '\v' /* inside a marked line */
+#define TRI_LOG_NEW_LINE '\v' /* stands for '\n' inside a marked line */
 
 /* Marks every later line; `terminal`: the parent's standard error is a terminal. */
 void tri_log_mark_lines(bool terminal);
 
-/* Sends a line that only the parent reads, from any rank: "rank 3 14342 pipeline 1" (its process id and its
+/* Sends a line that only the parent reads, from any rank: "rank 3 14342 pipeline 1" (the rank's process id and
  * coordinates), "step 12". */
 void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
 
-/* Prints the message of a failure: "trireme: ..." and a newline. A rank sends it to its parent instead, and waits until
- * the parent has it; if the parent cannot be reached, it is printed. An empty message: another rank reports the
- * failure. Returns whether the parent has it. */
+/* Prints the message of a failure: "trireme: ..." and a newline. A rank sends the message to its parent instead, and
+ * waits until the parent has it; if the parent cannot be reached, prints it. An empty message means that another rank
+ * reports the failure. Returns whether the parent has the message. */
 bool tri_log_failure(tri_status status, const char *message);
 
 /* Switches logging of this process off: only the first rank of a job logs. Error messages are still printed. */
@@ -48,10 +49,10 @@ void tri_log(const char *format, ...) TRI_PRINTF(1, 2);
 /* As tri_log, beginning with "warning: ". */
 void tri_warn(const char *format, ...) TRI_PRINTF(1, 2);
 
-/* As tri_log, for signal handlers, and from any rank, also a quiet one; at most 8 KiB. */
+/* As tri_log, for signal handlers; also logs in a quiet process. At most 8 KiB. */
 void tri_log_in_handler(const char *text);
 
-/* Logs a line that replaces the one before it on a terminal; otherwise it is printed at most once in ten seconds. The
+/* Logs a line that on a terminal replaces the line before it; without a terminal, logs at most one in ten seconds. The
  * next tri_log or tri_log_progress_end begins a new line. Call from one thread. */
 void tri_log_progress(const char *format, ...) TRI_PRINTF(1, 2);
 void tri_log_progress_end(void);

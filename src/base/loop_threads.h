@@ -4,7 +4,8 @@
 
 #include <omp.h>
 
-/* Returns OMP_NUM_THREADS, but at most the number of cores, since 100,000 threads would end the process. */
+/* Returns OpenMP's number of threads (OMP_NUM_THREADS), but at most the number of cores, since 100,000 threads would
+ * end the process. */
 static inline int tri_loop_threads(void) {
   const int most = omp_get_max_threads(), cores = omp_get_num_procs();
   return most < cores ? most : cores;

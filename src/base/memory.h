@@ -1,5 +1,6 @@
 /* Counted heap memory. Everything that grows with the model, the batch or a file goes through here or through an
- * arena, so that a run can report its bytes. Small fixed objects (a parsed option, a file name) may as well. */
+ * arena, so that a run can report its bytes. Small fixed objects (a parsed option, a file name) may be
+ * allocated here as well. */
 #ifndef TRI_BASE_MEMORY_H
 #define TRI_BASE_MEMORY_H
 
@@ -13,11 +14,13 @@
  * valid pointer. */
 tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer);
 
-/* Grows or shrinks (bytes beyond the old size are not zeroed). *pointer may hold NULL. Unchanged on failure. */
+/* Grows or shrinks memory of tri_alloc; bytes beyond the old size are zeroed. The pointer may be NULL, and is unchanged
+ * on failure. */
 tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer);
 
-/* Makes room for one more element in an array of `count` elements of `size` bytes, with memory for *room of them: if
- * count reaches *room, *room at least doubles. *room is 0 for an array that is NULL. Both are unchanged on failure. */
+/* Makes room for one more element in an array of `count` elements of `size` bytes, with memory for *room elements: if
+ * count reaches *room, *room at least doubles. *room is 0 for an array that is NULL. Pointer and *room are unchanged on
+ * failure. */
 tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room, void *pointer_to_pointer);
 
 /* Makes room for `count` elements: if *room is smaller, it becomes twice count or more. */

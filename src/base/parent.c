@@ -32,16 +32,17 @@ enum {
 static struct {
   atomic_int socket; /* -1: none */
   atomic_bool secondary;
-  bool heard; /* guarded by the lock */
+  bool heard; /* the parent has acknowledged the error message; guarded by the lock */
   pthread_mutex_t lock;
-  pthread_cond_t news;
+  pthread_cond_t news; /* signals a change of `heard` */
   int beat_ms;
   char token[64], folder[4096];
 } parent = {.socket = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
-/* Reads a number from environment variables: MPI is not initialised yet, and may never be. */
+/* Reads a number from the first of these environment variables that is set; MPI is not initialised yet, and may never
+ * be. */
 static int first_number_of(const char *const names[], int otherwise) {
   for (int i = 0; names[i] != NULL; i++) {
     const char *text = getenv(names[i]);
@@ -102,7 +103,9 @@ void tri_parent_expect_secondary(void) { atomic_store(&parent.secondary, true); 
 
 /* ---- error message ----------------------------------------------------------------------------------------------- */
 
-/* Writes "STATUS KIND" and the error message to a file, for a parent that reads the folder after the job has ended. */
+/* Writes "STATUS KIND RANK" and the error message to a file, for a parent that reads the folder after the job has
+ * ended.
+ */
 static void leave_file(tri_parent_kind kind, int exit_status, const char *text) {
   char host[64] = "", part[sizeof parent.folder + 128], whole[sizeof parent.folder + 128];
   if (parent.folder[0] == '\0') return;
@@ -118,7 +121,7 @@ static void leave_file(tri_parent_kind kind, int exit_status, const char *text) 
 
 static struct timespec in_ms(int ms) {
   struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until); /* clock of parent.news */
+  clock_gettime(CLOCK_MONOTONIC, &until); /* the clock with which parent.news waits */
   int64_t ns = until.tv_nsec + (int64_t)ms * 1000000;
   until.tv_sec += ns / 1000000000;
   until.tv_nsec = ns % 1000000000;

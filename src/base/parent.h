@@ -1,4 +1,4 @@
-/* The connection of a rank to the parent that `-n` leaves behind (launch/launch.c): a socket of the parent's, which
+/* The connection of a rank to its parent, the process that started the job with `-n` (launch/launch.c): a socket, which
  * does not go through the launcher.
  *
  * A launcher that ends a job kills the ranks, and may lose what they wrote just before. So a rank sends its error
@@ -7,31 +7,34 @@
  * whose parent is gone ends.
  *
  * Each message is one packet of a local socket: a head and text. A rank on another host, or in a network namespace of
- * its own, cannot reach it: it writes its error message to a file in a folder that the parent names, and to standard
- * error, which the launcher passes on. */
+ * its own, cannot reach the socket: it writes its error message to a file in a folder that the parent names, and to
+ * standard error, which the launcher passes on. */
 #ifndef TRI_BASE_PARENT_H
 #define TRI_BASE_PARENT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The rank of this process by the launcher's environment variables, before MPI is initialised; -1 outside of a job. */
+/* Returns the rank of this process by the launcher's environment variables, which are known before MPI is initialised;
+ * -1 outside of a job. */
 int tri_parent_rank(void);
 
 /* An environment variable of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". TOKEN shows that a rank belongs to this job.
  * On the same MACHINE, a socket that no process serves means that the parent is gone. */
 #define TRI_PARENT "TRIREME_PARENT"
-/* An environment variable of ranks that tri_launch started: "terminal" if the parent's standard error is one. */
+/* An environment variable of ranks that tri_launch started: "terminal" if the parent's standard error is a
+ * terminal. */
 #define TRI_LAUNCHED "TRIREME_LAUNCHED"
 
 typedef enum tri_parent_kind {
   TRI_PARENT_HELLO, /* "TOKEN RANK LOCAL HOST"; number: process id. LOCAL: ranks on HOST. Unknown: RANK -1, LOCAL 0 */
   TRI_PARENT_LINE,  /* a line of the log */
-  TRI_PARENT_PROGRESS,  /* a line that replaces the one before */
+  TRI_PARENT_PROGRESS,  /* a line that replaces the line before it */
   TRI_PARENT_NEWS,      /* "rank 3 14342 pipeline 1", "step 12" */
   TRI_PARENT_BEAT,      /* a heartbeat */
-  TRI_PARENT_WORDS,     /* number: exit status; text: error message of the rank. The parent acknowledges it */
-  TRI_PARENT_SECONDARY, /* the same, from a rank that ends because another did; "": another rank reports it */
+  TRI_PARENT_WORDS,     /* number: exit status; text: error message of the rank. The parent acknowledges the message */
+  TRI_PARENT_SECONDARY, /* the same, from a rank that ends because another rank did; "": another rank reports the
+                           failure */
   TRI_PARENT_CRASH,     /* number: the signal that ends this rank */
   TRI_PARENT_LEAVE      /* number: exit status, at the very end */
 } tri_parent_kind;
@@ -51,22 +54,23 @@ enum { TRI_MACHINE_BYTES = 96 };
  * two machines may then have the same word. */
 bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 
-/* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to it and sends
- * heartbeats, and handles the signals of crashes. If the parent was on this machine and no process serves its socket,
- * it is gone: prints that and ends the process. Called once, before anything is logged. */
+/* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to the parent and
+ * sends heartbeats, and handles the signals of crashes. If the parent was on this machine and no process serves its
+ * socket, the parent is gone: prints that and ends the process. Called once, before anything is logged. */
 void tri_parent_join(void);
 
 /* LOCAL. Installs handlers for the signals of crashes, which report to the parent and then let the signal have its
- * default effect. Called again after MPI_Init: libraries below MPI (UCX) install their own, which print a backtrace and
- * may hang. Does nothing without a parent. */
+ * default effect. Called again after MPI_Init: libraries below MPI (UCX) install their own handlers, which print a
+ * backtrace and may hang. Does nothing without a parent. */
 void tri_parent_handle_crashes(void);
 
-/* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS. False if the parent cannot be reached or its queue is full: then the
- * caller writes the text to standard error. If the queue is full, progress is dropped. From any thread. */
+/* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS, from any thread. Returns false if the text was not sent, because there
+ * is no parent or its queue is full: then the caller writes it to standard error. Progress that cannot be sent to a
+ * parent is dropped, with true. */
 bool tri_parent_send(tri_parent_kind kind, const char *text);
 
-/* Sends an error message and waits, for some seconds at most, until the parent has acknowledged it. If not, writes
- * the error file instead, and returns false. */
+/* Sends an error message and waits, for some seconds at most, until the parent has acknowledged it. If that fails,
+ * writes the error file, and returns false. */
 bool tri_parent_words(int exit_status, const char *text);
 
 /* Marks later failures of this rank as secondary, because another rank has ended: they are sent as

@@ -10,24 +10,25 @@
 /* Purpose of a stream of numbers; `stream` distinguishes uses with the same purpose (a parameter, a layer, an epoch).
  */
 typedef enum tri_random_purpose {
-  TRI_RANDOM_INIT = 1,    /* stream: index in the parameter table;  index: global element     */
-  TRI_RANDOM_DROPOUT = 2, /* stream: step and operation;            index: global element     */
-  TRI_RANDOM_ORDER = 3,   /* stream: epoch;                         index: sample             */
-  TRI_RANDOM_SAMPLE = 4,  /* stream: prompt, within it sample;      index: place in the text  */
+  TRI_RANDOM_INIT = 1,    /* stream: index in the parameter table; index: global element */
+  TRI_RANDOM_DROPOUT = 2, /* stream: step and operation; index: global element */
+  TRI_RANDOM_ORDER = 3,   /* stream: epoch; index: sample */
+  TRI_RANDOM_SAMPLE = 4,  /* stream: prompt, substream: sample; index: place in the text */
   TRI_RANDOM_TEST = 5,
-  TRI_RANDOM_SPLIT = 6, /* training or validation;              index: document               */
-  TRI_RANDOM_TUNE = 7,  /* stream: of what is drawn;            index: trial                  */
-  TRI_RANDOM_PACK = 8,  /* stream: epoch and length;            index: piece of a document    */
-  TRI_RANDOM_MIX = 9,   /* stream: 0;                           index: source of a mixture  */
-  TRI_RANDOM_PLAN = 10, /* stream: of what is drawn;            index: document, or sequence  */
+  TRI_RANDOM_SPLIT = 6, /* training or validation; stream: 0; index: document */
+  TRI_RANDOM_TUNE = 7,  /* stream: purpose within tune/; index: trial, or another number of that purpose */
+  TRI_RANDOM_PACK = 8,  /* stream: epoch and length; index: piece of a document */
+  TRI_RANDOM_MIX = 9,   /* stream: 0; index: source of a mixture */
+  TRI_RANDOM_PLAN = 10, /* stream: purpose within plan/; index: document or sequence */
 } tri_random_purpose;
 
 typedef struct tri_random_key {
-  uint32_t k0, k1; /* Philox key, from the seed       */
-  uint32_t c2, c3; /* upper half of the counter       */
+  uint32_t k0, k1; /* Philox key, from the seed */
+  uint32_t c2, c3; /* upper half of the counter */
 } tri_random_key;
 
-/* The seed is the key; purpose and stream are the upper half of the counter, so streams can never overlap. */
+/* Returns the key of a stream (below 2^56). The seed is the Philox key; purpose and stream are the upper half of the
+ * counter, so streams cannot overlap. */
 TRI_HOST_AND_GPU tri_random_key tri_philox_key(uint64_t seed, tri_random_purpose purpose, uint64_t stream) {
   tri_random_key key;
   key.k0 = (uint32_t)seed;
@@ -37,6 +38,7 @@ TRI_HOST_AND_GPU tri_random_key tri_philox_key(uint64_t seed, tri_random_purpose
   return key;
 }
 
+/* Computes four random words: ten rounds of the counter (block, c2, c3). */
 TRI_HOST_AND_GPU void tri_philox_block(tri_random_key key, uint64_t block, uint32_t out[4]) {
   uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = key.c2, c3 = key.c3;
   uint32_t k0 = key.k0, k1 = key.k1;

@@ -1,4 +1,4 @@
-/* An axis of a plot: positions of values, and values with a tick. The caller draws it. */
+/* An axis of a plot: positions of values, and values with a tick. The caller draws the axis. */
 #ifndef TRI_BASE_PLOT_AXIS_H
 #define TRI_BASE_PLOT_AXIS_H
 
@@ -7,18 +7,19 @@
 typedef struct tri_plot_axis {
   double low, high;   /* values at the two ends, low < high */
   double start, size; /* position of `low` and length, in pixels; a negative size goes upward */
-  bool logarithmic;   /* 0 < low */
+  bool logarithmic;   /* then low must be above 0 */
   bool whole;         /* ticks only at whole numbers */
 } tri_plot_axis;
 
 enum { TRI_PLOT_TICKS = 64 };
 
-/* Returns the position of a value in pixels; beyond the ends for values beyond them. */
+/* Returns the position of a value in pixels; values outside of [low, high] are beyond the ends. */
 double tri_plot_place(const tri_plot_axis *axis, double value);
 
 /* Computes the values of ticks, from low to high: about `wanted` ticks at distances of 1, 2 or 5 times a power of ten;
- * on a logarithmic axis 1, 2, 3 and 5 times each power of ten, over more than three decades only the powers, and with
- * fewer than two of these like on a linear axis. Returns their number; 0 if the ends are not a range. */
+ * on a logarithmic axis 1, 2, 3 and 5 times each power of ten, over more than three decades only the powers, and if
+ * fewer than two of these are in the range, as on a linear axis. Returns the number of ticks; 0 if low and high are not
+ * a range. */
 int tri_plot_ticks(const tri_plot_axis *axis, int wanted, double out[TRI_PLOT_TICKS]);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads the first line of a file, without its end; "" if it cannot be read. */
+/* Reads the first line of a file, without its newline; "" if the file cannot be read. */
 static void read_line(const char *path, char *out, size_t out_bytes) {
   FILE *file = fopen(path, "re");
   out[0] = '\0';
@@ -18,8 +18,8 @@ static void read_line(const char *path, char *out, size_t out_bytes) {
   fclose(file);
 }
 
-/* Reads the state and the start of a process from /proc/PID/stat; false if there is no such process. The name before
- * them, in parentheses, may contain any byte. */
+/* Reads the state and the start of a process from /proc/PID/stat; false if there is no such process. The name of the
+ * program, which comes before both in parentheses, may contain any byte. */
 static bool read_process(int64_t process, char *state, uint64_t *start) {
   char path[64], line[1024];
   snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);

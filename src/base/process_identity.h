@@ -1,4 +1,6 @@
-/* Identity of a process, by which another process, maybe later or on another host, can test whether it still runs. */
+/* Identity of a process, by which another process, maybe later or on another host, can test whether the first still
+ * runs.
+ */
 #ifndef TRI_BASE_PROCESS_IDENTITY_H
 #define TRI_BASE_PROCESS_IDENTITY_H
 
@@ -12,7 +14,7 @@ typedef struct tri_process_identity {
   char boot[TRI_IDENTITY_WORD_BYTES]; /* id of the kernel's start, "unknown" if there is no /proc */
   uint64_t processes;                 /* name space in which `process` counts (containers have their own); 0: unknown */
   int64_t process;                    /* process id */
-  uint64_t start;                     /* ticks from the boot to its start, since process ids are reused; 0: unknown */
+  uint64_t start; /* start of the process, in ticks since the boot, because process ids are reused; 0: unknown */
 } tri_process_identity;
 
 typedef enum tri_process_fate {
@@ -27,8 +29,8 @@ tri_process_identity tri_process_identity_self(void);
 /* Returns whether `boot`, `processes` and `start` are known. Without them process ids cannot be compared. */
 bool tri_process_identity_is_known(const tri_process_identity *self);
 
-/* Looks up a process of this host, boot and name space. Returns TRI_PROCESS_UNKNOWN if it exists and is hidden from
- * this user. */
+/* Looks up a process of this host, boot and name space. Returns TRI_PROCESS_UNKNOWN if the process exists and is
+ * hidden from this user. */
 tri_process_fate tri_process_find(int64_t process, uint64_t start);
 
 #endif

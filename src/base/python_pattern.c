@@ -18,8 +18,8 @@ static bool append_posix_text(char *out, size_t *used, const char *text) {
   return true;
 }
 
-/* Translates the next part of a pattern to POSIX; returns the number of its characters, 0 if it cannot be translated.
- */
+/* Translates the next part of a pattern to POSIX; returns the number of the part's characters, 0 if it cannot be
+ * translated. */
 static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
   snprintf(out, 8, "%c", *at);
   if (*at == '\\' && at[1] == 'd') {
@@ -39,8 +39,8 @@ static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
   return at[2] == ':' ? 3 : 0;
 }
 
-/* Returns whether a repeat is short. Nested repeats multiply, so only few and short ones are accepted to bound memory.
- */
+/* Returns whether a repeat "{...}" has at most two digits, and is one of at most MOST_BRACES. Nested repeats multiply,
+ * so both limits bound the memory. */
 static bool is_short_repeat(const char *brace, int *braces) {
   const size_t length = strcspn(brace, "}");
   for (size_t i = 1, digits = 0; i < length; i++) {
@@ -51,7 +51,7 @@ static bool is_short_repeat(const char *brace, int *braces) {
 }
 
 static bool translate(const char *before, const char *pattern, const char *behind, char out[PATTERN_BYTES]) {
-  bool in_brackets = false, repeatable = false; /* repeatable: a * may follow */
+  bool in_brackets = false, repeatable = false; /* repeatable: a repeat may follow */
   size_t used = 0;
   int braces = 0, open = 0;
   if (!append_posix_text(out, &used, before)) return false;
@@ -73,8 +73,8 @@ static bool translate(const char *before, const char *pattern, const char *behin
   return append_posix_text(out, &used, behind);
 }
 
-/* A cache of compiled patterns: a model's names are compared with a few patterns in turn, and compiling takes longest.
- */
+/* An entry of a cache of compiled patterns: a model's names are compared with a few patterns in turn, and compiling
+ * takes longest. */
 typedef struct kept_pattern {
   char translated[PATTERN_BYTES]; /* "": unused entry */
   regex_t compiled;

@@ -5,15 +5,15 @@
 
 #include <stdbool.h>
 
-/* Returns whether the pattern is supported: characters, escapes, sets, groups, | and repeats are; look-around, back
- * references
- * (`(?!...)`, `\b`, `\1`) and long repeats (`{100}`) are not. */
+/* Returns whether the pattern is supported. Characters, escapes, sets, groups, | and repeats are supported;
+ * look-around, word boundaries, back references (`(?!...)`, `\b`, `\1`) and long repeats (`{100}`) are not. */
 bool tri_python_pattern_is_known(const char *pattern);
 
 /* Returns re.fullmatch(pattern, text); `otherwise` if the pattern is not supported. */
 bool tri_python_pattern_matches(const char *pattern, const char *text, bool otherwise);
 
-/* re.match(rf"(.*\.)?({pattern})$", text): the end of a name, from a dot on. False if the pattern is not supported. */
+/* Returns whether re.match(rf"(.*\.)?({pattern})$", text) matches: the whole text, or its end after a dot. False if the
+ * pattern is not supported. */
 bool tri_python_pattern_ends(const char *pattern, const char *text);
 
 #endif

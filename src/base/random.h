@@ -8,8 +8,8 @@
 /* Returns the key of a stream. */
 tri_random_key tri_random_stream(uint64_t seed, tri_random_purpose purpose, uint64_t stream);
 
-/* Returns the key of stream number `index` of a key, for uses that more than one number distinguishes. It is drawn with
- * 128 bits, so equal keys are practically impossible. */
+/* Returns the key of substream `index` of a key, for uses that more than one number distinguishes. The new key has 128
+ * random bits, so equal keys are practically impossible. */
 tri_random_key tri_random_substream(tri_random_key key, tri_random_purpose purpose, uint64_t index);
 
 /* Computes four 32-bit words at a block index. */

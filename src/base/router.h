@@ -7,8 +7,8 @@
 
 /* Function from a token's logits to scores p. */
 typedef enum tri_router_scoring {
-  TRI_ROUTER_SOFTMAX, /* over all experts */
-  TRI_ROUTER_SIGMOID, /* for each expert separately (DeepSeek-V3) */
+  TRI_ROUTER_SOFTMAX, /* softmax over all experts */
+  TRI_ROUTER_SIGMOID, /* sigmoid of each logit (DeepSeek-V3) */
 } tri_router_scoring;
 
 /* The router chooses experts for each token from its logits over `experts`:
@@ -17,8 +17,9 @@ typedef enum tri_router_scoring {
  *  2. experts are divided into `groups` of adjacent experts, equally many in each. A group's score is the sum of its
  *     `best_of_group` best choices. Only experts of the `kept_groups` groups with the best scores may be chosen (all if
  *     kept_groups equals groups);
- *  3. the `chosen` best choices among these, in descending order; with `quota`, the chosen / kept_groups best of each
- * kept group, then sorted in descending order. Equal choices are in the order of their numbers;
+ *  3. the `chosen` best choices among these, in descending order; with `quota`, the
+ *     chosen / kept_groups best of each kept group, then sorted in descending order. Experts of equal choice are in the
+ *     order of their numbers;
  *  4. weights: their scores p, without the bias; `normalised`: divided by their sum, plus 1e-20 for a sigmoid; times
  *     `scale`.
  *
@@ -32,12 +33,13 @@ typedef struct tri_router {
   bool normalised;
 } tri_router;
 
-/* Balancing of experts. It depends on sequences or on the global batch, never on a micro-batch, whose size depends on
- * the layout. */
+/* Method of balancing the load of experts. Each depends on sequences or on the global batch, never on a micro-batch,
+ * whose size depends on the layout. `balance_rate` is a key of the model's configuration. */
 typedef enum tri_balance_experts {
   TRI_BALANCE_EXPERTS_NONE,
-  TRI_BALANCE_EXPERTS_SEQUENCE, /* a loss for each sequence (DeepSeek-V3): rate is its coefficient */
-  TRI_BALANCE_EXPERTS_BIAS,     /* once a step the router's bias moves by `rate` towards experts below the mean load */
+  TRI_BALANCE_EXPERTS_SEQUENCE, /* a loss for each sequence (DeepSeek-V3), with the coefficient balance_rate */
+  TRI_BALANCE_EXPERTS_BIAS,     /* once a step the router's bias changes by balance_rate: up for experts below the mean
+                                   load, down for experts above */
 } tri_balance_experts;
 
 static inline bool tri_balances_by_bias(tri_balance_experts balance) {

@@ -1,5 +1,5 @@
 /* TRI_ADDRESS_SANITIZER and TRI_THREAD_SANITIZER: 1 if the compiler adds that sanitizer, else 0. gcc and clang
- * define different macros for it. */
+ * have different macros for that. */
 #ifndef TRI_BASE_SANITIZER_H
 #define TRI_BASE_SANITIZER_H
 

@@ -6,7 +6,7 @@
 /* Threads that wait for the next loop spin, by default for milliseconds; if other programs need the same cores, each
  * wait then costs a time slice of the system. GNU's OpenMP reads the number in its own initialisation, before main and
  * before the constructors of libraries that use it. .preinit_array does not help, because the C library sets `environ`
- * after it. So the program sets the variable and starts itself again.
+ * after those functions. So the program sets the variable and starts itself again.
  *
  * On two threads of a virtual EPYC with two cores, 2026-11-27, medians of five rounds' ratios to what 10000 spins give
  * (docs/performance.md has the numbers): 1000 is as fast alone (5 % slower writing in bf16) and 1.9 (writing text)

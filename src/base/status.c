@@ -8,10 +8,10 @@
 /* The message of the last failure, kept per thread like errno until the entry point prints it. */
 static _Thread_local char message[TRI_MESSAGE_BYTES];
 
-/* Most bytes of a word (text without spaces) and of a path; bytes that are printed of a longer one. */
+/* Most bytes of a word (text without spaces) and of a path; bytes that are printed of a longer word or path. */
 enum { MOST_WORD_BYTES = 1000, MOST_PATH_BYTES = 4096, SHOWN_BYTES = 200 };
 
-/* Returns the number of bytes of a long word to print, which does not end inside a UTF-8 character. */
+/* Returns the number of bytes of a long word to print, so that the print does not end inside a UTF-8 character. */
 static size_t shown_bytes(const char *word) {
   size_t bytes = SHOWN_BYTES;
   while (bytes > SHOWN_BYTES - 4 && ((unsigned char)word[bytes] & 0xC0) == 0x80) bytes--;
@@ -64,7 +64,7 @@ void tri_fail_at(const char *file, int line, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  while (strncmp(file, "../", 3) == 0) file += 3; /* as compiler caches name files */
+  while (strncmp(file, "../", 3) == 0) file += 3; /* names of files with a compiler cache */
   snprintf(message, sizeof message, "%s (%.200s:%d)", text, file, line);
 }
 

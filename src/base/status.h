@@ -33,7 +33,7 @@ typedef enum tri_status {
 #endif
 
 /* Records the message (one line or a few, no trailing newline) for this thread and returns code. Words of more than
- * 1000 bytes, or paths of more than 4096, are cut and end with "...", and so does a message of more than
+ * 1000 bytes, or paths of more than 4096, are cut and end with "..."; so is a message of more than
  * TRI_MESSAGE_BYTES. */
 tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
 
@@ -46,26 +46,27 @@ void tri_fail_at(const char *file, int line, const char *format, ...) TRI_PRINTF
 #define tri_fail(code, ...) ((void)(tri_fail)(code, __VA_ARGS__), (code))
 #endif
 
-enum { TRI_MESSAGE_BYTES = 16384 }; /* longer ones are truncated */
+enum { TRI_MESSAGE_BYTES = 16384 }; /* longer messages are truncated */
 
-/* Returns the message of this thread's last tri_fail; "" if there was none. Owned by the library, valid until the next.
- */
+/* Returns the message of this thread's last tri_fail; "" if there was none. The text belongs to the thread, and is
+ * valid until its next tri_fail. */
 const char *tri_status_message(void);
 
-/* A failure that is reported later, in another thread or after a clean-up that may fail as well. {0}: none. It is
- * large: put it into allocated memory, or on a stack of the usual size, and not into each frame of a deep recursion. */
+/* A failure that is reported later, in another thread or after a clean-up that may fail as well. {0}: none. The struct
+ * is large: put it into allocated memory, or on a stack of the usual size, and not into each frame of a deep recursion.
+ */
 typedef struct tri_saved_error {
   tri_status status;
   char message[TRI_MESSAGE_BYTES];
 } tri_saved_error;
 
-/* Saves a failure with this thread's message, unless one is saved already: the first counts. TRI_OK is not a failure.
- */
+/* Saves a failure with this thread's message, unless a failure is saved already: the first counts. TRI_OK is not a
+ * failure. */
 void tri_error_save(tri_saved_error *kept, tri_status status);
 /* Returns the saved failure, and sets this thread's message; TRI_OK if none is saved. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
-/* Return the program's exit status for a code; the first code with an exit status, TRI_COMM if there is none. */
+/* Return the program's exit status for a code; the first code with an exit status (TRI_COMM if no code has it). */
 int tri_status_exit(tri_status code);
 tri_status tri_status_of_exit(int exit_status);
 

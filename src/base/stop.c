@@ -13,8 +13,8 @@
 /* Global, because signals are sent to the process. */
 static atomic_bool deferred, asked, signalled;
 
-/* The action of SIGHUP when the program was started. By main, libraries have installed their own handlers (UCX, below
- * MPICH, does when it is loaded), so this is read before they, or a sanitizer, are initialised. */
+/* The action of SIGHUP when the program was started. Before main, libraries install their own handlers (UCX, below
+ * MPICH, does when it is loaded), so the action is read before libraries, or a sanitizer, are initialised. */
 static unsigned long hangup[4]; /* the kernel's struct: the handler comes first */
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_look_at_hangup(void) {
@@ -58,7 +58,7 @@ void tri_stop_release(void) {
 }
 
 static _Atomic(const char *) twice_message;
-static const char *interruption_message; /* set before its reader, a thread, is started */
+static const char *interruption_message; /* set before the thread that reads it is started */
 
 static void die_of(int number) {
   struct sigaction plain = {.sa_handler = SIG_DFL};

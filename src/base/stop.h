@@ -1,6 +1,6 @@
-/* Stopping by signals. SIGINT, SIGTERM and SIGHUP (unless it is ignored) ask the program to stop, and a second one ends
- * it at once. SIGUSR1, SIGUSR2, SIGXCPU and SIGALRM are requests of schedulers and launchers: they ask the same, and
- * may be repeated.
+/* Stopping by signals. SIGINT, SIGTERM and SIGHUP (unless SIGHUP is ignored) ask the program to stop, and a second
+ * signal ends it at once. SIGUSR1, SIGUSR2, SIGXCPU and SIGALRM are *requests*, of schedulers and launchers: they also
+ * ask the program to stop, and may be repeated.
  *
  * One thread waits for these signals, and all others block them. That is necessary: oneDNN's matrix kernels use the
  * stack pointer as an ordinary register, so a handler on a computing thread's stack would write its frame wherever that
@@ -23,6 +23,7 @@ void tri_stop_look_at_hangup(void);
 
 /* Returns the set of all these signals, without SIGHUP if it is ignored. */
 sigset_t tri_stop_signals(void);
+/* Returns whether a signal is a request. */
 bool tri_stop_is_request(int number);
 
 /* Blocks these signals, also across exec. Must be the first call in main, so that no signal is lost or ends the process
@@ -32,15 +33,16 @@ void tri_stop_release(void);
 
 /* LOCAL. Starts the thread that waits for signals; called once, before any other thread is started. The first signal
  * ends the process, after tri_stop_defer the second: with the exit status of TRI_INTERRUPTED and this message, or by
- * the signal itself if `message` is NULL, as in a rank whose supervisor reports it. A request never ends it. */
+ * the signal itself if `message` is NULL, as in a rank whose supervisor reports the signal. A request never ends the
+ * process. */
 tri_status tri_stop_listen(const char *message);
 
 /* Makes the first signal only set tri_stop_asked, and the second one end the process with this message. A request also
- * sets it, and is not counted. NULL: the first signal ends the process again. */
+ * sets tri_stop_asked, and is not counted. `message` NULL: the first signal ends the process again. */
 void tri_stop_defer(const char *message);
 /* Returns whether a signal or tri_stop_ask has asked this process to stop. */
 bool tri_stop_asked(void);
-/* Asks this process to stop, like a request; for a parent's message. */
+/* Asks this process to stop, as a request does; called when the parent sends TRI_PARENT_STOP. */
 void tri_stop_ask(void);
 
 #endif

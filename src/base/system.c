@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The number behind `key` in a file of "key: number kB" lines, in bytes; 0 if it is not there. */
+/* Returns the number after `key` in a file of "key: number kB" lines, in bytes; 0 if the file does not have the key. */
 static size_t read_kilobytes(const char *path, const char *key) {
   FILE *file = fopen(path, "r");
   if (file == NULL) return 0;
@@ -26,7 +26,7 @@ static size_t read_kilobytes(const char *path, const char *key) {
   return bytes;
 }
 
-/* A control-group file that holds one number; "max" or no file is 0. */
+/* Reads a control-group file that holds one number; returns 0 for "max", or if there is no file. */
 static size_t read_number(const char *path) {
   FILE *file = fopen(path, "r");
   if (file == NULL) return 0;
@@ -38,7 +38,8 @@ static size_t read_number(const char *path) {
 
 static size_t lesser(size_t a, size_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-/* Inside a container the process's own group is mounted at the root. */
+/* Returns the bytes left in the control group that is mounted at the root, which inside a container is the process's
+ * own group; 0: no limit. */
 static size_t group_bytes_left(void) {
   size_t limit = read_number("/sys/fs/cgroup/memory.max");
   size_t used = read_number("/sys/fs/cgroup/memory.current");

@@ -6,19 +6,19 @@
 
 #include <stddef.h>
 
-/* Bytes that this process could still allocate: the smallest of the system's available memory, the rest of its control
- * group's limit, and its own limit (ulimit -v). 0 if unknown. */
+/* Returns the bytes that this process could still allocate: the smallest of the system's available memory, the rest of
+ * its control group's limit, and its own limit (ulimit -v). 0 if unknown. */
 size_t tri_system_memory_available(void);
 /* The same without the process's own limit: for all processes of this machine or control group together. */
 size_t tri_system_memory_of_node(void);
 
-/* The peak resident memory of this process, in bytes; 0 if unknown. */
+/* Returns the peak resident memory of this process, in bytes; 0 if unknown. */
 size_t tri_system_peak_resident_bytes(void);
 
-/* The path of this program's file. */
+/* Writes the path of this program's file. */
 tri_status tri_system_own_path(char *out, size_t out_bytes);
 
-/* A unique name: 32 random hexadecimal digits and a NUL. */
+/* Writes a unique name: 32 random hexadecimal digits and a NUL. */
 enum { TRI_UNIQUE_BYTES = 33 };
 tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]);
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Reads all of a text: digits with or without a sign, or a number with an exponent that is whole and at most 2^53 (1e3,
- * 1.5e3). One of digits beyond int64_t is clamped. False for anything else. */
+/* Reads a whole text: digits with or without a sign, clamped to int64_t, or a number with an exponent (1e3, 1.5e3) that
+ * is whole and of magnitude at most 2^53. Returns false for any other text. */
 bool tri_whole_number(const char *text, int64_t *out);
 
 #endif

@@ -12,8 +12,8 @@
 /* The texts that are hashed. */
 typedef struct words {
   FILE *frame, *values;
-  const uint64_t *sums; /* checksums of tensors for which none is recorded; NULL: none */
-  bool all_known;       /* every tensor has a checksum */
+  const uint64_t *sums; /* as in tri_base_signature_of */
+  bool all_known;       /* every tensor so far has a checksum */
 } words;
 
 static void add_key(void *context, const tri_config_difference *difference) {

@@ -1,5 +1,5 @@
-/* Signature of an adapter's base, because an adapter that is merged into another model gives nonsense without any
- * error. */
+/* Signature of an adapter's base: detects that an adapter is used with another base, which would give nonsense without
+ * an error. */
 #ifndef TRI_CHECKPOINT_BASE_SIGNATURE_H
 #define TRI_CHECKPOINT_BASE_SIGNATURE_H
 
@@ -10,13 +10,14 @@ enum { TRI_BASE_SIGNATURE_BYTES = 17 };
 
 /* Each hash has 16 hexadecimal digits; "" if it is unknown. */
 typedef struct tri_base_signature {
-  char frame[TRI_BASE_SIGNATURE_BYTES];  /* hash of its tensors' names, types and shapes, and of the model keys that
-                                            change what it computes */
-  char values[TRI_BASE_SIGNATURE_BYTES]; /* hash of its tensors' checksums */
+  char frame[TRI_BASE_SIGNATURE_BYTES];  /* hash of the tensors' names, types and shapes, and of the model keys that
+                                            change the model's function */
+  char values[TRI_BASE_SIGNATURE_BYTES]; /* hash of the tensors' checksums */
 } tri_base_signature;
 
 /* LOCAL. Computes the signature of an open folder, whose config.json describes `model`. `sums`: the checksums of all
- * its tensors (tri_tensor_sums), for a folder that records none; NULL: `values` of such a folder is "". */
+ * its tensors (tri_tensor_sums), used for tensors without a recorded checksum; NULL: `values` is "" if there are such
+ * tensors. */
 tri_status tri_base_signature_of(const tri_checkpoint *base, const tri_model *model, const uint64_t *sums,
                                  tri_base_signature *out);
 

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Returns the candidate after `after`: from the highest step down; at one step a final folder before one that was being
- * replaced. */
+/* Returns the candidate after `after` (NULL: the first one). The order is from the highest step down; of equal steps,
+ * the final folder comes before one that was being replaced. */
 static const tri_folder *next_candidate(const tri_folder *list, int64_t count, const tri_folder *after) {
   const tri_folder *best = NULL;
   for (int64_t i = 0; i < count; i++) {
@@ -19,7 +19,8 @@ static const tri_folder *next_candidate(const tri_folder *list, int64_t count, c
   return best;
 }
 
-/* The next candidate, found by the first rank; name "": no more. The rest of a removed folder is skipped silently. */
+/* The next candidate, found by the first rank; name "": no more. If an old folder is damaged, it is the rest of a
+ * removal, and is skipped without a message. */
 typedef struct candidate {
   char name[64];
   bool old, disproved;

@@ -5,11 +5,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 
-/* The checkpoints below a root. Of several ranks only the first one has the list. */
+/* The checkpoints below a root. */
 typedef struct tri_candidates {
   const char *root;
-  bool first;       /* this rank is the first of the group, or there is no group */
-  tri_folder *list; /* [count]: result of tri_folder_list; only on the first rank */
+  bool first;       /* this rank is the first of the group, which has the list, or there is no group */
+  tri_folder *list; /* [count]: result of tri_folder_list; NULL on other ranks */
   int64_t count;
   tri_status (*share)(const tri_group *group, size_t bytes, void *data); /* broadcasts from the first rank; NULL: there
                                                                             is no group */

@@ -9,7 +9,7 @@
  *                             (peft.h)
  *     optimizer.safetensors   optimizer states of each weight, under its name and a suffix; split in the same way
  *     tokenizer.json          if the run has one
- *     state.json              progress; sizes and checksums of all of the above
+ *     state.json              progress; sizes and checksums of all of the above and of the extra files (extra_files.h)
  *     COMPLETE                written last; size and checksum of state.json
  *     PROVEN, DISPROVED       empty marks, at most one of them: the result of later steps (below)
  *     BEST                    empty mark, written with the checkpoint: no validation loss was as low before
@@ -51,7 +51,7 @@ typedef struct tri_checkpoint_tensor {
   const void *data; /* in host memory, dense and row-major: this rank saves the whole tensor; NULL: slices save it */
 } tri_checkpoint_tensor;
 
-/* Device memory, which the host accesses by copies only. Both functions wait for the copy. */
+/* Device memory, which the host accesses by copies only. Each function waits for its copy. */
 typedef struct tri_checkpoint_memory {
   void *context;
   tri_status (*read)(void *context, void *to_host, const void *from, size_t bytes);
@@ -87,37 +87,38 @@ enum { TRI_CHECKPOINT_BUFFER_BYTES = (8 << 20) + 4096 };
 typedef struct tri_checkpoint_request {
   const tri_group *group; /* the ranks that save together; NULL: only this one */
   const char *root;
-  const char
-      *folder; /* saves exactly this folder, which must not exist, and ignores root, step and keep; NULL: by root */
-  bool plain;  /* save a Hugging Face folder, without state.json and COMPLETE */
+  const char *folder; /* path of the new folder, which must not exist; root, step and keep are then ignored; NULL: a
+                         folder below root */
+  bool plain;         /* save a Hugging Face folder, without state.json and COMPLETE */
   tri_checkpoint_state state;
   const tri_checkpoint_tensor *weights, *optimizer;
-  int64_t num_weights, num_optimizer; /* num_optimizer 0: no optimizer.safetensors                                */
-  const tri_checkpoint_slice *slices; /* this rank's, of the tensors without data                                 */
+  int64_t num_weights, num_optimizer; /* num_optimizer 0: no optimizer.safetensors */
+  const tri_checkpoint_slice *slices; /* [num_slices]: this rank's, of the tensors without data */
   int64_t num_slices;
-  int64_t shard_bytes;        /* most bytes of a file with several tensors; 0: no limit                   */
-  const char *model_config;   /* the text of config.json; NULL: no such file                              */
-  const char *stem;           /* begin of the names of the weights' files; NULL: "model"                  */
+  int64_t shard_bytes;        /* most bytes of a file with several tensors; 0: no limit */
+  const char *model_config;   /* the text of config.json; NULL: no such file */
+  const char *stem;           /* begin of the names of the weights' files; NULL: "model" */
   const char *adapter_config; /* text of adapter_config.json: weights get PEFT's names in files; NULL: not an adapter */
-  const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none                             */
-  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none          */
-  const struct tri_extra_texts *extra_texts; /* texts of files that this folder does not have; NULL: none */
-  void *buffers; /* TRI_CHECKPOINT_BUFFER_BYTES of scratch; NULL: the save allocates them    */
-  int64_t keep;  /* newest checkpoints kept, this one included; 0 keeps all                  */
-  bool best;     /* mark it as the best so far: it is kept until a better one is saved       */
+  const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none */
+  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none */
+  const struct tri_extra_texts *extra_texts; /* texts of files that `extra_files` does not have; NULL: none */
+  void *buffers;                             /* TRI_CHECKPOINT_BUFFER_BYTES of scratch; NULL: the save allocates them */
+  int64_t keep;                              /* newest checkpoints kept, this one included; 0 keeps all */
+  bool best; /* mark this checkpoint as the best so far: it is kept until a better one is saved */
 } tri_checkpoint_request;
 
 /* COLLECTIVE over the group. Saves, then removes old checkpoints by `keep`. Tensors are copied from the caller's memory
  * to the files through the buffers; all ranks write at the same time. If one rank fails, all fail: nothing of the
- * checkpoint remains, and older ones are not changed. On the first rank `path` (may be NULL) is set to the folder. A
- * checkpoint of the same step is replaced. If old ones cannot be removed, that is a warning, not a failure. The request
- * must be equal on all ranks except for its slices; state, config and tokenizer are those of the first rank.
+ * checkpoint remains, and older ones are not changed. `path` (may be NULL) is set to the folder on the first rank, to
+ * "" on others. A checkpoint of the same step is replaced. If old ones cannot be removed, that is a warning, not a
+ * failure. The request must be equal on all ranks except for its slices; state, config and tokenizer are those of the
+ * first rank.
  */
 tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]);
 
-/* The same step by step, for a save in the background: begin; write, by any thread; when all ranks have written, join;
- * publish, by any thread, which only acts on the first rank. Then `end` in any case; if not `good` (all steps
- * succeeded), it removes the files. The data of the request must exist until then. */
+/* The same step by step, for a save in the background: begin; write, by any thread; when all ranks have written, join
+ * (`written`: this rank's status); publish, by any thread, which only acts on the first rank. Then `end` in any case;
+ * unless `good` (all steps succeeded), it removes the files. The data of the request must exist until then. */
 typedef struct tri_checkpoint_saving tri_checkpoint_saving;
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
                                      tri_checkpoint_saving **out);   /* COLLECTIVE */
@@ -131,9 +132,9 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 /* COLLECTIVE over the group (NULL: only this rank). Finds the newest checkpoint below root that is complete and
- * verified (every size and checksum; each rank reads a share). Logs a line with the reason for each newer one that is
- * not good. path is "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but none is good,
- * since only the user should decide to start over. All ranks get the same result. */
+ * verified (every size and checksum; each rank reads a share). Logs a line with the reason for each newer checkpoint
+ * that is not good. Sets path to "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but
+ * none is good, since only the user should decide to start over. All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
 /* COLLECTIVE over the group. Finds the newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take`
@@ -142,18 +143,20 @@ typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
 
-/* LOCAL, only for the one writer below root. Removes the folders of all unfinished saves and removals. It does not test
- * whether their processes still run, because a process number may have been reused, or belong to another host. */
+/* LOCAL, only for the one writer below root. Removes the folders of all unfinished saves and removals, except an old
+ * folder that is the only copy of its step, and repairs ROOT/best. It does not test whether their processes still run,
+ * because a process number may have been reused, or belong to another host. */
 tri_status tri_checkpoint_clear(const char *root);
 
 /* ---- proven and disproved checkpoints ----------------------------------------------------------------------------
  *
  * Weights can be finite and ruined: a huge learning rate does that in one step. So a checkpoint counts as proven once a
  * step that was computed from it, or an evaluation of it, was finite; removal of old checkpoints keeps the newest
- * proven one. One from which every step was bad is disproved: a search for the newest checkpoint ignores it. */
-
-/* LOCAL. Marks the checkpoint of that step below root as proven, and then removes old ones by `keep`; or as disproved.
+ * proven one. A checkpoint from which every step was bad is disproved: a search for the newest checkpoint ignores it.
  */
+
+/* LOCAL. Mark the checkpoint of that step below root as proven, and then remove old checkpoints by `keep`; mark it as
+ * disproved. */
 tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
@@ -164,8 +167,8 @@ tri_status tri_checkpoint_link_best(const char *root);
 /* LOCAL. Returns whether there is a complete checkpoint of that step below root. */
 bool tri_checkpoint_is_there(const char *root, int64_t step);
 
-/* LOCAL. Finds the newest complete checkpoint below root that is marked as proven; its files are not verified. path is
- * "" if there is none. */
+/* LOCAL. Finds the newest complete checkpoint below root that is marked as proven; its files are not verified. Sets
+ * path to "" if there is none. */
 tri_status tri_checkpoint_newest_proven(const char *root, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. Lists all complete checkpoints below root that are not disproved, in the order of their steps. Release *out
@@ -177,7 +180,7 @@ typedef struct tri_checkpoint_found {
 tri_status tri_checkpoint_list(const char *root, tri_checkpoint_found **out, int64_t *count);
 
 /* LOCAL. Returns the highest step in the names of checkpoints below root that are not disproved, whether they are
- * complete and good or not; -1 if there are none. */
+ * complete and good or not; -1 if there are none, or if root cannot be read. */
 int64_t tri_checkpoint_highest_step(const char *root);
 
 /* COLLECTIVE over the group (NULL: this rank alone). Reads everything and compares sizes and checksums. Fails with
@@ -185,25 +188,28 @@ int64_t tri_checkpoint_highest_step(const char *root);
  * folder). */
 tri_status tri_checkpoint_verify(const tri_group *group, const char *path);
 
-/* LOCAL. The same by one process. */
+/* LOCAL. As tri_checkpoint_verify, by one process. */
 tri_status tri_checkpoint_verify_alone(const char *path);
 
-/* COLLECTIVE over the group. The same without reading the tensors: all sizes, all headers, every other file. */
+/* COLLECTIVE over the group. As tri_checkpoint_verify, without reading the tensors: compares all sizes, all headers and
+ * every file without tensors. */
 tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path);
 
 /* The parts of a checkpoint that a command needs. {0}: the weights, verified. */
 typedef struct tri_checkpoint_use {
-  bool settings_only; /* only config.json: no tensor is read                                                       */
-  bool optimizer;     /* also the optimizer's files; else they may be damaged or missing                           */
-  bool average; /* reading a weight gives its average over the run if it has one; the checkpoint must have averages */
-  bool unverified; /* do not compare checksums, and log that: for reading a damaged checkpoint                  */
+  bool settings_only; /* only config.json: no tensor is read */
+  bool optimizer;     /* also the optimizer's files; else they may be damaged or missing */
+  bool average; /* read the average over the run instead of each weight that has one; the checkpoint must have averages
+                 */
+  bool unverified; /* do not compare checksums, and log that: for reading a damaged checkpoint */
 } tri_checkpoint_use;
 
 /* LOCAL. Compares the tokenizer.json at `path` with its checksum, if its folder is a checkpoint. */
 tri_status tri_checkpoint_verify_file(const char *path);
 
-/* LOCAL. Finds the folder that `given` means: `given` itself if it is a checkpoint or has a config.json; for a run's
- * output or a folder of checkpoints, the newest checkpoint that is good for `use`. */
+/* LOCAL. Finds the folder that `given`, a path or a name on the hub (files/hub.h), means: the folder itself if it is a
+ * checkpoint or has a config.json or adapter_config.json; for a run's output or a folder of checkpoints, the newest
+ * checkpoint that is good for `use`. */
 tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -213,12 +219,13 @@ typedef struct tri_checkpoint tri_checkpoint;
 /* LOCAL. Opens a checkpoint or a Hugging Face folder: model.safetensors, or the shards that
  * model.safetensors.index.json names (and the same of `optimizer`), or if these are missing adapter_model.safetensors.
  * Checks every header, and that COMPLETE and state.json, if the folder has them, match and list every file. Checksums
- * of other files are not compared (see tri_checkpoint_verify). A folder that has only one of COMPLETE and state.json is
- * a damaged checkpoint, not a Hugging Face folder. Release with tri_checkpoint_close. */
+ * are compared for state.json and the indexes only (see tri_checkpoint_verify). A folder that has only one of COMPLETE
+ * and state.json is a damaged checkpoint, not a Hugging Face folder. Release with tri_checkpoint_close. */
 tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out);
 
-/* LOCAL. The same for one process that reads alone: also compares sizes, headers and every file without tensors with
- * their checksums; tri_checkpoint_read compares the tensors. */
+/* LOCAL. As tri_checkpoint_open, for one process that reads alone: opens the optimizer's files only if `use` needs
+ * them, and, unless use->unverified, compares sizes, headers and every file without tensors with their checksums;
+ * tri_checkpoint_read compares the tensors. */
 tri_status tri_checkpoint_open_verified(const char *path, const tri_checkpoint_use *use, tri_checkpoint **out);
 void tri_checkpoint_close(tri_checkpoint *checkpoint);
 
@@ -238,10 +245,11 @@ typedef struct tri_checkpoint_entry {
 } tri_checkpoint_entry;
 tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, int64_t index);
 
-/* Returns the number of the tensor that this name reads; -1 if there is no such tensor. */
+/* Returns the number of the tensor that this name reads (of the weight, if averages are read); -1 if there is no such
+ * tensor. */
 int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *name);
 
-/* Returns whether there is such a tensor. */
+/* Returns whether this name reads a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 
 /* LOCAL. Fails with TRI_BAD_FILE, with both shapes, if the tensor is missing or has another shape; does not read it. */
@@ -259,8 +267,8 @@ void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, cons
 
 /* LOCAL. Reads a whole tensor as `type` (see tri_safetensors_read for the conversions) into dst, which is in `memory`
  * (NULL: host memory). TRI_BAD_FILE if the tensor is missing, or has another shape or a wrong checksum. A name with the
- * base model's prefix ("transformer.", "model.") also finds the tensor without the prefix, as in files that
- * transformers saved from a base model; every name also finds the tensor with PEFT's prefix. */
+ * base model's prefix ("transformer.", "model.", "gpt_neox.") also finds the tensor without the prefix, as in files
+ * that transformers saved from a base model; in an adapter every name also finds the tensor with PEFT's prefix. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 
@@ -268,12 +276,14 @@ tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *nam
  * all are finite. */
 tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out);
 
-/* LOCAL. As tri_checkpoint_read, but reads only the elements of a slice, into slice->data. slice->tensor is ignored. */
+/* LOCAL. As tri_checkpoint_read, but reads only the elements of a slice, into slice->data, and does not compare the
+ * checksum. slice->tensor is ignored. */
 tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                      const int64_t *shape, const tri_checkpoint_slice *slice);
 
-/* LOCAL. The same, and adds the slice's part of the tensor's checksum (element_sum.h) to *sum. When all elements of the
- * tensor have been read once, tri_checkpoint_compare checks the sum; TRI_BAD_FILE if it is wrong. */
+/* LOCAL. As tri_checkpoint_read_slice, and adds the slice's part of the tensor's checksum (element_sum.h) to *sum, if
+ * checksums are compared. When all elements of the tensor have been read once, tri_checkpoint_compare checks the sum;
+ * TRI_BAD_FILE if it is wrong. */
 tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                     const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum);
 tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *name, uint64_t sum);

@@ -61,8 +61,8 @@ static uint32_t magnitude(float value) {
   return bits & 0x7fffffffU;
 }
 
-/* Returns the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest value that k elements
- * reach. */
+/* Returns the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest bound that at least
+ * k magnitudes reach. */
 static uint32_t kth_magnitude(const float *values, int64_t count, int64_t k) {
   uint32_t found = 0;
   for (int bit = 30; bit >= 0; bit--) {
@@ -74,7 +74,8 @@ static uint32_t kth_magnitude(const float *values, int64_t count, int64_t k) {
   return found;
 }
 
-/* Sets all elements but the floor(density count) largest to 0; among equal ones the first are kept. */
+/* Sets all elements to 0 except the floor(density count) ones of largest magnitude; of equal magnitudes, the first are
+ * kept. */
 static void trim(float *values, int64_t count, double density) {
   int64_t left = (int64_t)(density * (double)count), larger = 0;
   if (left >= count) return;

@@ -1,5 +1,6 @@
-/* Finds the keys of a config.json on which the shape or the existence of a tensor depends by experiment: changes one
- * number at a time, and looks the tensor up in the resulting model. So families need no table of these dependencies. */
+/* Finds by experiment the keys of a config.json on which the shape or the existence of a tensor depends: changes one
+ * number or boolean at a time, and looks the tensor up in the resulting model. So families need no table of these
+ * dependencies. */
 #include "checkpoint/config_vs_weights.h"
 
 #include "base/memory.h"
@@ -21,8 +22,7 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, KEYS_BYTES = 512 };
 #define ADVICE                                                                                                         \
   "; config.json and the weights are not of one model: take both from the same folder, or correct config.json"
 
-/* ---- the keys of a tensor
- * -------------------------------------------------------------------------------------------------- */
+/* ---- the keys of a tensor ---------------------------------------------------------------------------------------- */
 
 /* The shape of a tensor in a model; num_dims 0: the model does not have it. */
 typedef struct sight {
@@ -30,11 +30,11 @@ typedef struct sight {
   int64_t shape[2];
 } sight;
 
-/* A question about a tensor: whether it exists, or the sizes of its dimensions `of`. */
+/* A question about a tensor: the sizes of the dimensions in `of`; if `of` is empty, whether the tensor exists. */
 typedef struct question {
   const char *name;
-  bool of[2]; /* dimensions that count; neither: only whether the tensor exists */
-  sight now;
+  bool of[2]; /* dimensions that are compared */
+  sight now;  /* in the model of the unchanged config.json */
 } question;
 
 static bool is_answered_otherwise(const question *q, const sight *other) {
@@ -59,7 +59,7 @@ static tri_status find_in_model(const tri_model *model, const char *name, sight 
   return status;
 }
 
-/* Looks a tensor up in the model of a changed config.json; false if that is invalid. */
+/* Looks a tensor up in the model of a changed config.json; returns false if the config.json is invalid. */
 static bool look(const json_t *config, const char *name, sight *out) {
   tri_model model;
   char *text = json_dumps(config, JSON_COMPACT);
@@ -76,8 +76,9 @@ static bool differs_with(json_t *config, const char *key, json_t *value, const q
   return look(config, q->name, &other) && is_answered_otherwise(q, &other);
 }
 
-/* Returns whether the answer depends on a key. Tries twice the number, or half of it if that is invalid, which changes
- * products, and the adjacent numbers and 1, which change whether a layer exists. */
+/* Returns whether the answer depends on a key. Tries twice and half the number, which change products and divide
+ * evenly, then the adjacent numbers and 1, which change whether a layer exists, until the answer changes; a boolean is
+ * inverted. */
 static bool depends(json_t *config, const char *key, const question *q) {
   json_t *held = json_incref(json_object_get(config, key));
   const json_int_t value = json_integer_value(held);
@@ -114,7 +115,8 @@ static void try_keys(const json_t *config, question *q, char keys[KEYS_BYTES]) {
   json_decref(tried);
 }
 
-/* Writes " (hidden_size 64)", or the kind of model if no single key changes the answer. */
+/* Writes " (hidden_size 64)": the keys that change the answer, or model_type if no single key does; "" if config.json
+ * cannot be read. */
 static void find_keys(const char *folder, question *q, char keys[KEYS_BYTES]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -184,7 +186,7 @@ static tri_status check_once(const tri_checkpoint *checkpoint, const tri_paramet
 }
 
 /* Refuses tensors that the model does not have, except tensors without elements (the shared experts of transformers'
- * dots1 if n_shared_experts is 0). */
+ * dots1 if n_shared_experts is 0), and then checks each tensor of the model. */
 static tri_status check_listed(const tri_checkpoint *checkpoint, const tri_tensor_list *list) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, i);

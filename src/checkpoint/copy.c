@@ -55,17 +55,17 @@ typedef struct copying {
   const tri_merged *from;
   tri_dtype type;
   tri_checkpoint_saving *saving;
-  tri_device *quantiser; /* writes the matrices of layers in 4 bits; NULL: all weights are written in `type` */
-  void *wide, *narrow;
-  tri_saved_error strange; /* error about a value that is NaN or infinite */
+  tri_device *quantiser;   /* writes the matrices of layers in 4 bits; NULL: all weights are written in `type` */
+  void *wide, *narrow;     /* [PIECE_ELEMENTS]: values as read; values in `type`, if that is narrower */
+  tri_saved_error strange; /* error about a value of the current tensor that is NaN or infinite */
   const tri_copy_adapter_request
-      *doubled;                      /* factors are written with their initial values subtracted; NULL: unchanged */
+      *doubled; /* subtract the factors' initial values, which doubles their rank; NULL: copy tensors unchanged */
   const tri_tensor_list *matrices;   /* with `doubled`: the model's tensors */
   char of[TRI_PARAMETER_NAME_BYTES]; /* matrix whose initial factors `first` has; "": none */
   tri_principal first;
 } copying;
 
-/* Checks the values as read and as written: bf16 and fp32 have smaller ranges than fp32 and fp64. */
+/* Checks the values as read and as written, because rounding to a narrower type may make a large value infinite. */
 static tri_status check_piece(const copying *c, const tri_parameter *parameter, tri_dtype read_as,
                               const tri_checkpoint_slice *slice) {
   const tri_checkpoint *from = tri_merged_source(c->from, parameter->name);
@@ -98,7 +98,7 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
 }
 
 /* Returns the matrix of a factor, "MODULE.weight" for "MODULE.lora_A.weight"; NULL if it is not a factor. Magnitudes
- * are not changed: factors of twice the rank have the same product, and so the same norms. */
+ * need no change: the doubled factors make the same matrix of the base, and so the same norms. */
 static const tri_parameter *matrix_of(const copying *c, const char *name) {
   char factor[TRI_PEFT_NAME_BYTES], matrix[TRI_PARAMETER_NAME_BYTES];
   tri_module_names(name, factor, sizeof factor);
@@ -113,7 +113,8 @@ static const tri_parameter *matrix_of(const copying *c, const char *name) {
   return NULL;
 }
 
-/* Computes the initial values of both factors of a matrix, which are adjacent in the list. */
+/* Computes the initial values of both factors of a matrix, unless c->first has them: both factors are adjacent in the
+ * list. */
 static tri_status find_first(copying *c, const tri_parameter *matrix) {
   const tri_adapter_pair pair = tri_adapter_pair_of(c->doubled->with_base->adapter, matrix->name);
   if (strcmp(c->of, matrix->name) == 0) return TRI_OK;
@@ -180,7 +181,7 @@ static bool is_quantised(const copying *c, const tri_parameter *parameter) {
   return c->quantiser != NULL && tri_trainable_can_quantise(parameter);
 }
 
-/* Reads a whole matrix in fp32, from which codes are computed. */
+/* Reads a whole matrix in fp32, the input of the quantisation. */
 static tri_status read_whole(copying *c, const tri_parameter *matrix, const tri_low_rank *factors, float *out) {
   const bool plain = tri_low_rank_is_plain(factors);
   const tri_dtype read_as = plain ? TRI_FP32 : TRI_FP64;
@@ -317,7 +318,8 @@ tri_status tri_checkpoint_copy(const tri_copy_request *request) {
 
 /* ---- an adapter by itself ---------------------------------------------------------------------------------------- */
 
-/* Finds the tensor of a trained tied pair that the adapter lacks, since PEFT needs both; "" if it lacks none. */
+/* Writes the name of the tensor of a trained tied pair that the adapter lacks, and makes reads of it read the other
+ * one, since PEFT needs both; "" if the adapter lacks none. */
 static void find_tied(const tri_copy_adapter_request *request, char out[TRI_PARAMETER_NAME_BYTES]) {
   char path[TRI_PATH_BYTES], head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(request->from);
@@ -353,7 +355,7 @@ static tri_status set_true(const char *key, char **config) {
 }
 
 static tri_status rename_text(const char *text, char **out) {
-  const size_t bytes = 2 * strlen(text) + 1; /* no name is longer than twice the one that it replaces */
+  const size_t bytes = 2 * strlen(text) + 1; /* no new name is longer than twice the old one */
   TRI_TRY(tri_alloc("the name of a module", bytes, 1, out));
   tri_module_names(text, *out, bytes);
   return TRI_OK;
@@ -386,8 +388,8 @@ static tri_status rename_value(const json_t *value, json_t **out) {
   return status;
 }
 
-/* Renames modules to transformers 5's names, which their tensors get as well (tri_peft_name): an older adapter may have
- * others. */
+/* Renames modules to transformers 5's names, which the written tensors have as well (tri_peft_name): an older adapter
+ * may have names of transformers 4. */
 static tri_status rename_modules(char **config) {
   static const char *const keys[] = {"alpha_pattern", "exclude_modules", "modules_to_save", "rank_pattern",
                                      "target_modules"};
@@ -455,7 +457,8 @@ static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const ch
   return TRI_OK;
 }
 
-/* Copies the parameters. `also`: the name of a tensor that the checkpoint reads as another one; "": none. */
+/* Copies the adapter's tensors, and `also`, a tensor that the checkpoint reads as another one ("": none). `parameters`
+ * has room for all of them. */
 static tri_status copy_described(const tri_copy_adapter_request *request, const char *config, const char *also,
                                  tri_parameter *parameters) {
   int64_t count = tri_checkpoint_num_tensors(request->from);

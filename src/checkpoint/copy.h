@@ -7,8 +7,8 @@
 #include "model/model.h"
 
 typedef struct tri_copy_request {
-  const tri_merged *from; /* weights, or an adapter and its base, which are merged */
-  const tri_model *model;
+  const tri_merged *from;     /* weights, or an adapter and its base, which are merged */
+  const tri_model *model;     /* the model of `from` (tri_merged_open) */
   const char *to;             /* the new folder, which must not exist */
   tri_dtype type;             /* type of the written weights: fp32, fp64 or bf16 */
   const tri_run_notes *notes; /* written to the folder */
@@ -30,9 +30,8 @@ typedef struct tri_copy_adapter_request {
   const tri_model *model;      /* the model of `with_base` */
 } tri_copy_adapter_request;
 
-/* LOCAL. Copies tensor by tensor, in pieces of some megabytes. Weights that are not an adapter's must have the model's
- * tensors and no others (TRI_BAD_FILE with their names), apart from buffers that transformers derives from the
- * configuration. Data are compared with their checksums (tri_checkpoint_open_verified). Fails with TRI_BAD_FILE if a
+/* LOCAL. Copies tensor by tensor, in pieces of some megabytes; tri_merged_open has checked that the weights are those
+ * of the model. Data are compared with their checksums (tri_checkpoint_open_verified). Fails with TRI_BAD_FILE if a
  * weight is NaN or infinite in the file, or becomes so as `type`. After a failure the new folder does not exist. */
 tri_status tri_checkpoint_copy(const tri_copy_request *request);
 

@@ -1,5 +1,5 @@
-/* Exports with the matrices of layers in 4 bits, for transformers with bitsandbytes (four_bits.h): the matrices that
- * `adapter.quantise: nf4` keeps in 4 bits, with the same codes. Used by copy.c only. */
+/* Export of models in 4 bits, for transformers with bitsandbytes (four_bits.h): the matrices that
+ * `adapter.quantise: nf4` keeps in 4 bits are written in 4 bits, with the same codes. Used by copy.c only. */
 #ifndef TRI_CHECKPOINT_COPY_QUANTISED_H
 #define TRI_CHECKPOINT_COPY_QUANTISED_H
 
@@ -10,15 +10,17 @@
 /* Number of tensors of one matrix. */
 enum { TRI_QUANTISED_TENSORS = 6, TRI_QUANTISED_NAME_BYTES = TRI_PARAMETER_NAME_BYTES + 48 };
 
-/* Refuses matrices that transformers would not load with the values quantized here, and matrices that are in 4 bits
- * already. */
+/* Refuses matrices whose 4-bit form transformers would not load, or not with the same values, and matrices that are in
+ * 4 bits already. */
 tri_status tri_copy_quantised_check(const tri_merged *from, const tri_tensor_list *list);
 
-/* Describes the tensors of a matrix whose dequantized values have the type `type`; writes their names to `names`. */
+/* Describes the TRI_QUANTISED_TENSORS tensors of a matrix in 4 bits; writes their names, to which `out` points, to
+ * `names`. */
 void tri_copy_quantised_describe(const tri_parameter *matrix, char names[][TRI_QUANTISED_NAME_BYTES],
                                  tri_checkpoint_tensor *out);
 
-/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `number`: index of the first. */
+/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `type`: type of the dequantized values for readers;
+ * `number`: index of the first tensor in the save. */
 tri_status tri_copy_quantised_save(tri_device *device, const tri_parameter *matrix, tri_dtype type, float *values,
                                    int64_t number, tri_checkpoint_saving *saving);
 

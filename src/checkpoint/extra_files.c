@@ -122,7 +122,7 @@ tri_status tri_extra_files_copy_ids(const char *folder, json_t *config) {
   TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
-  json_t *from = NULL; /* an invalid file has been refused earlier */
+  json_t *from = NULL; /* an invalid file was refused earlier */
   (void)tri_json_parse(path, text, bytes, 0, &from);
   tri_free(text);
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {

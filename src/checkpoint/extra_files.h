@@ -9,16 +9,15 @@
 #include <stdint.h>
 
 /* LOCAL. Calls `visit` for each extra file of a folder, with its name in the folder ("tokenizer_config.json",
- * "additional_chat_templates/tool_use.jinja"); tokenizer.json and config.json do not count. Ends with the first
- * failure.
- */
+ * "additional_chat_templates/tool_use.jinja"); tokenizer.json and config.json are not extra files. Ends with the
+ * first failure. */
 typedef tri_status tri_extra_file_visit(void *context, const char *name);
 tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit, void *context);
 
-/* Files of a saved model with the tokens that end a text, if its extra files do not have them. */
+/* Files with the tokens that end a text, for a saved model whose extra files do not include them. */
 typedef struct tri_extra_texts {
-  char *tokenizer_config, *generation_config; /* texts of these files; NULL: the folder has the file */
-  int32_t end_of_text;                        /* for config.json; -1: none */
+  char *tokenizer_config, *generation_config; /* texts of these files; NULL: not needed or unknown */
+  int32_t end_of_text;                        /* id for config.json; -1: none */
 } tri_extra_texts;
 
 /* LOCAL. Makes the texts from the extra files in `folder` (may be NULL) and the tokenizer.json at `tokenizer` (NULL:

@@ -1,5 +1,5 @@
-/* Makes tokenizer_config.json and generation_config.json with the tokens that end a text, for a saved model without
- * them. */
+/* Makes the texts of tokenizer_config.json and generation_config.json, with the tokens that end a text, for a saved
+ * model without these files. */
 #include "base/memory.h"
 #include "chat/session.h"
 #include "checkpoint/extra_files.h"
@@ -44,7 +44,7 @@ static void add_id(json_t *list, int32_t id) {
   if (id >= 0) json_array_append_new(list, json_integer(id));
 }
 
-/* Returns the tokens that end a text: a number, or a list of several; NULL if there are none. */
+/* Returns the tokens that end a text, as JSON: a number, or a list if there are several; NULL if there are none. */
 static json_t *ends_json(const char *folder, const tri_tokenizer *tokenizer, int32_t document_end) {
   json_t *list = json_array();
   int count = 0;

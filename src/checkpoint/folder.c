@@ -2,10 +2,10 @@
  * that counts or in pieces under a name that does not:
  *
  *  save     .tmp-step-N-PID  --(all files flushed)-->  step-N
- *  replace  step-N  -->  .old-step-N-PID, then as above. Until the new one has its name the old one, still whole,
- *           can be found under `.old-`; tri_checkpoint_newest searches there as well, and nothing clears it before.
- *  remove   step-N  -->  .old-step-N-PID, COMPLETE removed, then the rest. From the second move on it cannot be
- *           mistaken for a checkpoint.
+ *  replace  step-N  -->  .old-step-N-PID, then as above. Until the new folder has its name, the old one stays
+ *           whole under `.old-`, where tri_checkpoint_newest finds it.
+ *  remove   step-N  -->  .old-step-N-PID, COMPLETE removed, then the rest. Without COMPLETE the folder
+ *           cannot be mistaken for a checkpoint.
  *
  * PID is the number of the writing process. It only distinguishes processes of one job: whether a process of another
  * host is alive cannot be known. One process at a time writes below a root (its output's lock, files/folder_lock.h), so
@@ -62,7 +62,7 @@ static bool parse_name(const char *name, tri_folder *out) {
     bool final = kind == TRI_FOLDER_FINAL;
     if (!parse_number(&rest, final ? '\0' : '-', &out->step)) return false;
     if (!final && (rest++, !parse_number(&rest, '\0', &owner))) return false;
-    /* Only names as we write them: "step-100" is a copy that the user made. */
+    /* Accept only names as we write them: "step-100" is a copy that the user made. */
     int length = snprintf(out->name, sizeof out->name, "%s%08" PRId64, prefix_of((tri_folder_kind)kind), out->step);
     if (!final) snprintf(out->name + length, sizeof out->name - (size_t)length, "-%" PRId64, owner);
     if (strcmp(name, out->name) != 0) return false;
@@ -156,13 +156,13 @@ bool tri_checkpoint_is_there(const char *root, int64_t step) {
   return tri_folder_is_complete(root, &final);
 }
 
-/* Returns whether a folder can be removed. An old folder is the only copy of its step while that is being replaced. */
+/* Returns whether a folder is left over and can be removed. A complete old folder may be the only copy of its step. */
 static bool is_left_over(const char *root, const tri_folder *folder) {
   if (folder->kind != TRI_FOLDER_OLD) return folder->kind == TRI_FOLDER_TEMPORARY;
   return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_checkpoint_is_there(root, folder->step);
 }
 
-/* Removes the folders of one kind, or all that are left over. */
+/* Removes the folders of one kind; with kind NULL, all that are left over. */
 static tri_status remove_folders(const char *root, const tri_folder_kind *kind) {
   tri_folder *list = NULL;
   int64_t count = 0;
@@ -239,7 +239,7 @@ static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t 
       continue;
     }
     if (folder == best) {
-      kept += kept < keep; /* it counts among the newest */
+      kept += kept < keep; /* the best counts among the newest */
       continue;
     }
     bool disproved = tri_folder_has(root, folder, TRI_FILE_DISPROVED);

@@ -1,4 +1,5 @@
-/* Names and lifetimes of checkpoint folders below a root. Used by the files of this folder only. */
+/* Names and lifetimes of checkpoint folders below a root. Only the files of this folder change them; the board lists
+ * them. */
 #ifndef TRI_CHECKPOINT_FOLDER_H
 #define TRI_CHECKPOINT_FOLDER_H
 
@@ -34,13 +35,15 @@ typedef struct tri_folder {
   char name[64];
 } tri_folder;
 
-/* Writes the path of a folder of that kind and step; temporary and old ones have the number of this process. */
+/* Writes the path of a folder of that kind and step; names of temporary and old folders have the number of this
+ * process.
+ */
 tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. Lists all checkpoint folders below root: final ones first, each kind from the highest step down. The list of a
  * missing root is empty. Release *out with tri_free. */
 tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
-/* LOCAL. The same for an open folder, which it closes. */
+/* LOCAL. The same for an open folder, which the function closes. */
 tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count);
 
 /* LOCAL. Renames a final folder to an old one; tri_folder_clear removes it. */
@@ -56,9 +59,9 @@ bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark
 /* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it. */
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
-/* LOCAL. Removes complete checkpoints, oldest first, until `keep` are left. The checkpoint of `newest_step`, the newest
- * proven one and the newest one that is marked as the best are always kept; disproved ones are removed. keep 0 keeps
- * all. */
+/* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. The
+ * checkpoint of `newest_step`, the newest proven one and the newest one that is marked as the best are always kept, and
+ * count among the `keep`; other disproved ones are removed. keep 0 keeps all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

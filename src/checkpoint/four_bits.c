@@ -11,7 +11,7 @@
 
 enum { STATE_LIMIT_BYTES = 4096, NAME_BYTES = 512, PIECE_ELEMENTS = 1 << 18, PIECE_BLOCKS = PIECE_ELEMENTS / 32 + 2 };
 
-/* A tensor that belongs to a matrix, and its file. A copy, since the headers of the files change later. */
+/* A tensor that belongs to a matrix (a copy, since the headers of the files change later), and its file. */
 typedef struct part {
   tri_safetensors_tensor tensor;
   tri_input input;
@@ -23,7 +23,7 @@ struct tri_four_bits {
   bool nested;
   float numbers[TRI_NF4_CODES], nested_numbers[TRI_DYNAMIC_CODES];
   float offset;
-  int64_t block, group; /* elements that share a magnitude, blocks that share a scale */
+  int64_t block, group; /* number of elements that share a magnitude, of blocks that share a scale */
   int64_t count;        /* elements */
 };
 
@@ -35,7 +35,8 @@ static int64_t count_of(const tri_safetensors_tensor *tensor) {
 
 static int64_t blocks_of(int64_t count, int64_t block) { return count / block + (count % block != 0); }
 
-/* Returns whether a tensor is the state of a matrix; sets `matrix` to the matrix's name and *kind to "nf4" or "fp4". */
+/* Returns whether a tensor is the JSON text of a matrix; sets `matrix` to the matrix's name and *kind to the end of the
+ * tensor's name ("nf4", "fp4"), which is not checked here. */
 static bool is_state(const char *name, char matrix[NAME_BYTES], const char **kind) {
   const char *at = strstr(name, TRI_FOUR_BITS_STATE);
   if (at == NULL || at - name >= NAME_BYTES) return false;
@@ -63,7 +64,7 @@ static tri_status refuse(const part *p, const char *what) {
                   p->input.path, p->tensor.name, what);
 }
 
-/* Finds a required part with `count` elements of a type. */
+/* Finds a required part; fails unless it has `count` elements of the type. */
 static tri_status need_part(const tri_safetensors_file *files, int64_t num_files, const part *state, const char *matrix,
                             const char *suffix, tri_safetensors_type type, int64_t count, part *out) {
   char text[160];
@@ -119,7 +120,7 @@ static tri_status parse_block(const part *state, const json_t *document, const c
   return refuse(state, text);
 }
 
-/* Parses sizes and types; `tensor` gets the shape and type of the dequantized matrix. */
+/* Parses sizes and types; sets the shape and type of `tensor` to those of the dequantized matrix. */
 static tri_status parse_state(const part *state, const char *kind, const json_t *document, tri_four_bits *m,
                               tri_safetensors_tensor *tensor) {
   const char *said = json_string_value(json_object_get(document, "quant_type"));
@@ -210,7 +211,7 @@ static tri_safetensors_tensor *matrix_of(tri_safetensors_file *files, int64_t nu
   return NULL;
 }
 
-/* Returns whether a tensor belongs to a matrix in 4 bits. */
+/* Returns whether a tensor is a part of a matrix in 4 bits other than its codes. */
 static bool is_beside(tri_safetensors_file *files, int64_t num_files, const char *name) {
   static const char *const suffixes[] = {TRI_FOUR_BITS_ABSMAX, TRI_FOUR_BITS_MAP, TRI_FOUR_BITS_NESTED_ABSMAX,
                                          TRI_FOUR_BITS_NESTED_MAP};
@@ -228,7 +229,8 @@ static bool is_beside(tri_safetensors_file *files, int64_t num_files, const char
   return false;
 }
 
-/* Removes the tensors that belong to matrices from the headers. Marks all first, because names are still looked up. */
+/* Removes the parts of matrices other than codes from the headers. All are marked first, because is_beside looks up
+ * names. */
 static tri_status hide(tri_safetensors_file *files, int64_t num_files) {
   for (int64_t f = 0; f < num_files; f++) {
     tri_safetensors_header *header = &files[f].header;
@@ -297,7 +299,7 @@ tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tr
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the magnitudes of blocks [first, first + count); `codes` is scratch. */
+/* Reads the magnitudes of blocks [first, first + count); codes[count] is scratch. */
 static tri_status read_largest(const tri_four_bits *m, int64_t first, int64_t count, uint8_t *codes, float *out) {
   const part *p = &m->largest;
   if (!m->nested) {

@@ -32,8 +32,7 @@ typedef struct tri_four_bits tri_four_bits;
 
 /* LOCAL. Combines the tensors of each matrix in 4 bits, in any of the files, into one tensor. Fails with TRI_BAD_FILE
  * if parts are missing or contradict each other, with TRI_UNSUPPORTED if the kind is not read. The tensors then point
- * to
- * (*out)[*count]; release it with tri_free after closing the files. */
+ * into (*out)[*count]; release it with tri_free after closing the files. */
 tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tri_four_bits **out, int64_t *count);
 
 /* LOCAL. Reads the dequantized elements [first, first + count) as `type`: fp32, bf16 or fp64. */

@@ -26,7 +26,7 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_TYPES = 64 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the name of the model. */
+/* Reads the model's name: the last part of `_name_or_path`, or "inline". */
 static void read_name(const tri_json_reader *from, tri_model *out) {
   const char *name = json_string_value(tri_reader_get(from, "_name_or_path"));
   const char *slash = name == NULL ? NULL : strrchr(name, '/');
@@ -63,7 +63,7 @@ static tri_status unknown_activation(const tri_json_reader *from, const char *ke
   return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; %s are supported", from->path, key, name, known);
 }
 
-/* Reads the activation; keeps the family's if the key is missing. */
+/* Reads the activation; *out is not changed if the key is missing. */
 static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
   const char *name = NULL;
   TRI_TRY(tri_reader_word(from, key, NULL, &name));
@@ -85,7 +85,7 @@ static bool is_value(const json_t *value, const char *text) {
   return same;
 }
 
-/* Refuses another value of a transformers switch than the one that we compute. */
+/* Refuses a value of a transformers switch other than the row's, the only ones that we compute. */
 static tri_status require(const tri_json_reader *from, const tri_hf_key *row) {
   const json_t *value = tri_reader_get(from, row->key);
   if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;
@@ -191,7 +191,7 @@ static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *hf_k
   return TRI_OK;
 }
 
-/* Returns the file's name of one of our keys; NULL if the file has no such key. */
+/* Returns the file's name of our key ours[bytes]; NULL if that is not a key of ours, or not one with an integer. */
 static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
@@ -208,7 +208,7 @@ static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, si
   return NULL;
 }
 
-/* Fails because of contradicting numbers. The message has the keys of the file. */
+/* Fails with the current error message, in which the file's keys replace ours. */
 static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
   char said[1024], translated[2048] = "";
@@ -223,7 +223,8 @@ static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *h
   return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, translated);
 }
 
-/* Reads `model_type`, as written and without the prefix of types that transformers does not have. */
+/* Reads `model_type`: *said as written, *type without the prefix of types that transformers does not have
+ * (TRI_OWN_MODEL_TYPE). */
 static tri_status read_type(const tri_json_reader *from, const char **said, const char **type) {
   if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
   TRI_TRY(tri_reader_word(from, "model_type", NULL, said));
@@ -245,7 +246,7 @@ static const tri_hf_key of_all_types[] = {
     {.key = NULL},
 };
 
-/* Reads the model from Hugging Face's keys. */
+/* Reads the model from Hugging Face's keys, without our own object `trireme`. */
 static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   const char *said = NULL, *type = NULL;
   tri_family family;
@@ -335,8 +336,8 @@ static json_t *first_layers_json(int64_t count) {
   return out;
 }
 
-/* Returns the name of an activation. GELU with tanh has several names, which transformers computes with different last
- * bits, so the family's own is written. */
+/* Returns the name of an activation. GELU with tanh has several names, for which transformers' results differ in the
+ * last bits, so the family's own name is written. */
 static json_t *activation_name(tri_activation activation, const tri_hf_key *row) {
   if (activation == TRI_ACTIVATION_GELU_TANH && row->value != NULL) return json_string(row->value);
   return json_stringn(activations[activation].names, strcspn(activations[activation].names, " "));
@@ -371,7 +372,7 @@ static void note_difference(void *context, const tri_config_difference *differen
   if ((difference->change & TRI_CHANGE_FUNCTION) != 0) *(bool *)context = true;
 }
 
-/* Returns whether a table of keys describes all of a model in a way that transformers accepts. */
+/* Returns whether a table of keys describes all of a model: the written keys are read back as the same function. */
 static bool says_all(const tri_hf_keys *hf_keys, const tri_model *model) {
   tri_model said;
   bool differs = false;
@@ -383,7 +384,7 @@ static bool says_all(const tri_hf_keys *hf_keys, const tri_model *model) {
   return read && !differs;
 }
 
-/* Returns the table of keys to write: the one with which the model was read, if possible, so that a Mistral without a
+/* Returns the table of keys to write: if possible the one with which the model was read, so that a Mistral without a
  * window is written as a Mistral. */
 static const tri_hf_keys *hf_keys_of(const tri_model *model) {
   const tri_hf_keys *all = tri_family_of(model)->hf_keys;

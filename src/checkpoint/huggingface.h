@@ -1,8 +1,8 @@
 /* Hugging Face's description of models: config.json <-> tri_model, by the families' tables of keys (model/hf_keys.h).
  *
- * A key that changes the model's function and has no member in tri_model is refused by name (TRI_UNSUPPORTED). Dropout
- * is read from `resid_pdrop`; the dropout of attention weights is not supported, with a warning before training
- * (tri_huggingface_note). */
+ * A key that changes the model's function and has no member in tri_model is refused by name (TRI_UNSUPPORTED). The one
+ * dropout rate of a model is read from `resid_pdrop` or `hidden_dropout`; the dropout of attention weights is ignored,
+ * with a line in the log before training (tri_huggingface_note). */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_H
 #define TRI_CHECKPOINT_HUGGINGFACE_H
 
@@ -21,16 +21,17 @@ tri_status tri_huggingface_load(const char *folder, tri_model *out);
 /* LOCAL. The same without comparing the checksum, for commands with --no-verify. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
-/* LOCAL. Logs one line for each ignored key of a folder's config.json, for each pair of keys with the same meaning and
- * different values and, if `training`, for settings that are not supported in training (huggingface_keys.h). Does
- * nothing if the file cannot be read. */
+/* LOCAL. Logs the ignored keys of a folder's config.json, pairs of keys with the same meaning and different values and,
+ * if `training`, settings that are not supported in training (huggingface_keys.h). Does nothing if the file cannot be
+ * read. */
 void tri_huggingface_note(const char *folder, bool training);
 
 /* Returns PyTorch's name of a type: "bfloat16". */
 const char *tri_huggingface_type_name(tri_dtype type);
 
-/* Prints the config.json of a model whose weights are saved in the type `weights`. end_of_text is the tokenizer's, or
- * -1. Ids of special tokens are copied from the config.json of the folder `like` if it has some (NULL: no folder).
+/* Prints the config.json of a model whose weights are saved in the type `weights`. end_of_text is the id of the
+ * tokenizer's token, or -1. Ids of special tokens in the config.json of the folder `like` (NULL: no folder) take
+ * precedence.
  * Release *out with tri_free. */
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
                                  char **out);

@@ -65,7 +65,7 @@ bool tri_huggingface_reads(const tri_hf_keys *hf_keys, const char *key) {
 
 /* ---- keys without effect ------------------------------------------------------------------------------------- */
 
-/* Returns whether a value has no effect in any model type. */
+/* Returns whether a value of a key has no effect in any model type. */
 static bool asks_for_nothing(const char *key, const json_t *value) {
   static const char *const factors[] = {
       "decoder_sparse_step", "embedding_multiplier", "logits_scaling",        "n_group",   "partial_rotary_factor",
@@ -105,8 +105,7 @@ static void note_ignored(const tri_json_reader *from, const tri_hf_keys *hf_keys
           found == 1 ? "it" : "them", hf_keys->model_type);
 }
 
-/* ---- keys with the same meaning
- * ------------------------------------------------------------------------------------------- */
+/* ---- keys with the same meaning ---------------------------------------------------------------------------------- */
 
 static bool says_a_number(const tri_hf_key *row) {
   switch (row->kind) {
@@ -143,7 +142,7 @@ static void note_pair(const tri_json_reader *from, const char *first, const json
   free(right);
 }
 
-/* Logs pairs of rows for one number. The later row is used, since it is read last. */
+/* Logs pairs of keys that set the same member. The later row of the table is used, since it is read last. */
 static void note_pairs(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const tri_hf_key *row = NULL, *other = NULL;
   for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {
@@ -155,7 +154,7 @@ static void note_pairs(const tri_json_reader *from, const tri_hf_keys *hf_keys) 
   }
 }
 
-/* Compares a key of the file (NULL: none) with one of the object for rotary positions, which is used. */
+/* Compares a key of the file (NULL: none) with the key `inner` of the object for rotary positions, which is used. */
 static void note_inner(const tri_json_reader *from, const char *key, const char *name, const json_t *object,
                        const char *inner) {
   char place[96];
@@ -164,7 +163,7 @@ static void note_inner(const tri_json_reader *from, const char *key, const char 
   note_pair(from, key, tri_reader_get(from, key), place, json_object_get(object, inner));
 }
 
-/* Logs keys that transformers does not read if kinds of layers have their own objects. */
+/* Logs keys that transformers does not read for model types whose kinds of layers have their own objects. */
 static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *hf_keys, const char *key,
                              const json_t *all, const json_t *object) {
   static const char original[] = "original_max_position_embeddings";
@@ -224,7 +223,7 @@ static void note_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
 
 /* ---- training ----------------------------------------------------------------------------------------- */
 
-/* Logs unsupported dropout, of attention weights or of the embedding, which is written as 0. */
+/* Logs unsupported dropout (of attention weights), which is written as 0. */
 static void note_undone(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const tri_hf_key *row = NULL;
   for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {
@@ -236,7 +235,7 @@ static void note_undone(const tri_json_reader *from, const tri_hf_keys *hf_keys)
   }
 }
 
-/* A model has one dropout rate: the key that is read also counts for the keys that are only written. */
+/* Logs keys of dropout with another rate than the key that is read: our models have one rate. */
 static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const tri_hf_key *row = NULL, *other = NULL;
   for (int i = 0; (row = row_number(hf_keys, i)) != NULL; i++) {

@@ -1,6 +1,6 @@
-/* Settings of routers for which config.json has no keys. They are in its object `trireme`, under the keys of a run
- * file. If they change the model's function, `model_type` begins with "trireme_", so that a program without support for
- * the object refuses the model instead of computing another function. */
+/* Settings of routers for which Hugging Face has no keys. They are in the object `trireme` of config.json, under the
+ * keys of a run file. If they change the model's function, `model_type` begins with "trireme_", so that a program
+ * without support for the object refuses the model instead of computing another function. */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 #define TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 
@@ -9,10 +9,11 @@
 
 #define TRI_OWN_MODEL_TYPE "trireme_"
 
-/* Adds the settings in which `model` differs from `said`, the model that the document describes so far. */
+/* Adds the settings in which `model` differs from `said`, the model that `to` describes so far; model_type: without
+ * "trireme_". */
 void tri_huggingface_write_own(const tri_model *model, const tri_model *said, const char *model_type, json_t *to);
 
-/* Sets members of a complete model to the object's values, if there is one. */
+/* Sets members of a complete model to the values of the object `trireme`, if the file has one. */
 tri_status tri_huggingface_read_own(const tri_json_reader *from, tri_model *model);
 
 #endif

@@ -14,11 +14,12 @@
 /* The key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file has
  * both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
-/* Returns the object with the scaling for layers without a window: that object, or, for models whose kinds of layers
- * have their own bases, the entry full_attention of `rope_parameters`. NULL if the file has no such object. */
+/* Returns the object with the scaling for layers without a window: the object tri_huggingface_rope_key, or, for models
+ * whose kinds of layers have their own bases, the entry full_attention of `rope_parameters`. NULL if the file has no
+ * such object. */
 const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *hf_keys);
-/* Returns whether `type`, the former name of `rope_type`, is ignored in that object: in `rope_scaling` of models whose
- * kinds of layers have their own bases. */
+/* Returns whether `type`, the former name of `rope_type`, is ignored in the object tri_huggingface_rope_object: in
+ * `rope_scaling` of models whose kinds of layers have their own bases. */
 bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *hf_keys);
 
 /* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before. */
@@ -29,8 +30,8 @@ void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *hf_ke
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
 void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 
-/* Prints JSON with the fewest digits that read back as the same numbers: 1e-5, not 1.0000000000000001e-5. NULL if
- * memory is exhausted; release with free. */
+/* Prints JSON with the fewest digits (15 to 17) with which all numbers are read back exactly: 1e-5, not
+ * 1.0000000000000001e-5. Returns NULL if the document cannot be printed; release with free. */
 char *tri_huggingface_text(const json_t *document);
 
 #endif

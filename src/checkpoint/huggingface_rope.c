@@ -25,8 +25,8 @@ static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys
   return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
-/* Checks the fraction in families that rotate whole heads: transformers ignores the key without scaling, and fails with
- * it. */
+/* Checks the fraction in families that rotate whole heads: transformers ignores the key if positions are not scaled,
+ * and fails if they are. */
 static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (hf_keys->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
@@ -57,8 +57,9 @@ static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "factor", 1, &out->factor);
 }
 
-/* Reads the positions of the original training. A key at the top of the file has precedence, except over objects for
- * kinds of layers. */
+/* Reads the longest sequence of the original training. A key at the top of the file has precedence over the object,
+ * except if kinds of layers have their own objects; the default of a table (Phi-3) also has precedence over the object.
+ */
 static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_hf_keys *hf_keys,
                                 const tri_model *model, int64_t *out) {
   static const char key[] = "original_max_position_embeddings";
@@ -137,7 +138,7 @@ static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *
 }
 
 /* Reads dynamic scaling, after its factor. In transformers the config's longest sequence is the original one, beyond
- * which frequencies change; it has no key for the longest text, so we write one of our own. */
+ * which frequencies change; the longest text has no key there, so we write one of our own, max_sequence. */
 static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) {
   tri_rope_scaling *scaling = &model->rope_scaling;
   scaling->original_max_sequence = model->max_sequence;
@@ -217,7 +218,7 @@ bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_
   return hf_keys->rope.local != NULL && strcmp(tri_huggingface_rope_key(from), "rope_scaling") == 0;
 }
 
-/* Up to version 4, transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
+/* transformers up to version 4 writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
  * object for each kind of layer. The type was once called `type`. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const char *key = tri_huggingface_rope_key(from);
@@ -229,7 +230,7 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
                     from->path);
   }
   const json_t *parameters = tri_reader_get(from, key);
-  /* Other families ignore it, with a line in the log (huggingface_keys.c). */
+  /* Other families ignore such objects, with a line in the log (huggingface_keys.c). */
   if (hf_keys->rope.local == NULL && hf_keys->window.by_layer && json_object_get(parameters, "full_attention")) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `%s` has an object for each kind of layer, which is not supported for this model_type",
@@ -300,7 +301,8 @@ void tri_huggingface_write_rope(const tri_model *m, const tri_hf_keys *hf_keys, 
   }
   json_object_set_new(to, "rope_scaling", rope_json(&m->rope_scaling));
   const json_int_t original = (json_int_t)m->rope_scaling.original_max_sequence;
-  /* Phi-3 has a key of its own for it, whose default would have precedence. */
+  /* Phi-3 reads the original length at the top of the file, and the default of that key has precedence over the object.
+   */
   if (m->rope_scaling.type == TRI_ROPE_LONG)
     json_object_set_new(to, "original_max_position_embeddings", json_integer(original));
   if (m->rope_scaling.type != TRI_ROPE_DYNAMIC) return;

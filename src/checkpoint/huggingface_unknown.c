@@ -9,7 +9,8 @@
 
 enum { TEXT_BYTES = 400 };
 
-/* Returns the number of common keys minus the number of keys of the file that the table does not have. */
+/* Returns twice the number of keys that the file and the table share, minus the number of keys that only the file has.
+ */
 static int likeness(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const char *key = NULL;
   json_t *value = NULL;

@@ -1,5 +1,5 @@
-/* Reads and writes the keys of config.json about sliding windows: its length, and the layers that have one
- * (`layer_types`, `max_window_layers`). */
+/* Reads and writes the keys of config.json about sliding windows: their length (`sliding_window`), and the layers that
+ * have one (`layer_types`, `max_window_layers`). */
 #include "base/memory.h"
 #include "checkpoint/huggingface_parts.h"
 #include "model/window.h"
@@ -43,7 +43,8 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
   return status;
 }
 
-/* Reads the layers with a window: from `max_window_layers` on, or as in `layer_types`. */
+/* Reads the layers with a window: as in `layer_types`, else from `max_window_layers` on, else the table's usual ones.
+ */
 static tri_status read_window_layers(const tri_json_reader *from, const tri_hf_keys_window *window, tri_model *out) {
   const json_t *types = window->by_layer || window->reads_layers ? tri_reader_get(from, "layer_types") : NULL;
   int64_t full = 0;
@@ -110,7 +111,7 @@ void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *hf_keys
   if (window->switched) json_object_set_new(to, "use_sliding_window", json_boolean(used));
   if (window->known && (used || !window->switched)) json_object_set(to, "sliding_window", size);
   if ((used || none) && window->by_layer) json_object_set_new(to, "layer_types", layer_types_json(m));
-  /* For readers without layer_types, if the two can express the same. */
+  /* For readers without layer_types; exact if all layers from `full` on have a window. */
   if (used && window->full_layers > 0) {
     int64_t full = 0;
     while (full < m->num_layers && tri_model_window(m, full) == 0) full++;

@@ -1,5 +1,6 @@
 /* Reads at the disk's speed. A large range is read in pieces by all threads, so that one thread copies while another
- * waits; without the page cache on file systems where that is not slower (see output.c), through an aligned buffer. */
+ * waits. On file systems where that is not slower (see output.c) the page cache is bypassed, through an aligned buffer.
+ */
 #include "checkpoint/input.h"
 
 #include "base/loop_threads.h"
@@ -48,8 +49,8 @@ static tri_status read_through(const tri_input *input, uint64_t offset, uint64_t
   return TRI_OK;
 }
 
-/* Reads without the page cache, through `pages` with room for a piece and two pages. If one read does not return all,
- * the rest is read with the page cache, which reports errors. */
+/* Reads without the page cache, through `pages` with room for a piece and two pages. If one read does not return all
+ * bytes, all are read again with the page cache, which reports errors. */
 static tri_status read_direct(const tri_input *input, uint64_t offset, uint64_t bytes, char *pages, void *out) {
   uint64_t begin = offset / PAGE * PAGE, end = (offset + bytes + PAGE - 1) / PAGE * PAGE;
   ssize_t got = pread(input->direct, pages, (size_t)(end - begin), (off_t)begin);

@@ -11,7 +11,7 @@
  *   3. without state.json (another program's folder): parts of names from PyTorch's wrappers are removed
  *      (wrapped_names.h), the tensors of a matrix in 4 bits become one tensor (four_bits.h), and a tied model with the
  *      output projection alone reads it as the embedding as well (ties.h).
- *   4. for averages the optimizer's files are added, for reading by name only.
+ *   4. the optimizer's files are added if the use needs them; for averages, they are only read by name.
  *
  * `find` then maps our name to a tensor of the list: exactly, with PEFT's prefix, without the base model's prefix, or
  * as an average. The shape must be equal. Values are converted while they are read, in any slices, and the checksum of
@@ -50,7 +50,7 @@ struct tri_checkpoint {
   json_t *document;                       /* content of state.json; NULL: a Hugging Face folder */
   bool unverified;                        /* checksums are not compared */
   bool adapter;                           /* its weights are those of an adapter */
-  bool average;                           /* averages of weights are read instead of the weights */
+  bool average;                           /* the average of each weight that has one is read instead of the weight */
   char absent[TRI_PARAMETER_NAME_BYTES];  /* tensor of a tied pair that the files lack (ties.h); "": none */
   char present[TRI_PARAMETER_NAME_BYTES]; /* tensor that is read instead of `absent` */
   tri_checkpoint_state state;
@@ -64,7 +64,7 @@ struct tri_checkpoint {
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
 
-/* Returns whether the optimizer's files are needed; averages are in them. */
+/* Returns whether the optimizer's files are needed, which also have the averages. */
 static bool wants_optimizer(const tri_checkpoint_use *use) { return use->optimizer || use->average; }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
@@ -79,7 +79,8 @@ static tri_status try_use(void *context, const char *path, bool *damaged) {
   tri_checkpoint_state state;
   tri_status status = TRI_OK;
   if (use->unverified) {
-    status = open_folder(path, use, false, &checkpoint); /* logged later, when it is opened for use */
+    status =
+        open_folder(path, use, false, &checkpoint); /* warnings are logged later, when the folder is opened for use */
     tri_checkpoint_close(checkpoint);
   } else {
     tri_state_scope scope = {.ranks = 1, .tensors = !use->settings_only, .optimizer = wants_optimizer(use)};
@@ -99,8 +100,8 @@ static tri_status find_newest(const char *root, const tri_checkpoint_use *use, c
   return status;
 }
 
-/* Returns whether a path is a model's folder itself: one of these files is enough. Missing files are reported when they
- * are needed. */
+/* Returns whether a path is a model's folder itself: it has one of the files below. Others that are missing are
+ * reported when they are needed. */
 static bool is_a_model(const char *folder) {
   static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
   char path[TRI_PATH_BYTES];
@@ -202,8 +203,8 @@ static tri_status add_file(tri_checkpoint *checkpoint, const char *name) {
   return TRI_OK;
 }
 
-/* Ignores the tensors of a file that the index places in another file. An index has each name once, but a file of an
- * earlier model may have more tensors (of quantised or continued models). */
+/* Ignores the tensors of a file that the index places in another file. An index has each name once, but a file that is
+ * left of an earlier model (one before quantisation or further training) may have more tensors. */
 static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *file, const json_t *map, int64_t number) {
   tri_safetensors_file *shard = &checkpoint->files[number];
   tri_safetensors_header *header = &shard->header;
@@ -222,7 +223,7 @@ static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *fi
   return tri_safetensors_index(shard->input.path, header);
 }
 
-/* Adds each file of the index once. It must be in this folder, and have the tensors that the index places in it. */
+/* Adds each file of the index once. Each must be in this folder, and have the tensors that the index places in it. */
 static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const json_t *index) {
   json_t *map = json_object_get(index, "weight_map"), *value = NULL, *seen = NULL;
   const char *name = NULL;
@@ -281,7 +282,8 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   return status;
 }
 
-/* Opens a folder without checksums. A damaged state.json is ignored. */
+/* Loads the state of a folder whose checksums are not compared. A damaged state.json is ignored, with a warning if
+ * `say`. */
 static tri_status load_unverified(tri_checkpoint *checkpoint, bool say) {
   if (say) tri_warn("%s is not compared with its checksums (--no-verify)", checkpoint->path);
   tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
@@ -399,7 +401,7 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
 
-/* Opens a folder. frame: verify sizes, headers and files without tensors. */
+/* Opens a folder. frame: verify sizes, headers and files without tensors, and log warnings about the folder. */
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out) {
   tri_checkpoint *checkpoint = NULL;
   TRI_TRY(tri_alloc("an open checkpoint", 1, sizeof *checkpoint, &checkpoint));
@@ -481,7 +483,8 @@ static const tri_safetensors_tensor *find_base_layer(const tri_checkpoint *check
   return find_in_files(checkpoint, other, file);
 }
 
-/* Finds a tensor by its exact name. An adapter's tensors have PEFT's names, its optimizer states do not. */
+/* Finds a tensor by its exact name or, in an adapter, by PEFT's names: an adapter's tensors have these, its optimizer
+ * states do not. */
 static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoint, const char *name,
                                                   const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES];
@@ -507,7 +510,7 @@ static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoin
   return tensor;
 }
 
-/* Finds a tensor; instead of a weight its average, if averages are read and there is one. */
+/* Finds the tensor that a name reads: instead of a weight its average, if averages are read and the weight has one. */
 static const tri_safetensors_tensor *find(const tri_checkpoint *checkpoint, const char *name,
                                           const tri_safetensors_file **file) {
   char other[TRI_PEFT_NAME_BYTES + sizeof TRI_AVERAGE_SUFFIX];
@@ -619,7 +622,7 @@ static tri_status read_run(const tri_safetensors_file *file, const tri_safetenso
   return TRI_OK;
 }
 
-/* Passes codes unchanged to memory that stores codes. */
+/* Passes the codes of a matrix in 4 bits unchanged to memory that stores codes. */
 static tri_status hand_over(const tri_safetensors_tensor *tensor, const tri_checkpoint_slice *slice) {
   const size_t bytes = tri_nf4_bytes(slice->count);
   void *codes = NULL;

@@ -33,7 +33,7 @@ static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PE
   return true;
 }
 
-/* Writes the name of the magnitudes of a matrix; false if it is not a module's weight. */
+/* Writes the name of the magnitudes of a matrix; false if the matrix is not a module's weight. */
 static bool magnitude_name(const char *weight, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(weight), tail = strlen(ending);
@@ -55,7 +55,7 @@ static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, i
   return tri_checkpoint_check_shape(adapter, name, num_dims, shape);
 }
 
-/* Marks the factors of an expert's matrix. *single: the matrix has a pair of its own. */
+/* Marks the factors of an expert's matrix as used. *single: the matrix has a pair of its own. */
 static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                                bool *used, bool *single) {
   tri_peft_expert_pair pair;
@@ -126,7 +126,8 @@ static bool is_of(const char *name, const char *weight) {
   return strncmp(name, weight, length) == 0 && name[length] == '.';
 }
 
-/* Marks the tensors of the second of two tied matrices, which are the first one's. */
+/* Marks the tensors of a tied output projection as used: the model's list has only the embedding, to which they belong.
+ */
 static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   if (!tri_ties_names(model, head, embedding)) return;
@@ -179,7 +180,7 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
   return tri_checkpoint_find(peft->base, use, path);
 }
 
-/* Refuses another base than the adapter's; only warns if verification is off. */
+/* Refuses a base with another signature than that of the adapter's base; only warns if verification is off. */
 static tri_status check_signature(const tri_merged *merged, const tri_peft *peft, const tri_model *model, bool verify) {
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
   tri_base_signature found;
@@ -212,8 +213,8 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
 }
 
 /* Returns whether factors break the tie: one of two tied matrices has factors, or each has its own. With
- * ensure_weight_tying PEFT uses the same factors for both, and writes them twice; we write the embedding's. (PEFT does
- * not tie the factors of a table that is not called "embed_tokens", and writes them once then, even with the key.) */
+ * ensure_weight_tying PEFT uses the same factors for both, and writes them twice; we write the embedding's. (If the
+ * embedding is not called "embed_tokens", PEFT does not tie the factors even with the key, and writes them once.) */
 static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const char *head, const char *embedding,
                              tri_model *model) {
   const bool of_head = has_factors(merged->named, head), of_embedding = has_factors(merged->named, embedding);
@@ -227,10 +228,11 @@ static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const cha
   return true;
 }
 
-/* Handles an adapter that trains one of two tensors that the base ties. In PEFT the other one keeps the base's values,
- * unless adapter_config.json has ensure_weight_tying, or modules_to_save does not name the tensor: then PEFT overwrites
- * the base's tensor, which is both, the output projection last (tests/oracle/test_peft_ties.py). PEFT ignores the key
- * if no module to save is called embed_tokens or lm_head, and writes one tensor then. */
+/* Handles an adapter that trains one of two tensors that the base ties. In PEFT the other tensor keeps the base's
+ * values, except in two cases: adapter_config.json has ensure_weight_tying; or modules_to_save does not name the
+ * trained tensor, and PEFT overwrites the base's tensor, which both share, with the output projection after the
+ * embedding (tests/oracle/test_peft_ties.py). If no module to save is called embed_tokens or lm_head, PEFT ignores the
+ * key, and writes one tensor. */
 static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
@@ -260,7 +262,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
   const bool verify = !use->unverified;
-  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* without averages: the base has none */
+  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* the base has no averages */
   tri_model own;
   TRI_TRY(find_base(merged->named, peft, given, &itself, path));
   TRI_TRY(tri_checkpoint_open_verified(path, &itself, &merged->base));
@@ -450,7 +452,7 @@ static tri_status apply_magnitudes(const tri_parameter *tensor, const double *ma
 
 static void add_product(const tri_low_rank *factors, int64_t first, int64_t count, double *values);
 
-/* Computes the matrix with its factors and magnitudes. */
+/* Computes out->whole: the matrix with its factors and magnitudes. Releases the factors. */
 static tri_status make_whole(const tri_merged *merged, const tri_parameter *tensor, const double *magnitudes,
                              tri_low_rank *out) {
   if (out->whole == NULL) TRI_TRY(tri_base_matrix_read(merged->base, tensor, merged->quantiser, &out->whole));

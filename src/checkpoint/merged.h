@@ -17,22 +17,23 @@ typedef struct tri_merged {
 } tri_merged;
 
 /* LOCAL. Opens the folder that `given` means (tri_checkpoint_find) and reads the settings of its model. For an adapter
- * also opens its base: the folder `base`, or if that is NULL the one that the adapter names. Fails with TRI_BAD_CONFIG
- * if the base has another signature than the adapter's base, with TRI_BAD_FILE if a tensor of the adapter is not in the
- * model or contradicts config.json (config_vs_weights.h). `use`: whether checksums are compared, and whether averages
- * of the weights (with an adapter: of the adapter's) are read. Release with tri_merged_close, which also accepts {0}.
+ * also opens its base: the folder `base`, or if that is NULL the folder that the adapter names. Fails with
+ * TRI_BAD_CONFIG if the base has another signature than the adapter's base, with TRI_BAD_FILE if a tensor of the
+ * adapter is not in the model or contradicts config.json (config_vs_weights.h). `use`: whether checksums are compared,
+ * and whether averages of the weights (with an adapter: of the adapter's) are read. Release with tri_merged_close,
+ * which also accepts {0}.
  */
 tri_status tri_merged_open(const char *given, const char *base, const tri_checkpoint_use *use, tri_model *model,
                            tri_merged *out);
 void tri_merged_close(tri_merged *merged);
 
-/* The changes to a matrix of the base: the product scale * left right is added; quantisation. */
+/* The changes to a matrix of the base: scale * left right is added to the matrix, or to `whole`, which replaces it. */
 typedef struct tri_low_rank {
   double *left, *right; /* [rows, rank], [rank, columns]; NULL: no factors */
   int64_t columns, rank;
   double scale;
-  double *whole; /* the whole matrix, used instead of the file's: quantised to 4 bits and back, or with factors and
-                    magnitudes; NULL: the file's */
+  double *whole; /* [rows, columns], used instead of the file's values: quantised to 4 bits and back, or the result with
+                    magnitudes (then left and right are NULL); NULL: the file's */
 } tri_low_rank;
 
 /* Returns whether the matrix is used unchanged. */
@@ -40,7 +41,7 @@ static inline bool tri_low_rank_is_plain(const tri_low_rank *factors) {
   return factors->left == NULL && factors->whole == NULL;
 }
 
-/* LOCAL. Reads the factors of a tensor of the model, in host memory. Release with tri_low_rank_release. */
+/* LOCAL. Reads the changes to a tensor of the model, in host memory. Release with tri_low_rank_release. */
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out);
 void tri_low_rank_release(tri_low_rank *factors);
 

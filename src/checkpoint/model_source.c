@@ -46,7 +46,9 @@ static void drop_derived(tri_yaml *mapping, const tri_model *m) {
 static void name_model(const char *folder, tri_model *model) {
   char path[TRI_PATH_BYTES];
   if (strcmp(model->name, "inline") == 0) {
-    const size_t hub = tri_path_exists(folder) ? 0 : tri_hub_name_length(folder); /* without its revision */
+    const size_t hub = tri_path_exists(folder)
+                           ? 0
+                           : tri_hub_name_length(folder); /* length of a name on the hub without its revision */
     snprintf(path, sizeof path, "%.*s", hub > 0 ? (int)hub : TRI_PATH_BYTES, folder);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') path[--length] = '\0';
@@ -80,7 +82,7 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
   TRI_TRY(tri_path_join(config, folder, TRI_FILE_CONFIG));
   if (!is_a_rank()) tri_huggingface_note(folder, true);
   TRI_TRY(tri_model_print(&model, &text));
-  /* parsed like an option: its lines are not in a file */
+  /* parse the text like an option, because its lines are not in a file */
   status = tri_yaml_parse(tree, config, true, text, strlen(text), &mapping);
   tri_free(text);
   TRI_TRY(status);
@@ -98,7 +100,8 @@ static void warn_of_shadowed_path(const char *name) {
   tri_warn("the model `%s` is the preset; for the folder of that name write ./%s", name, name);
 }
 
-/* Reads the next word of a name, letters or digits up to a hyphen or dot: "llama", "3", "8b". */
+/* Reads the next word of a name in lower case. A word ends at one of - . _ / @ and between a letter and a digit:
+ * "llama", "3", "8b". */
 static bool next_word(const char **at, char word[TRI_PRESET_NAME_BYTES]) {
   size_t length = 0;
   while (**at != '\0' && strchr("-._/@", **at) != NULL) ++*at;
@@ -125,8 +128,8 @@ static bool has_words(const char *name, const char *part, int *count) {
   return true;
 }
 
-/* Returns the preset with the most words among the presets whose words are all in a name on the hub; NULL if there is
- * no such preset. Static. */
+/* Returns the preset with the most words, at least two, among the presets whose words are all in a name on the hub;
+ * NULL if there is no such preset. The result is in static memory. */
 static const char *nearest_preset(const char *name) {
   static char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
   const size_t length = tri_hub_name_length(name), presets = length == 0 ? 0 : tri_preset_list("models", names);

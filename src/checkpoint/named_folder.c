@@ -14,7 +14,7 @@
 
 #define ENDING ".tmp-"
 
-/* Returns whether a name is NAME.tmp-MARK, or NAME.tmp-PID of older versions. */
+/* Returns whether a name is LAST.tmp-MARK, or LAST.tmp-PID of older versions. */
 static bool is_temporary(const char *name, const char *last) {
   const size_t bytes = strlen(last);
   if (strncmp(name, last, bytes) != 0 || strncmp(name + bytes, ENDING, sizeof ENDING - 1) != 0) return false;
@@ -28,7 +28,7 @@ static bool is_left(const char *path) {
   return tri_folder_lock_is_left(path);
 }
 
-/* Removes folders of killed processes. Folders that cannot be removed are left, which does no harm. */
+/* Removes temporary folders of killed processes. If one cannot be removed, it stays, with a warning. */
 static void clear_left(const char *name) {
   char above[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   const char *slash = strrchr(name, '/'), *last = slash == NULL ? name : slash + 1;

@@ -1,6 +1,6 @@
-/* A folder that gets its name only when it is complete. Until then it is NAME.tmp-MARK, with a lock that names its
- * writing process. The next command that writes a folder of that name removes the temporary folders of dead processes;
- * a non-empty folder without a lock is not Trireme's, and is left. */
+/* A folder that gets its name only when it is complete. Until then it is called NAME.tmp-MARK, and has a lock that
+ * names the writing process. The next command that writes a folder of that name removes the temporary folders of dead
+ * processes; a non-empty folder without a lock is not Trireme's, and is left. */
 #ifndef TRI_CHECKPOINT_NAMED_FOLDER_H
 #define TRI_CHECKPOINT_NAMED_FOLDER_H
 
@@ -15,14 +15,14 @@ typedef struct tri_named_folder {
 /* Refuses a name with the extension of a single file of weights (.gguf, .bin, .pt, .safetensors and others). */
 tri_status tri_named_folder_check(const char *name);
 
-/* LOCAL. Makes the temporary folder, and missing folders above it. */
+/* LOCAL. Removes temporary folders of dead processes; makes the temporary folder, and missing folders above it. */
 tri_status tri_named_folder_begin(const char *name, tri_named_folder *out);
 
-/* LOCAL. Flushes the folder (its files must be flushed already) and renames it. After a failure the temporary folder
- * still exists, and must be dropped. */
+/* LOCAL. Flushes the folder (its files must be flushed already) and renames it. If that fails, the temporary
+ * folder still exists, and must be dropped. */
 tri_status tri_named_folder_finish(tri_named_folder *folder);
 
-/* LOCAL. Removes a folder that was begun and not finished; else does nothing. */
+/* LOCAL. Removes the temporary folder; does nothing after it was renamed. */
 tri_status tri_named_folder_drop(tri_named_folder *folder);
 
 #endif

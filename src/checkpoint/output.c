@@ -28,7 +28,8 @@
 
 enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20, SECTOR_BYTES = 512 };
 
-/* Computes the bytes that a file can have, with those that it has already; false if the system does not report it. */
+/* Computes the bytes that a file can have: those that it has already, and the free bytes of the disk. Returns false if
+ * the system does not report them. */
 static bool free_bytes(const char *path, double *out) {
   struct statvfs disk;
   struct stat facts;
@@ -68,7 +69,6 @@ tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out) 
   return TRI_OK;
 }
 
-/* Opens the same file without the page cache; -1 if the file system is not a local disk's or refuses. */
 int tri_open_direct(const char *path, int file, int mode) {
 #if defined __linux__ && defined O_DIRECT
   enum { EXT4 = 0xEF53, XFS = 0x58465342 };

@@ -27,12 +27,12 @@ tri_status tri_output_write(const tri_output *output, uint64_t offset, const voi
 /* LOCAL. Opens a file that another rank has created. */
 tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
 
-/* LOCAL. Writes bytes at an offset in the file, and nothing else. */
+/* LOCAL. Writes bytes at an offset in the file, without checksum and writeback. */
 tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
 /* LOCAL. Asks the system to begin sending these bytes of the file to the disk. */
 void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
-/* LOCAL. As tri_output_put, but bypasses the page cache if tri_output_is_direct; the address, offset and bytes must be
- * multiples of 4096. */
+/* LOCAL. As tri_output_put, but bypasses the page cache if tri_output_is_direct; the address, offset and bytes must
+ * then be multiples of 4096. */
 bool tri_output_is_direct(const tri_output *output);
 tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
 

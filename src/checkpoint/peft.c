@@ -38,7 +38,7 @@ static int module_length(const char *name) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Adds a word of `length` bytes, with the names of transformers 5's modules, if the list does not have it yet. */
+/* Adds a word of `length` bytes, with module names as in transformers 5, if the list does not have it yet. */
 static void add_word(json_t *list, const char *word, int length) {
   char own[TRI_PARAMETER_NAME_BYTES], name[TRI_PARAMETER_NAME_BYTES];
   json_t *found = NULL;
@@ -104,7 +104,7 @@ static bool is_whole(const tri_adapter *adapter, const tri_parameter_table *tabl
 
 /* Returns `modules_to_save`, with whole names. Left out are modules with factors, whose tensors PEFT reads by the name
  * of the base layer (tri_peft_base_layer_name), and partly trained modules, because PEFT would read all tensors of a
- * module from the file; it replaces the base's tensor by such a single tensor anyway. */
+ * module from the file; a single tensor in the file replaces the base's without the key. */
 static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table *table) {
   json_t *list = json_array();
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -156,7 +156,7 @@ static json_t *init_json(tri_adapter_init init) {
   return json_true();
 }
 
-/* Returns the patterns in their order: the first match counts. */
+/* Returns the patterns in their order, because the first match counts. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {
@@ -217,7 +217,7 @@ tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **o
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Returns whether a key is read, or has no effect once factors exist. All other keys must have no value. */
+/* Returns whether a key is read, or has no effect once factors exist. All other keys must be empty, false or null. */
 static bool is_known(const char *key) {
   static const char *const known[] = {"alpha_pattern",
                                       "auto_mapping",
@@ -309,8 +309,9 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
   return strcmp(word, wanted) == 0 ? TRI_OK : unsupported(from, key);
 }
 
-/* Reads init_lora_weights. Some initialisations also change the base's weights, and the factors belong to the changed
- * ones. pissa_niter_N subtracts a random approximation that no other program can reproduce. */
+/* Reads init_lora_weights. Some initialisations also change the base's weights, and their factors belong to the changed
+ * weights: of these only pissa is supported. pissa_niter_N subtracts a random approximation that no other program can
+ * reproduce. */
 static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
@@ -446,12 +447,12 @@ static tri_status read_quantise(const tri_json_reader *from, tri_quantise *out) 
   return quantises_find(word, out) ? TRI_OK : tri_reader_wrong(from, "quantise", "none or nf4");
 }
 
-/* Reads our own object, which has more than PEFT's keys. */
+/* Reads our own object, whose keys take precedence over PEFT's. */
 static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
   if (own.object == NULL) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
-  out->own = out->keeps_ties = true; /* default for adapters from before the key existed */
+  out->own = out->keeps_ties = true; /* adapters of ours change both tied tensors */
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));
   TRI_TRY(read_quantise(&own, &out->adapter.quantise));
@@ -469,7 +470,8 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   TRI_TRY(read_patterns(from, "alpha_pattern", &out->adapter.alpha_pattern));
   TRI_TRY(tri_reader_bool(from, "ensure_weight_tying", false, &out->keeps_ties));
   out->adapter.ensure_weight_tying = out->keeps_ties;
-  TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* layout of the base, which its model decides */
+  TRI_TRY(
+      tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* only checked: the base's model decides the layout */
   TRI_TRY(read_words(from, "target_modules", &out->adapter.targets));
   TRI_TRY(read_words(from, "modules_to_save", &out->adapter.train));
   TRI_TRY(tri_reader_word(from, "base_model_name_or_path", "", &base));
@@ -500,8 +502,7 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out) {
   return status;
 }
 
-/* ---- runs that start from an adapter
- * ------------------------------------------------------------------------------------------ */
+/* ---- runs that start from an adapter ----------------------------------------------------------------------------- */
 
 static bool has_pattern(const tri_adapter_patterns *patterns, const tri_adapter_pattern *wanted) {
   for (int64_t i = 0; i < patterns->count; i++) {
@@ -513,7 +514,7 @@ static bool has_pattern(const tri_adapter_patterns *patterns, const tri_adapter_
   return false;
 }
 
-/* Compares patterns in any order: PEFT sorts patterns when it saves them, so the run's order is the intended one. */
+/* Compares patterns in any order, because PEFT sorts patterns when it saves them; the run's order is used. */
 static tri_status check_same(const char *folder, const char *key, const tri_adapter_patterns *from,
                              const tri_adapter_patterns *own) {
   bool same = from->count == own->count;
@@ -525,7 +526,8 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
                   key, folder, key);
 }
 
-/* Converts factors of single experts as PEFT does, with their own patterns. */
+/* Adds the patterns that PEFT adds when it converts factors of single experts (peft_singles.h). *converted: the folder
+ * has factors of single gates. */
 static tri_status convert_singles(const char *folder, tri_adapter *adapter, bool *converted) {
   tri_checkpoint *from = NULL;
   TRI_TRY(tri_checkpoint_open(folder, &from));

@@ -21,17 +21,17 @@ void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
 void tri_peft_file_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
 /* Writes PEFT's name of a tensor of the base in a module with factors: "q_proj.base_layer.bias". */
 void tri_peft_base_layer_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
-/* Returns `name` without PEFT's prefix, if it has it. The module's name is not changed. */
+/* Returns `name` without PEFT's prefix, if it has that. The module's name is not changed. */
 const char *tri_peft_own_name(const char *name);
 
 typedef struct tri_peft {
   /* After tri_peft_parse, `targets` and `train` are only for messages, and may be cut off: the tensors in the file
    * decide which modules have factors. */
   tri_adapter adapter;
-  char base[TRI_PATH_BYTES];    /* base_model_name_or_path; "": none */
-  bool own;                     /* written by Trireme */
-  bool keeps_ties;              /* ensure_weight_tying: training one of two tied tensors changes both; without it PEFT
-                                   leaves the other one as it is in the base */
+  char base[TRI_PATH_BYTES]; /* base_model_name_or_path; "": none */
+  bool own;                  /* written by Trireme */
+  bool keeps_ties;           /* training one of two tied tensors changes both: in our own adapters, and in PEFT's with
+                                ensure_weight_tying; else the other tensor stays as it is in the base */
   tri_base_signature signature; /* signature of the base */
 } tri_peft;
 
@@ -54,8 +54,9 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
  * by our names, "MODULE.lora_A.weight" [rank, in] and "MODULE.lora_B.weight" [out, rank]. */
 bool tri_peft_is_folder(const char *folder);
 
-/* LOCAL. For a run that starts from the factors in a folder: checks that they have the run's rank and scale, and, if
- * both signatures are known, the same base. The message begins with `adapter.from`. */
+/* LOCAL. For a run that starts from the factors in a folder: checks that they have the run's rank, alpha, scaling,
+ * patterns, magnitudes and kind of initial values, and, if both signatures are known, the same base (NULL: not
+ * checked). The message begins with `adapter.from`. */
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base);
 
 #endif

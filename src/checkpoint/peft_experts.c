@@ -64,8 +64,7 @@ bool tri_peft_is_of_single_expert(const char *name) {
   return *at >= '0' && *at <= '9';
 }
 
-/* ---- finding factors ----------------------------------------------------------------------------------------------
- */
+/* ---- finding factors --------------------------------------------------------------------------------------------- */
 
 /* Computes the shapes of the pair in the adapter. */
 static void shapes_of(const tri_parameter *tensor, const tri_peft_expert_pair *pair, int64_t a[2], int64_t b[2]) {
@@ -89,8 +88,8 @@ static bool set_names(const tri_checkpoint *from, const char *module, int length
   return false;
 }
 
-/* Returns whether the factors of `experts` belong to this parameter. A single pair may belong to either parameter,
- * which its numbers of inputs and outputs show: [2 * ffn, width] or [width, ffn]. */
+/* Returns whether the factors of the module `experts` belong to this parameter. If there is only one pair, it may
+ * belong to gate and up or to down, which its numbers of outputs and inputs show: [2 * ffn, width] or [width, ffn]. */
 static bool are_of(const tri_checkpoint *from, const tri_parameter *tensor, const tri_peft_expert_pair *pair) {
   const int64_t a = tri_checkpoint_index_of(from, pair->a), b = tri_checkpoint_index_of(from, pair->b);
   if (a < 0 || b < 0) return !is_gate_or_up(tensor);
@@ -126,7 +125,7 @@ static tri_status check_shape(const tri_checkpoint *from, const char *name, cons
                   pair->pair.rank_from < 0 ? "r" : "rank_pattern", (long)shape[0], (long)shape[1]);
 }
 
-/* Returns the scale after gate and up of an expert became one pair with twice the rank and twice alpha. */
+/* Returns the scale of the pair with twice the rank and twice alpha that PEFT makes of gate and up of an expert. */
 static double converted_scale(const tri_adapter *adapter) {
   const double rank = (double)adapter->rank;
   switch (adapter->scaling) {

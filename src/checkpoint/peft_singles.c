@@ -41,8 +41,8 @@ tri_status tri_peft_convert_singles(const char *folder, tri_adapter *adapter) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The factors to read for a matrix: A (`which` 0) or B (1) of one expert, for `kinds` single matrices from index
- * `first` on in gate, up, down. */
+/* The factors to read for one matrix of the run: A (`which` 0) or B (1) of expert `member`, of `kinds` matrices from
+ * index `first` on in the order gate, up, down. */
 typedef struct wanted {
   int64_t layer, member, first, kinds;
   int which;
@@ -63,7 +63,7 @@ static wanted wanted_of(const tri_parameter *part) {
   return w;
 }
 
-/* Finds the name in the folder, with the module names of Mixtral or of the other families. */
+/* Finds the name of a factor in the folder, with the module names of Mixtral or of the other families. */
 static bool find_name(const tri_checkpoint *from, const wanted *w, int64_t kind, char out[TRI_PEFT_NAME_BYTES]) {
   static const char *const places[] = {"mlp", "block_sparse_moe"};
   static const char *const words[][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
@@ -97,7 +97,7 @@ static tri_status make_matrix(const tri_checkpoint *from, const tri_parameter *p
   return status;
 }
 
-/* Writes the slice's elements of the matrix in its type. */
+/* Writes the slice's elements of the matrix to the slice's memory as `type`. */
 static tri_status write_slice(tri_dtype type, const tri_checkpoint_slice *slice, const double *matrix) {
   const size_t bytes = (size_t)slice->count * tri_dtype_bytes(type);
   tri_parameter alone = *slice->part;

@@ -42,7 +42,8 @@ static bool is_named(const json_t *value, const char *module, bool otherwise, bo
   return found;
 }
 
-/* Returns the layer of a module: the first number in its name after two other parts, or after one of `patterns`. */
+/* Returns the layer of a module: the first number in its name after one of `patterns` (none: after two other parts);
+ * -1: none. */
 static int64_t layer_of(const char *module, const json_t *patterns) {
   const json_t *one = NULL;
   size_t i = 0;
@@ -71,8 +72,8 @@ static bool is_of_layers(const json_t *layers, int64_t layer) {
   return false;
 }
 
-/* Returns whether a module outside of the layers is tied to another one; PEFT keeps one of the two among the targets.
- */
+/* Returns whether a module may be tied to another one: ensure_weight_tying is set, and the module is outside of the
+ * layers. PEFT keeps only one of two tied modules among the targets. */
 static bool is_tied(const json_t *config, const char *module) {
   return json_is_true(json_object_get(config, "ensure_weight_tying")) && layer_of(module, NULL) < 0;
 }
@@ -108,7 +109,7 @@ static bool are_parameters(const json_t *config, const char *module) {
   return false;
 }
 
-/* Finds the name of a module's weight in `target_parameters`; false if it is not there, or belongs to experts. */
+/* Writes the name of a module's weight, and returns whether `target_parameters` names it. */
 static bool is_parameter(const json_t *config, const char *module, char name[2 * TRI_PEFT_NAME_BYTES]) {
   const json_t *targets = json_object_get(config, "target_parameters");
   bool whole = false;
@@ -116,8 +117,8 @@ static bool is_parameter(const json_t *config, const char *module, char name[2 *
   return json_is_array(targets) && is_named(targets, name, false, &whole);
 }
 
-/* Refuses patterns that match such a weight: PEFT adds B A to the weight as it is stored, and compares patterns with
- * the name of the weight. */
+/* Refuses patterns that match a weight in `target_parameters`, because PEFT compares patterns with the name of the
+ * weight instead of the module's. */
 static tri_status check_pattern(const char *file, const tri_adapter *settings, const char *module, const char *weight) {
   const tri_adapter_patterns *const patterns[] = {&settings->rank_pattern, &settings->alpha_pattern};
   for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {

@@ -5,9 +5,9 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 
-/* LOCAL. Checks that PEFT would read each tensor of an open adapter that PEFT wrote. It ignores tensors without its
- * prefix, and factors of modules that `target_modules`, `exclude_modules` or `layers_to_transform` leave out; the
- * function fails with TRI_BAD_FILE for them. A pattern that cannot be translated is assumed to match. Factors of a
+/* LOCAL. Checks that PEFT would read each tensor of an open adapter that PEFT wrote. PEFT ignores tensors without its
+ * prefix, and factors of modules that `target_modules`, `exclude_modules` or `layers_to_transform` leave out; for such
+ * tensors the function fails with TRI_BAD_FILE. A pattern that cannot be translated is assumed to match. Factors of a
  * weight in `target_parameters` are read as its module's, or refused with TRI_UNSUPPORTED. */
 tri_status tri_peft_check_targets(const tri_checkpoint *adapter, const tri_model *base);
 
@@ -19,7 +19,8 @@ tri_status tri_peft_check_parameters(const tri_checkpoint *adapter, const tri_ad
 tri_status tri_peft_check_written(const char *folder);
 
 /* LOCAL. Sets *out to whether `modules_to_save` names the module of a tensor of the model. PEFT then keeps a copy
- * besides the base's tensor; any other tensor in the file replaces the base's, and so the tensor that is tied to it. */
+ * besides the base's tensor; any other tensor in the file replaces the base's, and with it the tensor that is tied to
+ * it. */
 tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out);
 
 #endif

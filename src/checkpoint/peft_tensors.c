@@ -51,8 +51,8 @@ static bool is_of_experts(const char *module, int length) {
   return false;
 }
 
-/* Checks the ranks of a pair. Factors of experts have the sum of all ranks, which their reader compares
- * (peft_experts.h). */
+/* Checks the rank of a pair. Factors of experts have the sum of the ranks of all experts; tri_peft_find_expert_pair
+ * checks them. */
 static tri_status check_rank(const tri_checkpoint_entry *a, const tri_safetensors_tensor *b, const char *module,
                              int length, const tri_adapter *settings) {
   char matrix[TRI_PEFT_NAME_BYTES], shape[TRI_SAFETENSORS_SHAPE_BYTES], other[TRI_SAFETENSORS_SHAPE_BYTES];
@@ -95,8 +95,8 @@ static tri_status check_pair(const tri_checkpoint *adapter, const tri_checkpoint
                   folder, length, module);
 }
 
-/* Refuses magnitudes that use_dora does not announce, and missing ones: PEFT only warns, and computes another function.
- */
+/* Refuses magnitudes of embeddings, magnitudes that use_dora does not announce (PEFT would ignore them), and magnitudes
+ * without both factors or with a wrong shape. */
 static tri_status check_magnitude(const tri_checkpoint *adapter, const tri_checkpoint_entry *entry, const char *module,
                                   int length, const tri_adapter *settings) {
   const char *folder = tri_checkpoint_path(adapter);

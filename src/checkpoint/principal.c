@@ -15,7 +15,7 @@ static tri_status transpose(int64_t rows, int64_t columns, const double *from, d
 }
 
 /* Computes row[length] = vector[side] matrix[side, length], the singular vector of the other side times the singular
- * value. Returns the value. */
+ * value. Returns the singular value. */
 static double project(int64_t side, int64_t length, const double *matrix, const double *vector, double *row) {
   double squares = 0;
   for (int64_t j = 0; j < length; j++) row[j] = 0;
@@ -26,7 +26,7 @@ static double project(int64_t side, int64_t length, const double *matrix, const 
   return sqrt(squares);
 }
 
-/* The destination of the vectors of one side: distance of the elements of a vector (step), and of vectors (apart). */
+/* The destination of the vectors of one side: distance of the elements of a vector (step), and of vectors (spacing). */
 typedef struct side_of {
   float *to;
   int64_t step, spacing;

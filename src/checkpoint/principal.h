@@ -5,8 +5,8 @@
  *
  * so that scale B0 A0, with which training begins, is the best approximation of W of this rank. W is always read whole,
  * in fp64. A0 and B0 are rounded to fp32 in every precision, so that all programs compute the same numbers from one
- * base. The sign of a singular vector is arbitrary: the largest element of each along the shorter side of W is
- * positive. */
+ * base. The sign of a singular vector is arbitrary: in each vector along the shorter side of W the element of
+ * largest magnitude is positive. */
 #ifndef TRI_CHECKPOINT_PRINCIPAL_H
 #define TRI_CHECKPOINT_PRINCIPAL_H
 

@@ -11,7 +11,7 @@
 
 enum { TRI_NOTE_BYTES = 24 };
 
-/* The notes that are keys of a run file, and those keys. */
+/* The notes that are keys of a run file; tri_run_notes_keys has these keys ("data.sequence"). */
 enum {
   TRI_NOTE_SEQUENCE,
   TRI_NOTE_IGNORE_TOKEN,
@@ -23,27 +23,28 @@ enum {
 extern const char *const tri_run_notes_keys[TRI_NUM_NOTES];
 
 typedef struct tri_run_notes {
-  bool known; /* the members below except base_type were found; else they have their defaults */
+  bool known; /* the members below except base_type were found; else these have their defaults */
   int64_t sequence, ignore_token;
   char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES], too_long[TRI_NOTE_BYTES]; /* values of the run file's keys */
   char base_type[TRI_NOTE_BYTES]; /* type of the weights that `init` named, or of the adapter's base: "fp32", "bf16",
                                      "fp16"; "": no such weights */
 } tri_run_notes;
 
-/* LOCAL. Reads the notes of open weights. */
+/* LOCAL. Reads the notes of open weights; for an adapter without notes, those of its base. */
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out);
 /* LOCAL. Reads the notes of one checkpoint, or of an adapter without its base. */
 tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *out);
 
-/* For merging two models: keeps in `notes` only values that are equal in both. */
+/* Joins the notes of two models that are merged: unless all notes are equal, `notes` becomes unknown; base_type is kept
+ * if it is equal in both. */
 void tri_run_notes_join(tri_run_notes *notes, const tri_run_notes *other);
 
-/* LOCAL. Adds the notes to the text of a config.json or adapter_config.json: frees *text, and sets it to the new text.
- * Release *text with tri_free. */
+/* LOCAL. Adds the notes, if known, to the text of a config.json or adapter_config.json: frees *text, and sets it to the
+ * new text. Release *text with tri_free. */
 tri_status tri_run_notes_add(const tri_run_notes *notes, char **text);
 
-/* Returns the type of a folder's floating-point weights, as base_type; "fp32" if some are fp32, or both bf16 and fp16.
- */
+/* Returns the type of a folder's floating-point weights, as in base_type: "bf16" or "fp16" if all have that type, else
+ * "fp32". */
 const char *tri_run_notes_type(const tri_checkpoint *checkpoint);
 
 /* Returns whether a key of the object `trireme` is one of the notes. */

@@ -101,7 +101,7 @@ const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char 
   return text;
 }
 
-/* Computes the bytes of a tensor from type and shape; false on overflow, or if it is not a whole number of bytes. */
+/* Computes the bytes of a tensor from type and shape; false on overflow, or if the bits are not whole bytes. */
 static bool tensor_bytes(const tri_safetensors_tensor *tensor, uint64_t *bytes) {
   uint64_t bits = (uint64_t)tri_safetensors_type_bits(tensor->type);
   bool overflow = false;
@@ -350,8 +350,7 @@ const char *tri_safetensors_metadata(const tri_safetensors_header *header, const
   return json_string_value(json_object_get(json_object_get(header->document, "__metadata__"), key));
 }
 
-/* ---- the layout of a new file ---------------------------------------------------------------------------------------
- */
+/* ---- the layout of a new file ------------------------------------------------------------------------------------ */
 
 /* Adds the header entry of a tensor at *offset, and moves *offset to its end. */
 static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor, uint64_t *offset) {

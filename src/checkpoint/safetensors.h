@@ -59,8 +59,8 @@ typedef struct tri_safetensors_tensor {
   int64_t shape[TRI_SAFETENSORS_DIMS];
   uint64_t offset; /* offset of its first byte in the file */
   uint64_t bytes;
-  const struct tri_four_bits *four_bits; /* its bytes are codes, type and shape those of the dequantized matrix
-                                            (four_bits.h); NULL: plain values */
+  const struct tri_four_bits *four_bits; /* description of a matrix in 4 bits (four_bits.h): the bytes are codes, type
+                                            and shape are those of the dequantized matrix; NULL: plain values */
   bool hidden;                           /* scratch of four_bits.c */
 } tri_safetensors_tensor;
 
@@ -110,17 +110,19 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
                                       uint64_t first, uint64_t bytes, void *out);
 
 /* LOCAL. Reads all elements as `type`. Elements of the same type are read directly into `out`; F16, BF16, F32 and F64
- * are converted to fp32 or fp64 (rounded to nearest even) through a small buffer; other conversions fail
- * with TRI_UNSUPPORTED. */
+ * are converted to fp32, fp64 or bf16 (rounded to nearest even) through a small buffer; matrices in 4 bits are
+ * dequantized; other conversions fail with TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
 /* LOCAL. The same for elements [first, first + count). Adds these elements' part of the tensor's checksum
- * (element_sum.h) to *sum, unless NULL. */
+ * (element_sum.h) to *sum, unless NULL; nothing for a matrix in 4 bits. */
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                      tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum);
 
 enum { TRI_SAFETENSORS_SUM_BYTES = 1 << 20 };
-/* LOCAL. Reads a whole tensor and sets *sum to its checksum (element_sum.h). `buffer` has TRI_SAFETENSORS_SUM_BYTES. */
+/* LOCAL. Reads a whole tensor and sets *sum to its checksum (element_sum.h); buffer[TRI_SAFETENSORS_SUM_BYTES] is
+ * scratch.
+ */
 tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
                                uint64_t *sum);
 

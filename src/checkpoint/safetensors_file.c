@@ -20,7 +20,8 @@ enum { CONVERT_ELEMENTS = 32768 };
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the header, whose length is in the first bytes, if the file is long enough. */
+/* Reads the header, whose length is in the first bytes. If the file is too short for the header, reads only the first
+ * bytes. */
 static tri_status read_header(tri_safetensors_file *file) {
   uint64_t length = 0, held = file->file_bytes < sizeof length ? file->file_bytes : sizeof length;
   TRI_TRY(tri_input_read(&file->input, 0, held, &length));
@@ -111,7 +112,7 @@ static bool is_real(tri_safetensors_type type) {
          type == TRI_SAFETENSORS_F64;
 }
 
-/* Sets element i of an array of fp32, fp64, or bf16 (rounded from fp32). */
+/* Sets element i of an array of fp32, fp64 or bf16; bf16 is rounded twice, first to fp32. */
 static void store_element(tri_dtype type, void *out, int64_t i, double value) {
   const uint16_t narrow = tri_bf16_of((float)value);
   if (type == TRI_BF16) {

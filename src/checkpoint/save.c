@@ -49,13 +49,14 @@ struct tri_checkpoint_saving {
   tri_checkpoint_request request;
   tri_group alone;
   const tri_group *group;
-  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* final: on the first rank; temporary: on all */
-  tri_named_folder named;                                /* used if the request names the folder */
-  int64_t num_tensors;                                   /* weights, then the optimizer's */
+  char temporary[TRI_PATH_BYTES],
+      final[TRI_PATH_BYTES]; /* paths of the folder; final: on the first rank only, else "" */
+  tri_named_folder named;    /* used if the request names the folder */
+  int64_t num_tensors;       /* weights, then the optimizer's */
   tri_safetensors_tensor *tensors;
-  char (*names)[TRI_PEFT_NAME_BYTES]; /* PEFT's names of an adapter's weights */
-  uint64_t *sums;
-  tri_checkpoint_slice *slices; /* this rank's, sorted by tensor */
+  char (*names)[TRI_PEFT_NAME_BYTES]; /* [num_weights]: PEFT's names of an adapter's weights; NULL: not an adapter */
+  uint64_t *sums;                     /* [num_tensors]: checksums; before the join, this rank's parts of them */
+  tri_checkpoint_slice *slices;       /* this rank's, sorted by tensor */
   tri_slice_extent window;
   int64_t num_slices;
   stored_file *files;
@@ -69,8 +70,7 @@ typedef tri_checkpoint_saving saving;
 
 static bool is_first(const saving *s) { return s->group->rank == 0; }
 
-/* ---- files and offsets ---------------------------------------------------------------------------------------------
- */
+/* ---- files and offsets ------------------------------------------------------------------------------------------- */
 
 static const tri_checkpoint_tensor *tensor_at(const tri_checkpoint_request *request, int64_t i) {
   return i < request->num_weights ? &request->weights[i] : &request->optimizer[i - request->num_weights];
@@ -86,7 +86,7 @@ static uint64_t bytes_of(const tri_checkpoint_tensor *tensor) {
   return bytes;
 }
 
-/* Returns whether an adapter has factors in the module of one of its other tensors. */
+/* Returns whether an adapter has factors in the module of a tensor that is not a factor itself. */
 static bool has_factors(const saving *s, const char *name) {
   const char *end = strrchr(name, '.');
   if (end == NULL || strstr(name, ".lora_") != NULL) return false;
@@ -466,7 +466,7 @@ tri_status tri_checkpoint_save_join(tri_checkpoint_saving *s, tri_status written
   return tri_all_sum_int64(s->group, s->num_tensors, (int64_t *)s->sums);
 }
 
-/* Renames the finished folder to its final name, replacing one of the same step. */
+/* Renames the finished folder to its final name. A folder of the same step is retired first. */
 static tri_status rename_folder(saving *s) {
   if (s->request.folder != NULL) return tri_named_folder_finish(&s->named);
   const char *root = s->request.root;

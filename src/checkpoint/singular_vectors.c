@@ -13,7 +13,7 @@
 
 /* ---- A A^T ------------------------------------------------------------------------------------------------------- */
 
-/* Block of columns that stays in a cache, and the tile of PAIR x PAIR rows. */
+/* Columns of a block that stays in a cache; rows of a tile, PAIR x PAIR; partial sums of an element, for SIMD. */
 enum { COLUMNS = 256, PAIR = 2, LANES = 4 };
 
 typedef struct product {
@@ -64,7 +64,8 @@ static void multiply(const product *p) {
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
-/* Makes the largest element positive. The sign of a vector is arbitrary, but optimizer moments depend on it. */
+/* Makes the element of largest magnitude positive. The sign of a vector is arbitrary, but optimizer moments depend on
+ * it. */
 static void make_positive(int64_t side, double *vector) {
   int64_t largest = 0;
   for (int64_t i = 1; i < side; i++) {

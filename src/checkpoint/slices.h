@@ -15,7 +15,7 @@ typedef struct tri_slice_run {
 /* Moves to the next run; {0} starts the iteration. Returns false after the last run. */
 bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run);
 
-/* Access to a slice's data piece by piece: in place, or through a copy if it is in device memory. Begins as {0};
+/* Access to a slice's data piece by piece: in place, or through a copy if the data are in device memory. Begins as {0};
  * release with tri_slice_extent_release. */
 typedef struct tri_slice_extent {
   char *copy; /* TRI_SLICE_COPY_BYTES, allocated when first needed */

@@ -171,11 +171,11 @@ tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpo
 
 /* ---- verifying --------------------------------------------------------------------------------------------------- */
 
-/* The share of a checkpoint that one rank reads: an equal part of the bytes of all files together. A tensor is read by
- * the rank that has its middle. */
+/* The share of a checkpoint that one rank reads: an equal part of the bytes of all files together. A tensor, or a file
+ * without tensors, is read by the rank whose part has its middle. */
 typedef struct share {
   const tri_state_scope *scope;
-  uint64_t seen, all;
+  uint64_t seen, all; /* bytes before the current place; bytes of all files in the scope */
 } share;
 
 static bool is_mine(share *of, uint64_t bytes) {

@@ -19,7 +19,8 @@
 /* LOCAL. Writes state.json and then COMPLETE into a folder. `files` is an object as above, borrowed. */
 tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state, json_t *files);
 
-/* LOCAL. Reads and checks both. The state points into *document, which the caller releases with json_decref. */
+/* LOCAL. Reads and checks state.json and COMPLETE. The state points into *document, which the caller releases with
+ * json_decref. */
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* LOCAL. The same for a folder that may be a Hugging Face folder; *document is then NULL. TRI_BAD_FILE if the folder
@@ -28,9 +29,9 @@ tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpo
 
 /* The part of a checkpoint that a rank verifies. */
 typedef struct tri_state_scope {
-  int rank, ranks; /* it reads part `rank` of `ranks` equal parts of the bytes              */
-  bool tensors;    /* read the tensors; else compare only sizes and headers of their files  */
-  bool optimizer;  /* also the optimizer's files; else they may be missing                  */
+  int rank, ranks; /* the rank reads part `rank` of `ranks` nearly equal parts of the bytes */
+  bool tensors;    /* read the tensors; else compare only sizes and headers of their files */
+  bool optimizer;  /* also the optimizer's files; else these may be missing */
 } tri_state_scope;
 
 /* LOCAL. Compares the files of the folder with the document of its state. Fails with TRI_BAD_FILE if one differs, or if
@@ -44,7 +45,7 @@ tri_status tri_state_facts(const char *folder, const json_t *document, const cha
 tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
                                     size_t bytes);
 
-/* LOCAL. The same for a folder that may be a Hugging Face folder, which has no document: then it does nothing. */
+/* LOCAL. The same for a folder without its document. Does nothing for a Hugging Face folder, which has none. */
 tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes);
 
 /* Convert a checksum to its form in state.json, and back; the latter returns false if the value is not a checksum. */

@@ -1,6 +1,6 @@
-/* Offsets in a buffer equal offsets in the file modulo a page, so that all whole pages can bypass the page cache
- * (output.h, if the file system allows that). The partial pages at both ends, and short pieces, are written with the
- * page cache, because another rank may write the rest of such a page, and the system combines both. */
+/* Offsets in a buffer equal offsets in the file modulo a page, so that all whole pages can bypass the page cache, if
+ * the file system allows that (output.h). The partial pages at both ends, and short pieces, are written with the page
+ * cache, because another rank may write the rest of such a page, and the system combines both. */
 #include "checkpoint/stream.h"
 
 #include "base/memory.h"

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether a tensor may be ignored: a mask or frequencies, which follow from the configuration. */
+/* Returns whether a tensor may be ignored: a mask or frequencies, which follow from the configuration, or a state of
+ * Adam.
+ */
 static bool may_be_left(const char *name) {
   static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",      ".rotary_emb.inv_freq",
                                         ".attention.bias",      ".attention.masked_bias", TRI_CHECKPOINT_MOMENT1,
@@ -79,7 +81,7 @@ void tri_tensor_list_release(tri_tensor_list *list) {
   tri_free(list->tensors);
 }
 
-/* A tied model's file may have the output projection as well, which is the embedding. */
+/* The names include the tied output projection, because a tied model's file may have that as well. */
 bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
   return bsearch(&name, list->names, (size_t)list->num_names, sizeof *list->names, compare_names) != NULL ||
          may_be_left(name);
@@ -114,8 +116,7 @@ static bool is_kept(const tri_tensor_list *list, const char *name) {
   return found;
 }
 
-/* ---- tensors that are not in the model
- * ------------------------------------------------------------------------------- */
+/* ---- tensors that are not in the model --------------------------------------------------------------------------- */
 
 /* Returns whether a name in an adapter, which may have the module's name, is in the list. */
 static bool knows_module(const tri_tensor_list *list, const char *name) {

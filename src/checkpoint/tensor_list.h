@@ -8,9 +8,10 @@
 
 /* The tensors of a model. There may be many: one for each matrix of each expert. */
 typedef struct tri_tensor_list {
-  tri_parameter *tensors; /* [count], followed by the ones that are tied to others */
+  tri_parameter *tensors; /* [count], followed, only for `names`, by tied tensors and the matrices of stacks */
   int64_t count;
-  const char **names; /* [num_names], sorted: with and without the base model's prefix; with tied ones */
+  const char **names; /* [num_names], sorted: each name with and without its part before the first dot, the
+                         base model's prefix */
   int64_t num_names;
 } tri_tensor_list;
 
@@ -20,7 +21,7 @@ tri_status tri_tensor_list_create(const tri_parameter_table *table, tri_tensor_l
 void tri_tensor_list_release(tri_tensor_list *list);
 
 /* Returns whether a tensor of that name is one of the model's, a buffer that follows from the configuration (masks,
- * rotary frequencies), or an optimizer state. */
+ * rotary frequencies), or an optimizer state with a suffix of checkpoint.h. */
 bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name);
 
 /* Weights of a checkpoint that its model does not have. */

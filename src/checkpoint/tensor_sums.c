@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Sums this rank's tensors (one in `ranks`) from `first` to the end of the file, and sets *end to the first tensor of
- * the next file. */
+/* Sums this rank's tensors (every group->size-th one) from `first` to the end of the file, and sets *end to the first
+ * tensor of the next file. */
 static tri_status sum_file(const tri_group *group, const tri_checkpoint *checkpoint, int64_t first, char *buffer,
                            uint64_t *sums, int64_t *end) {
   const int64_t count = tri_checkpoint_num_tensors(checkpoint);

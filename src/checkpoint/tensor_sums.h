@@ -9,8 +9,8 @@
  * some of the tensors. */
 tri_status tri_tensor_sums(const tri_group *group, const tri_checkpoint *checkpoint, uint64_t *sums);
 
-/* LOCAL. Returns a hash of the names, sizes and times of change of the checkpoint's files with tensors; equal hashes
- * spare reading them. */
+/* LOCAL. Returns a hash of the names, sizes and times of change of the checkpoint's files with tensors; if the hash is
+ * as before, the files need not be read again. */
 uint64_t tri_tensor_files_hash(const tri_checkpoint *checkpoint);
 
 #endif

@@ -1,6 +1,6 @@
-/* Tied embeddings: config.json has the switch (tie_word_embeddings), but the weights may contradict it. As
- * in transformers 5: if both tensors are in the file and differ, the model is not tied; if only the output projection
- * is there, it is also used as the embedding. */
+/* Tied embeddings: config.json has the switch (tie_word_embeddings), but the weights may contradict it. As in
+ * transformers 5, if both tensors are in the file and differ, the model is not tied; if only the output projection is
+ * in the file, it is also used as the embedding. */
 #ifndef TRI_CHECKPOINT_TIES_H
 #define TRI_CHECKPOINT_TIES_H
 
@@ -13,8 +13,8 @@
 tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool say, tri_model *out);
 
 /* LOCAL. Returns whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with
- * different values; `say`: logs a line about that. False if they cannot be read: opening them later reports the error.
- */
+ * different values; `say`: logs a line about that. Returns false if the weights cannot be read: opening
+ * them later reports the error. */
 bool tri_ties_are_broken(const char *given, const tri_model *model, bool say);
 
 /* Returns the output projection of a table of a tied model; NULL if the model is not tied. */

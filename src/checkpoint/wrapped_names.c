@@ -12,7 +12,9 @@ static const char *const wrappers[] = {"_orig_mod.",            /* torch.compile
                                        "_checkpoint_wrapped_module." /* activation checkpointing */};
 enum { WRAPPERS = sizeof wrappers / sizeof wrappers[0] };
 
-/* Prefix of DistributedDataParallel and DeepSpeed, if all names have it; else it is part of the model. */
+/* Prefix of DistributedDataParallel and DeepSpeed. It is removed only if all names have it; else it is part of the
+ * model.
+ */
 static const char module[] = "module.";
 
 static bool all_begin_with(const tri_safetensors_file *files, int64_t count, const char *beginning) {

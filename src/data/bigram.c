@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct tri_bigram {
-  int64_t vocab_size, num_tokens, num_kinds; /* N, T */
+  int64_t vocab_size, num_tokens, num_kinds; /* V, N, T */
   uint64_t *pairs;                           /* previous << 32 | next, sorted; each once after counting */
   int64_t *counts;                           /* [num_pairs] */
   int64_t num_pairs;

@@ -1,7 +1,7 @@
-/* Reads a corpus. Both files are mapped: a run reads windows in random order, and all ranks of a node share the page
+/* Reads a corpus. Its files are mapped: a run reads windows in random order, and all ranks of a node share the page
  * cache. The stream of tokens is the concatenation of the sequences in the order of the index. In a corpus that was
- * written sequentially the sequences are contiguous in the .bin, and the offset of token t is computed directly; others
- * (merged, reordered, parts of a larger file) have a table of the tokens before each sequence, which is searched. */
+ * written sequentially the sequences are contiguous in the .bin, and the offset of token t is computed directly; for
+ * other corpora (merged, reordered, parts of a larger file) a table of the tokens before each sequence is searched. */
 #include "data/corpus.h"
 
 #include "base/log.h"
@@ -34,8 +34,8 @@ struct tri_corpus {
   mapped_file mask, labels; /* empty: no such file */
   char *name;               /* the prefix */
   tri_corpus_index index;
-  int64_t *starts; /* tokens before each sequence; NULL if contiguous */
-  int64_t num_learnt;
+  int64_t *starts;                         /* [sequences]: tokens before each sequence; NULL if contiguous */
+  int64_t num_learnt;                      /* tokens whose mask is 1; without a mask, all */
   char fingerprint[TRI_FINGERPRINT_BYTES]; /* over all files */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   char labels_fingerprint[TRI_FINGERPRINT_BYTES];
@@ -173,7 +173,7 @@ static tri_status check_other(const char *prefix, const char *path, const tri_co
   tri_corpus_record read;
   int length = snprintf(other, sizeof other, "%.*s%s" TRI_CORPUS_RECORD_SUFFIX, (int)(name - prefix), prefix,
                         trains ? validation : train);
-  /* an unreadable one is reported when that corpus is opened */
+  /* an unreadable record is reported when its corpus is opened */
   if (length < 0 || (size_t)length >= sizeof other || tri_corpus_record_read(other, &read) != TRI_OK) return TRI_OK;
   if (read.generation[0] == '\0' || strcmp(read.generation, record->generation) == 0) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -195,7 +195,7 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
 
 /* A side file of a corpus: a mask, or labels. */
 typedef struct side_file {
-  const char *has, *suffix, *option; /* "a mask"; suffix; option of `trireme prepare` */
+  const char *has, *suffix, *option; /* "a mask"; suffix of the file; option of `trireme prepare` that makes it */
   const char *values;                /* meaning of 0 and 1 */
 } side_file;
 static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
@@ -203,8 +203,9 @@ static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
 static const side_file labels_file = {"labels", TRI_CORPUS_LABELS_SUFFIX, "--preferences",
                                       "labels are only 0 (undesirable) and 1 (desirable)"};
 
-/* Checks that a mask exists if and only if the record has one: without its mask a corpus of conversations would teach a
- * model the questions as well. The same for labels. */
+/* Checks that a mask exists if and only if the record has one, and that it is the recorded one: without its mask a
+ * corpus of conversations would teach a model the questions as well. The same for labels. A corpus without a record
+ * passes. */
 static tri_status check_side(const tri_corpus *corpus, const char *path, const side_file *side, const char *recorded,
                              const char *fingerprint) {
   bool known = recorded[0] != '\0', there = fingerprint[0] != '\0';
@@ -354,7 +355,7 @@ int64_t tri_corpus_num_empty(const tri_corpus *corpus) { return corpus->index.nu
 
 const char *tri_corpus_name(const tri_corpus *corpus) { return corpus->name; }
 
-/* Returns the token with which a document begins. Pointers of empty sequences are ignored. */
+/* Skips empty sequences, whose pointers have no meaning. */
 int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document) {
   const tri_corpus_index *index = &corpus->index;
   int64_t sequence = tri_corpus_index_document(index, document);
@@ -459,7 +460,7 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
   const tri_corpus_record *own = &corpus->record, *its = &other->record;
   if (own->tokenizer[0] == '\0' || its->tokenizer[0] == '\0') return TRI_OK;
   if (strcmp(own->tokenizer, its->tokenizer) == 0) return TRI_OK;
-  /* Logged when they are compared with a tokenizer. */
+  /* Nothing is logged here: tri_corpus_check_tokenizer logs that a fingerprint is an old one. */
   if (tri_fingerprint_fits(NULL, own->tokenizer, its->tokenizer, its->tokenizer_before)) return TRI_OK;
   if (tri_fingerprint_fits(NULL, its->tokenizer, own->tokenizer, own->tokenizer_before)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,

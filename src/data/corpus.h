@@ -14,18 +14,20 @@
 #define TRI_CORPUS_MASK_SUFFIX ".mask"
 #define TRI_CORPUS_LABELS_SUFFIX ".labels"
 
-/* Kind of preferences of a corpus. Each document is a prompt and an answer, whose tokens have the mask 1. */
+/* Kind of preferences of a corpus. Each document is a prompt and an answer; the answer's tokens have the mask 1. */
 typedef enum tri_preferences {
-  TRI_PREFERENCES_NONE,   /* texts, or conversations                                                         */
-  TRI_PREFERENCES_PAIRS,  /* documents 2 i and 2 i + 1 are the chosen and the rejected answer to one prompt  */
-  TRI_PREFERENCES_LABELS, /* PREFIX.labels has a byte for each document: 1 desirable, 0 undesirable          */
+  TRI_PREFERENCES_NONE,   /* texts, or conversations */
+  TRI_PREFERENCES_PAIRS,  /* documents 2 i and 2 i + 1 are the chosen and the rejected answer to one prompt */
+  TRI_PREFERENCES_LABELS, /* PREFIX.labels has a byte for each document: 1 desirable, 0 undesirable */
 } tri_preferences;
 
 typedef struct tri_corpus tri_corpus;
 
-/* Opens PREFIX.bin and PREFIX.idx for reading (memory-mapped), and PREFIX.mask if there is one. Every number of the
- * index is checked against the size of the files before it is used, and both files against PREFIX.corpus.json, if it
- * exists. Release with tri_corpus_close. */
+/* Opens PREFIX.bin and PREFIX.idx for reading (memory-mapped), and PREFIX.mask and PREFIX.labels if they exist, after
+ * finishing an interrupted `trireme prepare` (file_transaction.h). Every number of the index is checked against the
+ * size of the files before it is used, and all files against PREFIX.corpus.json, if it exists. Release with
+ * tri_corpus_close.
+ */
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out);
 void tri_corpus_close(tri_corpus *corpus);
 
@@ -34,8 +36,8 @@ int64_t tri_corpus_num_documents(const tri_corpus *corpus);
 
 /* ---- fingerprint and tokenizer ---------------------------------------------------------------------------------- */
 
-/* Returns the fingerprint of index, tokens, mask and labels (see fingerprint.h for the bytes that it reads), computed
- * when the corpus was opened. */
+/* Returns the fingerprint of index, tokens, mask and labels (see fingerprint.h for the bytes that count), computed when
+ * the corpus was opened. */
 const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 
 /* Return the fingerprint of .bin and .idx only, that of the mask ("": no mask) and that of the labels ("": no labels),
@@ -44,17 +46,18 @@ const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_labels_fingerprint(const tri_corpus *corpus);
 
-/* Return the fingerprint of the tokenizer that made the ids, and the size of its vocabulary; "" and 0 if unknown. */
+/* Returns the fingerprint of the tokenizer that made the ids, from the record; "" if unknown. */
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
-/* Returns the token at the end of each document, from the record; -1 if the record is missing, or older. */
+/* Returns the token at the end of each document, from the record; -1 if the record is missing, or does not have it. */
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus);
+/* Returns the size of that tokenizer's vocabulary, from the record; 0 if unknown. */
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
 /* Returns the bytes of the texts from which the tokens were made, from the record; 0 if unknown. */
 int64_t tri_corpus_text_bytes(const tri_corpus *corpus);
 
 /* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, fails with TRI_BAD_FILE;
- * the message names both. tokenizer_name: as the user gave it (a path, "bytes"). If one of them is unknown, logs a line
- * and succeeds. */
+ * the message names both. tokenizer_name: as the user gave it (a path, "bytes"). If one of the two is unknown, logs a
+ * line and succeeds. */
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
                                       const char *tokenizer_name);
 
@@ -65,8 +68,9 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
  * (tri_tokenizer_leaves_gap); if so, logs a line. */
 bool tri_corpus_log_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
-/* Returns whether the corpus's texts lack the tokens with which the tokenizer (NULL: none) begins a text, by its
- * record: the corpus may be older, or its tokenizer.json was changed. If so, logs a line. */
+/* Returns whether, according to the record, the corpus's texts lack the tokens with which the tokenizer (NULL: none)
+ * begins a text: the corpus may be older, or its tokenizer.json was changed. If so, logs a line. False for a corpus
+ * with a mask. */
 bool tri_corpus_log_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
 
 /* Copies tokens [first, first + count) of the stream of all documents. Fails with TRI_BAD_FILE for an id
@@ -90,21 +94,22 @@ tri_preferences tri_corpus_preferences(const tri_corpus *corpus);
 /* Returns a byte for each document, in the corpus's memory: 1 if its answer is desirable, else 0. NULL: no labels. */
 const uint8_t *tri_corpus_labels(const tri_corpus *corpus);
 
-/* Fail with TRI_BAD_FILE: the first for a corpus of preferences, the second for any other corpus. The message gives
- * advice. */
+/* Fail with TRI_BAD_FILE, with advice in the message: the first if the corpus has preferences, the second if it does
+ * not.
+ */
 tri_status tri_corpus_want_text(const tri_corpus *corpus);
 tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 
 /* ---- documents -------------------------------------------------------------------------------------------------- */
 
-/* The number of documents of the index without tokens. */
+/* Returns the number of documents of the index that have no tokens. */
 int64_t tri_corpus_num_empty(const tri_corpus *corpus);
 
-/* The position in the stream of the first token of a document of the index; an empty document has that of the next one.
- * For num_documents it is the number of tokens. */
+/* Returns the position in the stream of the first token of a document of the index; for an empty document, that of the
+ * next document; for num_documents, the number of tokens. */
 int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document);
 
-/* The prefix with which it was opened. */
+/* Returns the prefix with which the corpus was opened. */
 const char *tri_corpus_name(const tri_corpus *corpus);
 
 #endif

@@ -41,13 +41,13 @@ int tri_corpus_type_bytes(int type);
 
 typedef struct tri_corpus_index {
   tri_corpus_type type;
-  int id_bytes;
+  int id_bytes; /* bytes of one id */
   int64_t num_sequences, num_documents, num_tokens;
-  /* Each sequence begins where the one before it ends, so that all tokens are contiguous in PREFIX.bin. */
+  /* Each sequence begins where the sequence before it ends, so that all tokens are contiguous in PREFIX.bin. */
   bool contiguous;
   int64_t first_byte;                       /* offset of the tokens in PREFIX.bin, if contiguous */
   int64_t num_empty;                        /* documents without tokens */
-  const char *sizes, *pointers, *documents; /* unaligned; use the functions below */
+  const char *sizes, *pointers, *documents; /* the arrays of the file, unaligned; use the functions below */
 } tri_corpus_index;
 
 /* Checks every number of an index of `bytes` bytes against its own length and against a .bin of bin_bytes. `path` and
@@ -59,7 +59,7 @@ tri_status tri_corpus_index_parse(const char *path, const void *data, size_t byt
 int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
 int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
 
-/* Returns the sequence with which a document begins; for num_documents the number of sequences. */
+/* Returns the sequence with which a document begins; for num_documents, the number of sequences. */
 int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t document);
 
 #endif

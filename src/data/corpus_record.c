@@ -13,7 +13,7 @@
 
 enum { VERSION = 1, MASKED_VERSION = 2, PREFERENCES_VERSION = 3, LONGEST_BYTES = 64 << 10 };
 
-/* Advice for a damaged record, which is never ignored silently. */
+/* Advice for a damaged record: such a record is never ignored silently. */
 #define HINT "; make the corpus again with `trireme prepare --force`, or remove this file to use the corpus without it"
 
 static tri_status read_version(const char *path, const json_t *root) {

@@ -1,21 +1,20 @@
-/* PREFIX.corpus.json: facts about a corpus that .bin and .idx cannot hold. `trireme prepare` writes it; corpora of
- * other programs do not have it.
+/* PREFIX.corpus.json: facts about a corpus that .bin and .idx cannot hold. `trireme prepare` writes this record;
+ * corpora of other programs do not have it.
  *
  *   {"version": 1,
- *    "corpus": "9e1c...",       the fingerprint of the .bin and .idx that it describes
+ *    "corpus": "9e1c...",       fingerprint of the .bin and .idx that the record describes
  *    "tokens": 12345, "documents": 67,
- *    "tokenizer": "04af...",    the fingerprint of the tokenizer that made the ids
- *    "vocab_size": 50257,       its size
- *    "end_of_text": 50256,      the token at the end of each document; older records lack it, and the tokenizer knows
- *                               it
- *    "text_bytes": 45678,       the bytes of the texts as they were read, in UTF-8; absent in older records, and in
- * both corpora if a document was cut between them "beginning": [1],          the tokens that each document begins with,
- * as the tokenizer's post_processor has it; without it: none "generation": "77d0..."}   the fingerprint of all that was
- * written together: both corpora and the tokenizer
+ *    "tokenizer": "04af...",    fingerprint of the tokenizer that made the ids
+ *    "vocab_size": 50257,       size of its vocabulary
+ *    "end_of_text": 50256,      token at the end of each document; absent in older records and with a mask
+ *    "text_bytes": 45678,       bytes of the texts as they were read, in UTF-8; absent in older records, with a
+ *                               mask, and in both corpora if a document was cut between them
+ *    "beginning": [1],          tokens with which each document begins (the tokenizer's post_processor); absent: none
+ *    "generation": "77d0..."}   fingerprint of all that was written together: both corpora and the tokenizer
  *
  * "tokenizer_before" is the fingerprint that older records have for the same tokenizer
- * (tri_tokenizer_fingerprint_before), if it differs; so corpora with old and new records can be recognised as belonging
- * together.
+ * (tri_tokenizer_fingerprint_before), if that differs; so a corpus with an old record and one with a new record can be
+ * recognised as made by the same tokenizer.
  *
  * The record of a corpus with a mask has version 2 and in addition
  *
@@ -52,8 +51,8 @@ typedef struct tri_corpus_record {
 /* Returns "pairs", "labels", or "" for none. */
 const char *tri_preferences_word(tri_preferences preferences);
 
-/* Reads a record. Without such a file all texts are "" and all numbers 0, except end_of_text. Fails with TRI_BAD_FILE
- * for a file that is not a record. */
+/* Reads a record. If the file does not exist, all texts are "" and all numbers 0, except end_of_text, which is -1.
+ * Fails with TRI_BAD_FILE for a file that is not a record. */
 tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out);
 
 /* The same for a text in memory; `path` is for messages. */

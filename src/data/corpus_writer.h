@@ -1,6 +1,5 @@
-/* Writes a corpus (PREFIX.bin and PREFIX.idx) of any size in constant memory. Until tri_corpus_writer_commit all
- * files have temporary names, and tri_corpus_writer_destroy removes them, so that a corpus is never left half written.
- */
+/* Writes a corpus (PREFIX.bin and PREFIX.idx) of any size in constant memory. Until tri_corpus_writer_commit all files
+ * have temporary names, and tri_corpus_writer_destroy removes them, so that no partial corpus remains. */
 #ifndef TRI_DATA_CORPUS_WRITER_H
 #define TRI_DATA_CORPUS_WRITER_H
 
@@ -16,18 +15,18 @@ tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_
 /* Closes the files, and removes them if they were not committed. */
 void tri_corpus_writer_destroy(tri_corpus_writer *writer);
 
-/* Adds tokens to the current document, and ends it. Ids must be in [0, vocab_size). */
+/* Add tokens to the current document; end the document. Ids must be in [0, vocab_size). */
 tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count);
 tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
 
-/* Must be called before the first token. Also writes PREFIX.mask, with a byte for each token that is 1 if the token is
- * learnt as a label and 0 if it is context only. */
+/* Makes the writer also write PREFIX.mask, with a byte for each token: 1 if the token is learnt as a label, 0 if it is
+ * context only. Must be called before the first token. */
 tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
 /* As tri_corpus_writer_add, for a corpus with a mask. */
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count);
 
-/* Must be called before the first token. Also writes PREFIX.labels, with a byte for each document. */
+/* Makes the writer also write PREFIX.labels, with a byte for each document. Must be called before the first token. */
 tri_status tri_corpus_writer_begin_labels(tri_corpus_writer *writer);
 /* Ends a document with the label of its answer. */
 tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desirable);
@@ -41,13 +40,13 @@ int64_t tri_corpus_writer_num_desirable(const tri_corpus_writer *writer);
 /* Sets *out to the number of tokens of the last `count` documents. */
 tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t count, int64_t *out);
 
-/* Moves the last `tokens` tokens of one writer, with the ends of their documents, to the end of another one with the
- * same vocabulary. A document that is cut ends at the cut. Both must be between documents. */
+/* Moves the last `tokens` tokens of one writer, with the ends of their documents, to the end of another writer with the
+ * same vocabulary. A document that is cut ends at the cut. In both writers the last document must be ended. */
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens);
 
 /* Two steps, so that several corpora can be put in place together: `finish` writes the index and flushes everything to
- * the disk (and fails if that is full), `commit` renames the files. An older PREFIX.idx is removed first, so that an
- * index never coexists with the .bin of another corpus. */
+ * the disk (and fails if the disk is full), `commit` renames the files. An older PREFIX.idx is removed first, so that
+ * an index never coexists with the .bin of another corpus. */
 tri_status tri_corpus_writer_finish(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_commit(tri_corpus_writer *writer);
 

@@ -17,7 +17,8 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
 
 /* ---- positions -------------------------------------------------------------------------------------------------- */
 
-/* Returns the document of the index with a token: the last one that begins at or before it, which is not empty. */
+/* Returns the document of the index that has a token: the last document that begins at or before the token, which is
+ * not empty. */
 static int64_t find_document(const tri_corpus *corpus, int64_t token) {
   int64_t low = 0, high = tri_corpus_num_documents(corpus);
   while (high - low > 1) {

@@ -1,4 +1,4 @@
-/* The documents of a corpus: from its index, or, if that has only one, the text between end-of-text tokens.
+/* The documents of a corpus: those of its index or, if the index has only one, the texts between end-of-text tokens.
  * Documents without tokens are ignored. */
 #ifndef TRI_DATA_DOCUMENTS_H
 #define TRI_DATA_DOCUMENTS_H
@@ -10,7 +10,8 @@ typedef struct tri_documents {
   int32_t end_of_text; /* last token of each document; -1: documents are from the index */
 } tri_documents;
 
-/* Returns whether documents are from the index: it has several non-empty ones, or they are conversations. */
+/* Returns whether documents are from the index: the index has several documents with tokens, or the corpus has a mask.
+ */
 bool tri_documents_in_index(const tri_corpus *corpus);
 
 /* Returns the documents of a corpus, which must outlive the result. end_of_text is the tokenizer's, or -1; the corpus's
@@ -21,16 +22,17 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text);
  * to the first boundary. */
 tri_status tri_documents_check(const tri_documents *documents);
 
-/* Fails with TRI_BAD_FILE if all documents have only one token, and so no label. Reads up to the first longer one. */
+/* Fails with TRI_BAD_FILE if all documents have only one token, and so no label. Reads up to the
+ * first document that is longer. */
 tri_status tri_documents_check_lengths(const tri_documents *documents);
 
 /* Sets positions[i] to the position of token first + i of the stream in its document; in a document that begins before
- * `first`, positions count from `first`. ids[count] are these tokens. *ends: a document ends with the last of them. */
+ * `first`, positions count from `first`. ids[count] are these tokens. *ends: a document ends with the last token. */
 void tri_documents_positions(const tri_documents *documents, int64_t first, int64_t count, const int32_t *ids,
                              int32_t *positions, bool *ends);
 
-/* Calls `take` for every document, in order, with its first token and its length. Reads the whole corpus if the
- * documents are not those of the index. */
+/* Calls `take` for every document, in order, with its first token and its length. Reads all tokens of the corpus if
+ * documents are not from the index. */
 typedef tri_status tri_documents_visit(void *context, int64_t first, int64_t length);
 tri_status tri_documents_walk(const tri_documents *documents, tri_documents_visit *take, void *context);
 

@@ -1,5 +1,5 @@
 /* One thread reads, `threads` encode, and the caller's thread writes. They share a ring of slots: block number n is in
- * slot n % size from its reading to its acceptance, so that the order is kept without sorting and memory is bounded:
+ * slot n % size from its reading to its acceptance, which keeps the order without sorting and bounds memory:
  *
  *      accepted <= claimed <= read <= accepted + size
  *
@@ -42,7 +42,7 @@ typedef struct ring {
   int64_t size;
   int64_t read, claimed, accepted;
   bool ended;   /* the input has ended */
-  bool stopped; /* the caller has failed: the rest is not needed */
+  bool stopped; /* the caller has finished or failed: threads end */
 } ring;
 
 typedef struct worker {
@@ -90,7 +90,7 @@ static tri_status append_id(tri_token_list *list, int32_t id) {
   return TRI_OK;
 }
 
-/* Skips a piece with an error. Only whole documents are skipped, because other parts of a long one may be written
+/* Skips a piece with an error. Only whole documents are skipped, because other parts of a long document may be written
  * already. */
 static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
   const tri_text_piece *piece = &s->block.pieces[index];

@@ -12,21 +12,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An encoded piece; an empty or skipped document has no tokens, all others end with the end-of-text token. */
+/* An encoded piece. An empty or skipped document has no tokens; any other text ends with the end-of-text token. */
 typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
   int64_t document; /* index over all inputs */
   bool ends_document;
   bool skipped; /* part of a bad document that was skipped */
-  int64_t line; /* line of its record, for messages; JSON only */
-  /* Preferences: a pair is two documents, and the first has `chosen_tokens`; otherwise one document with a label. */
+  int64_t line; /* line of the record, for messages; only with preferences */
+  /* Preferences: a pair is two documents, and the first has `chosen_tokens`; else the piece is one document, with the
+   * label `desirable`. */
   bool is_pair, desirable;
   int64_t chosen_tokens;
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
   const int32_t *ids;                   /* ids of all pieces, one after the other */
-  const uint8_t *mask;                  /* for each id: 1 if it is learnt; NULL: all are */
+  const uint8_t *mask;                  /* for each id: 1 if it is learnt; NULL: all are learnt */
   const tri_saved_error *first_skipped; /* error of the first skipped piece; NULL: none was skipped */
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
@@ -43,13 +44,13 @@ typedef struct tri_encode_pipeline {
   bool preferences;            /* inputs are preferences, rendered with `chat` */
   bool skip_bad;               /* skip bad documents; else they are errors */
   int threads;
-  /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */
+  /* Called for each block, always from the thread that runs the pipeline; a failure ends the run. */
   tri_status (*accept)(void *context, const tri_encoded_block *block);
   void *context;
 } tri_encode_pipeline;
 
-/* Encodes all blocks, and returns when they are accepted. If the input has several errors, the first one in its order
- * is returned. */
+/* Encodes all blocks, and returns when they are accepted. If the input has several errors, the first one in the order
+ * of the input is returned. */
 tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline);
 
 #endif

@@ -8,12 +8,12 @@
 /* An encoder; for one thread at a time. */
 typedef struct tri_preference_encoder tri_preference_encoder;
 
-/* Creates an encoder. Format and tokenizer must outlive it. Release with tri_preference_encoder_destroy. */
+/* Creates an encoder. `format` and `tokenizer` must outlive *out. Release with tri_preference_encoder_destroy. */
 tri_status tri_preference_encoder_create(const tri_chat_format *format, const tri_tokenizer *tokenizer,
                                          tri_preference_encoder **out);
 void tri_preference_encoder_destroy(tri_preference_encoder *encoder);
 
-/* A record, with its place for messages. */
+/* A record of JSON, with its file and line for messages. */
 typedef struct tri_preference_line {
   const char *path;
   int64_t number;
@@ -26,7 +26,7 @@ typedef struct tri_encoded_preference {
   int64_t tokens[2];     /* tokens of each document: prompt and answer */
   int64_t prompt_tokens; /* tokens of the prompt, with which each document begins */
   int64_t text_bytes;    /* bytes of all documents */
-  bool desirable;        /* the label of one answer */
+  bool desirable;        /* label of the answer, if there is one */
 } tri_encoded_preference;
 
 /* Appends the tokens of the record's documents, one after the other. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED and

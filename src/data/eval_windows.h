@@ -9,7 +9,7 @@
 typedef struct tri_eval_windows_options {
   int64_t sequence; /* tokens of a sequence */
   int64_t vocab_size;
-  int32_t end_of_text;        /* token that ends documents, or -1: the index of the corpus does */
+  int32_t end_of_text;        /* the tokenizer's, or -1 (tri_documents_of) */
   int64_t ignore_token;       /* labels with this id do not count; -1: unused */
   tri_document_use documents; /* joined or masked */
   tri_packing_use packing;
@@ -25,7 +25,7 @@ typedef struct tri_eval_windows {
   int32_t *scratch;  /* [2, sequence + 2] */
 } tri_eval_windows;
 
-/* The corpus must outlive *out, which starts as {0}. Release with tri_eval_windows_release, also after a failure. */
+/* Creates the sequences. The corpus must outlive *out. Release with tri_eval_windows_release, also after a failure. */
 tri_status tri_eval_windows_create(const tri_corpus *corpus, const tri_eval_windows_options *options,
                                    tri_eval_windows *out);
 void tri_eval_windows_release(tri_eval_windows *windows);
@@ -34,7 +34,7 @@ void tri_eval_windows_release(tri_eval_windows *windows);
 tri_feed tri_eval_windows_feed(const tri_eval_windows *windows);
 
 /* Sets out[0 .. sequence - 1] to the places of a sequence's tokens. For a window, also sets out[sequence], the place of
- * the token after it. */
+ * the token after the window. */
 tri_status tri_eval_windows_places(const tri_eval_windows *windows, int64_t index, tri_token_place *out);
 
 #endif

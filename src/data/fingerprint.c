@@ -51,7 +51,7 @@ tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char
 
 /* ---- tokenizers ------------------------------------------------------------------------------------------------ */
 
-/* Adds the vocabulary. `learnt` only affects words that are tokens, and single bytes. */
+/* Adds the vocabulary. With ignore_merges, words that are learnt tokens are not merged, so `learnt` counts. */
 static void add_vocabulary(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
   add_int(hash, vocabulary->size);
@@ -87,8 +87,8 @@ static const struct {
     {TRI_PATTERN_PUNCTUATION "+", "[\\p{P}$+<=>^`|~]+"},
 };
 
-/* Adds a pattern. All patterns of one scanner match the same; GPT-2's can be written in several ways. A pattern with
- * Unicode categories depends on the version of Unicode, which `before` omits. */
+/* Adds a pattern. GPT-2's pattern can be written in several ways: all have one scanner, so one text stands for them. A
+ * pattern with Unicode categories depends on the version of Unicode, which is omitted if `before`. */
 static void add_pattern(XXH3_state_t *hash, const tri_stage *stage, bool before) {
   const bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
   const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
@@ -114,7 +114,8 @@ static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer,
   }
 }
 
-/* Adds normalization steps. 0: none, 1: NFC alone, as in versions that had nothing else. */
+/* Adds normalization steps: 0 for none, 1 for NFC alone, as in versions that had no other step, else 1 + their number
+ * and the steps. */
 static void add_steps(XXH3_state_t *hash, const tri_text_steps *steps) {
   bool alone = steps->count == 1 && steps->steps[0].kind == TRI_TEXT_NFC;
   add_int(hash, steps->count == 0 ? 0 : alone ? 1 : 1 + steps->count);
@@ -143,8 +144,8 @@ static int compare_added(const void *a, const void *b) {
   return left < right ? -1 : left > right; /* equal after normalization: in the order of the list */
 }
 
-/* Adds the added tokens, in any order of the file. Whether they are searched before or after normalization only matters
- * if the tokenizer normalizes, or if some are searched before others. */
+/* Adds the added tokens, in any order of the file. Whether a token is searched before or after normalization
+ * matters only if the tokenizer normalizes, or if the tokens differ in that. */
 static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   int64_t count = tokenizer->added_count, late = 0;
   const tri_added_token **sorted = NULL;
@@ -217,7 +218,7 @@ static void add_samples(XXH3_state_t *hash, const char *data, size_t bytes) {
   XXH3_128bits_update(hash, data, TRI_FINGERPRINT_END_BYTES);
   size_t distance = bytes / (TRI_FINGERPRINT_PIECES + 1);
   for (size_t i = 1; i <= TRI_FINGERPRINT_PIECES; i++) {
-    /* Aligned to a page of the file, so that each piece reads only one page. */
+    /* Aligned to a page, so that each piece reads one page of the file, if `data` is its begin. */
     size_t at = i * distance / TRI_FINGERPRINT_PIECE_BYTES * TRI_FINGERPRINT_PIECE_BYTES;
     XXH3_128bits_update(hash, data + at, TRI_FINGERPRINT_PIECE_BYTES);
   }
@@ -231,7 +232,7 @@ tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx
   add_int(hash, index->num_tokens);
   add_int(hash, index->num_documents);
   add_text(hash, idx, idx_bytes);
-  /* If several indexes share a .bin, only the range of this one counts, if it is contiguous. */
+  /* Several indexes may share a .bin: if this index is contiguous, only its range counts. */
   if (index->contiguous) {
     bin += index->first_byte;
     bin_bytes = (size_t)(index->num_tokens * index->id_bytes);

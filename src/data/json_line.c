@@ -1,4 +1,4 @@
-/* A complete parser builds a tree and copies every string, which takes longer than encoding the text. This one only
+/* A complete parser builds a tree and copies every string, which takes longer than encoding the text. This parser only
  * scans the line: it checks every rule of RFC 8259, but keeps only the range of the requested string. Strings are most
  * of a line, so only they are scanned fast: eight bytes at a time as long as none of them is a quote, a backslash or a
  * control character. */

@@ -4,7 +4,7 @@
 
 #include "data/documents.h"
 
-/* Lengths from one power of two to the next share TRI_LENGTH_PARTS buckets, or have one each if there are fewer. */
+/* The lengths from one power of two to the next share TRI_LENGTH_PARTS buckets; up to 31, each length has its own. */
 enum { TRI_LENGTH_POWERS = 63, TRI_LENGTH_PARTS = 16, TRI_LENGTH_BUCKETS = TRI_LENGTH_POWERS * TRI_LENGTH_PARTS };
 
 /* The documents whose length is in one bucket. */
@@ -20,6 +20,7 @@ typedef struct tri_lengths {
 /* Returns the shortest length of a bucket; for a bucket without lengths, the next power of two. */
 int64_t tri_length_bucket_from(int bucket);
 
+/* Counts the lengths of all documents. */
 tri_status tri_lengths_count(const tri_documents *documents, tri_lengths *out);
 
 #endif

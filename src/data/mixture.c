@@ -6,9 +6,9 @@
  *
  * The choice needs the counts so far, but every rank must find any sample without the others. So shares are integers of
  * a period: after each period every source has its exact share, and the order repeats. Usual weights have short periods
- * (0.7, 0.2, 0.1: 10 samples). For others the period is the most accurate common denominator up to a million; the error
- * is negligible (some 1e-12 of the samples for two sources, 1e-9 for three, below 5e-7 for any number). All numbers are
- * then integers: no rounding, and the same order on every machine. */
+ * (0.7, 0.2, 0.1: 10 samples). For other weights the period is the most accurate common denominator up to a million;
+ * the error is negligible (some 1e-12 of the samples for two sources, 1e-9 for three, below 5e-7 for any number). All
+ * numbers are then integers: no rounding, and the same order on every machine. */
 #include "data/mixture.h"
 
 #include "base/memory.h"
@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Most error of a share that counts as an integer: rounding of weights that were written in decimal. */
+/* Largest error of a share times the period that counts as an integer: rounding of weights written in decimal. */
 static const double exact = 1e-9;
 
 /* Returns the largest error of a share with this period, if it is below `limit` and the counts sum to the period; else

@@ -16,7 +16,7 @@ typedef struct tri_mixture_shares {
 
 /* Finds the shares of positive weights; only their ratios count. The period is the smallest with integer shares,
  * or, if that is above TRI_MIXTURE_LONGEST, the most accurate one up to it. Fails with TRI_BAD_CONFIG if a weight is
- * less than 1 / TRI_MIXTURE_LONGEST of the sum; *small (unless NULL) is its index. */
+ * less than 1 / TRI_MIXTURE_LONGEST of the sum, and sets *small (unless NULL) to its index. */
 tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, tri_mixture_shares *out, int64_t *small);
 
 /* An endless order of samples of all sources, which repeats after a period: for every N, the number of samples of

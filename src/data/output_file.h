@@ -15,21 +15,21 @@ typedef struct tri_output_file {
   int64_t bytes; /* bytes of the file, including those in the buffer */
 } tri_output_file;
 
-/* The initial value, so that tri_output_file_destroy may always be called. */
+/* The initial value, for which tri_output_file_destroy does nothing. */
 #define TRI_OUTPUT_FILE_NONE ((tri_output_file){.file = -1})
 
-/* Creates or empties PREFIX SUFFIX. */
+/* Creates or empties the file whose name is PREFIX and SUFFIX joined. */
 tri_status tri_output_file_create(const char *prefix, const char *suffix, tri_output_file *out);
 /* Closes the file, and removes it unless it was renamed. */
 void tri_output_file_destroy(tri_output_file *output);
 
 tri_status tri_output_file_write(tri_output_file *output, const void *data, size_t bytes);
-/* Reads bytes back (after writing the buffer); they must exist. */
+/* Reads bytes back, after writing the buffer; the bytes must exist. */
 tri_status tri_output_file_read(tri_output_file *output, int64_t offset, void *data, size_t bytes);
 tri_status tri_output_file_truncate(tri_output_file *output, int64_t bytes);
 /* Writes the buffer and flushes the file to the disk. */
 tri_status tri_output_file_sync(tri_output_file *output);
-/* Renames the file to PREFIX SUFFIX, and closes it. */
+/* Renames the file to PREFIX and SUFFIX joined, and closes it. */
 tri_status tri_output_file_rename(tri_output_file *output, const char *prefix, const char *suffix);
 
 #endif

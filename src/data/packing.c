@@ -8,8 +8,9 @@
  * when all its sequences get pieces, and a group is split at most once for each length, when the pieces end. The result
  * equals that of the plain algorithm, sequence for sequence.
  *
- * The contents of a group are a chain of entries, the newest first. Groups that were split share the rest of the chain:
- * row r of an entry is the r-th sequence that got these pieces, and a group's sequences are the rows from `row` on. */
+ * The contents of a group are a chain of entries, the newest first. Groups that were one group before share the rest of
+ * the chain: row r of an entry is the r-th sequence that got these pieces, and a group's sequences are the rows from
+ * `row` on. */
 #include "data/packing.h"
 
 #include "base/memory.h"
@@ -19,7 +20,7 @@ enum { LEVELS = 6 }; /* 64^6 lengths */
 /* Sequences that got `times` pieces of this length each: row r has the pieces from number first + r * times on. */
 typedef struct entry {
   int64_t length, times, first;
-  int64_t before, before_row; /* earlier contents of its row 0: an entry and the row in it; -1: empty */
+  int64_t before, before_row; /* earlier contents of row 0: an entry, and the row in that entry; -1: empty */
 } entry;
 
 typedef struct group {
@@ -175,7 +176,7 @@ int64_t tri_packing_sequences(const tri_packing *packing) {
 int64_t tri_packing_tokens(const tri_packing *packing) { return packing->tokens; }
 
 tri_packing_cursor tri_packing_at(const tri_packing *packing, int64_t sequence) {
-  int64_t low = 0, high = packing->num_groups - 1; /* the first group that ends after it */
+  int64_t low = 0, high = packing->num_groups - 1; /* bisection for the first group that ends after the sequence */
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
     if (packing->ends[middle] > sequence) {

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The padding of a masked sequence is cut into documents of this length: attention's work on it stays small, without a
- * document for each token. */
+/* The padding of a masked sequence is cut into documents of this length, which keeps attention's work on padding small
+ * without a document for each token. */
 enum { TRI_PACKING_FILLING = 64 };
 
 typedef struct tri_packing tri_packing;
@@ -24,7 +24,7 @@ void tri_packing_destroy(tri_packing *packing);
 int64_t tri_packing_sequences(const tri_packing *packing);
 int64_t tri_packing_tokens(const tri_packing *packing);
 
-/* An iteration over the pieces of one sequence. */
+/* An iteration over the pieces of one sequence; the members are those of packing.c. */
 typedef struct tri_packing_cursor {
   const tri_packing *packing;
   int64_t entry, row, done;

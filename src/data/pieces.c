@@ -13,8 +13,8 @@ typedef struct counter {
   tri_too_long rule;
   int64_t documents, too_long, left_out, unlearnt;
   int64_t *counts;         /* [sequence + 1] */
-  double windows_fraction; /* attention fraction of documents cut by windows of `sequence` tokens, from the first token
-                              on */
+  double windows_fraction; /* number of (query, key) pairs that attend, if windows of `sequence` tokens from the first
+                              token on cut the documents; tri_packing_look divides it by the number of all pairs */
 } counter;
 
 static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }
@@ -33,7 +33,9 @@ static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
   return length;
 }
 
-/* Returns whether none of the labels of tokens first .. first + count - 1 (the tokens after them) is learnt. */
+/* Returns whether none of tokens first + 1 .. first + count, the labels of tokens first .. first + count - 1, is
+ * learnt.
+ */
 static bool nothing_is_learnt(const tri_corpus *corpus, int64_t first, int64_t count) {
   const uint8_t *mask = tri_corpus_mask(corpus, first + 1, count);
   return mask != NULL && memchr(mask, 1, (size_t)count) == NULL;
@@ -87,8 +89,8 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
 
 /* ---- places ---------------------------------------------------------------------------------------------- */
 
-/* Places pieces by length. begins[l + 1] is the next free place for length l: first the begin of its pieces, at last
- * their end. */
+/* Places pieces by length. pieces->begins[l + 1] is the next free place for length l: the begin of the pieces of this
+ * length before the first is placed, their end after the last. */
 typedef struct placer {
   int64_t sequence;
   tri_too_long rule;

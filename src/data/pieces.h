@@ -8,25 +8,26 @@
 
 /* Rule for documents that are longer than a sequence. */
 typedef enum tri_too_long {
-  TRI_TOO_LONG_CUT,      /* cut into pieces of the sequence's length, and the rest    */
-  TRI_TOO_LONG_TRUNCATE, /* only its beginning is used                                */
-  TRI_TOO_LONG_DROP,     /* not used                                                  */
+  TRI_TOO_LONG_CUT,      /* cut into pieces of the sequence's length, and the rest */
+  TRI_TOO_LONG_TRUNCATE, /* only the beginning is used */
+  TRI_TOO_LONG_DROP,     /* not used */
   TRI_TOO_LONG_AUTO,     /* not decided yet: only in a configuration before resolving */
   /* Only for preferences, which are never cut. */
-  TRI_TOO_LONG_REFUSE,          /* the corpus is refused                                   */
-  TRI_TOO_LONG_TRUNCATE_PROMPT, /* prompts lose their beginning                            */
+  TRI_TOO_LONG_REFUSE,          /* the corpus is refused */
+  TRI_TOO_LONG_TRUNCATE_PROMPT, /* prompts lose their beginning */
 } tri_too_long;
 
 typedef struct tri_pieces {
   int64_t documents, too_long; /* number of all documents, and of documents longer than a sequence */
   int64_t left_out;            /* tokens that are in no piece */
-  int64_t unlearnt;            /* documents without a learnt token after truncation */
+  int64_t unlearnt;            /* truncated documents whose remaining labels are all masked */
   tri_packing *packing;
-  int64_t *begins; /* [sequence + 2]: begin of the pieces of each length in `places` */
+  int64_t *begins; /* [sequence + 2]: begin in `places` of the pieces of each length; they end at the begin of the next
+                      length */
   int64_t *places; /* by length, then in order: 2 * a piece's first token, + 1 if its document ends with the piece */
 } tri_pieces;
 
-/* Finds the pieces, with eight bytes of memory for each. Fails with TRI_BAD_CONFIG if there is none. Release with
+/* Finds the pieces, with eight bytes of memory for each. Fails with TRI_BAD_CONFIG if no piece is left. Release with
  * tri_pieces_release. */
 tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_too_long too_long, tri_pieces *out);
 void tri_pieces_release(tri_pieces *pieces);
@@ -34,11 +35,12 @@ void tri_pieces_release(tri_pieces *pieces);
 /* The effect of packing and masks on a corpus. */
 typedef struct tri_packing_facts {
   int64_t sequences; /* number of packed sequences */
-  double padding;    /* share of their tokens that are padding */
+  double padding;    /* fraction of the sequences' tokens that are padding */
   double packed_fraction,
       windows_fraction; /* attention fraction that document masks leave, in packed sequences and in windows */
 } tri_packing_facts;
 
+/* Computes the facts, with documents that are too long cut. */
 tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tri_packing_facts *out);
 
 #endif

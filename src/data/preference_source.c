@@ -15,8 +15,8 @@
 
 /* A text of a sample: a prompt and an answer. */
 typedef struct text {
-  int64_t prompt, prompt_tokens; /* position of its first token in the corpus; number of its tokens after cutting */
-  int64_t beginning, cut;        /* tokens at its begin that remain; tokens that are cut after them */
+  int64_t prompt, prompt_tokens; /* position of the prompt's first token in the corpus; its tokens after cutting */
+  int64_t beginning, cut;        /* tokens at the prompt's begin that are kept; tokens that are cut after them */
   int64_t answer, answer_tokens;
   int64_t document; /* document of the answer */
   int side;         /* 0 chosen or desirable, 1 rejected or undesirable */
@@ -80,7 +80,7 @@ static int64_t sum_rows(const text *texts, int64_t count) {
   return rows;
 }
 
-/* Returns the number of tokens with which every text begins, such as <s>; they are not cut. */
+/* Returns the number of tokens with which every text begins, such as <s>, if this prompt has them: they are not cut. */
 static int64_t beginning_of(const tri_preference_source *source, const text *t) {
   const int64_t count = source->options.num_beginning;
   int32_t ids[TRI_MOST_BEGINNING];
@@ -185,8 +185,8 @@ static tri_status measure_units(tri_preference_source *source, measured *m) {
                   tri_corpus_name(source->corpus), source->num_units, noun_of(source), sequence);
 }
 
-/* Sorts units by their rows, equal ones in the order of the corpus. next[rows]: place of the next unit with that many
- * rows. */
+/* Sorts units by their rows, units of equal rows in the order of the corpus. Sets next[rows] to the place in `order` of
+ * the first unit with that many rows. */
 static void sort_units(const tri_preference_source *source, const measured *m, int64_t *next, int64_t *order) {
   const int64_t sequence = source->options.sequence;
   next[0] = 0;
@@ -355,7 +355,7 @@ static void fill_padding(const tri_preference_source *source, int64_t row, const
   }
 }
 
-/* Called for each text of a sample, with its number and its first row. */
+/* Called for each text of a sample, with the number of its unit in the sample and the text's first row. */
 typedef tri_status read_text(void *context, const text *t, int64_t number, int64_t row);
 
 static tri_status walk(const tri_preference_at *at, int64_t index, read_text *take, void *context, int64_t *end) {

@@ -1,6 +1,6 @@
 /* A corpus of preferences as an endless sequence of samples: packed sequences of answers, each after its prompt
- * (documents are masked). The answers of a pair are always in one sequence, and a sequence has the same
- * answers in every epoch; epochs differ in the order of sequences. */
+ * (documents are masked). A *unit* is a pair of answers, or a single answer; it is never divided between sequences. A
+ * sequence has the same units in every epoch; epochs differ in the order of sequences. */
 #ifndef TRI_DATA_PREFERENCE_SOURCE_H
 #define TRI_DATA_PREFERENCE_SOURCE_H
 
@@ -24,11 +24,11 @@ typedef struct tri_preference_source_options {
 typedef struct tri_preference_source {
   const tri_corpus *corpus;
   tri_preference_source_options options;
-  int64_t num_units;  /* pairs, or answers, in the corpus. If pairs are read as answers, the chosen ones come first,
-                         then the rejected ones */
-  int64_t per_epoch;  /* sequences */
-  int64_t most_units; /* most units in a sequence */
-  int64_t *begins, *units; /* [sequences + 1], [units]: units of each sequence */
+  int64_t num_units;       /* units in the corpus. If pairs are read as single answers, all chosen answers come first,
+                              then all rejected ones */
+  int64_t per_epoch;       /* sequences in an epoch */
+  int64_t most_units;      /* most units in a sequence */
+  int64_t *begins, *units; /* [sequences + 1], [num_units]: sequence s has units[begins[s] .. begins[s + 1]) */
   int64_t *label_begins;   /* [documents + 1]: index of each answer's first label in `reference` */
   int64_t num_labels;      /* labels of all answers */
   int64_t left_out;        /* units that are dropped */
@@ -37,8 +37,9 @@ typedef struct tri_preference_source {
                               answers. NULL: samples have zeros */
 } tri_preference_source;
 
-/* Creates a source. Fails with TRI_BAD_CONFIG if the corpus has labels instead of pairs, if a unit is too long and may
- * not be cut, or if no unit is left. Release with tri_preference_source_destroy; the corpus must outlive it. */
+/* Creates a source. Fails with TRI_BAD_CONFIG if pairs are needed and the corpus has labels, if a unit is too long and
+ * too_long is TRI_TOO_LONG_REFUSE, or if no unit is left. Release with tri_preference_source_destroy; the corpus must
+ * outlive *out. */
 tri_status tri_preference_source_create(const tri_corpus *corpus, const tri_preference_source_options *options,
                                         tri_preference_source *out);
 void tri_preference_source_destroy(tri_preference_source *source);
@@ -50,6 +51,7 @@ typedef struct tri_preference_at {
   bool in_order;   /* sequences in their order, from 0 to per_epoch - 1; else shuffled, and endless */
   bool mismatched; /* each answer follows the prompt of the next line; not for pairs */
 } tri_preference_at;
+/* Returns the feed, to which *at is the context: it must outlive the feed. */
 tri_feed tri_preference_feed(const tri_preference_at *at);
 
 /* The sums of a sample for one pair, or for one answer on the side chosen (desirable) or rejected. */
@@ -57,12 +59,12 @@ typedef struct tri_preference_unit {
   tri_completion_sums sums[2]; /* chosen and rejected; an absent side has no labels */
 } tri_preference_unit;
 
-/* Sums log_probs[sequence] of the feed's sample `index` for each unit; out[source->most_units]. */
+/* Sums log_probs[sequence] of the feed's sample `index` for each of its *count units, into out[source->most_units]. */
 tri_status tri_preference_units(const tri_preference_at *at, int64_t index, const double *log_probs,
                                 tri_preference_unit *out, int64_t *count);
 
-/* Copies the log-probabilities of answers' labels to reference[num_labels], with twice as many elements if mismatched.
- */
+/* Copies the log-probabilities of the labels of sample `index`'s answers to their places in reference[num_labels], or
+ * reference[2 * num_labels] if mismatched. */
 tri_status tri_preference_store(const tri_preference_at *at, int64_t index, const double *log_probs, double *reference);
 
 #endif

@@ -116,7 +116,7 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
-/* Returns whether a file belongs to the tokenizer, which is written again. */
+/* Returns whether a file is the tokenizer's, or has the same name in its folder: such files are written again. */
 static bool is_of_tokenizer(const char *path, const char *tokenizer) {
   char beside[TRI_PATH_BYTES];
   const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
@@ -175,7 +175,7 @@ static void show_progress(prepare *p, const char *what, int64_t position) {
 
 /* ---- the tokenizer --------------------------------------------------------------------------------------------- */
 
-/* One of the two trainers. */
+/* One of the two trainers; the other is NULL. */
 typedef struct vocabulary_learner {
   tri_tokenizer_trainer *pieces;
   tri_character_trainer *characters;
@@ -383,7 +383,7 @@ static tri_status accept(void *context, const tri_encoded_block *block) {
   return TRI_OK;
 }
 
-/* Used by the reading thread only. */
+/* Context of cut_keeps_ids, used by the reading thread only. */
 typedef struct cut_checker {
   tri_encoder *encoder;
   tri_token_list whole, parts;

@@ -14,11 +14,12 @@ typedef struct tri_prepare_options {
   const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char *key;     /* key of the text in JSON records, or of the messages of conversations; NULL: the usual one */
+  const char
+      *key; /* key of the text in JSON records (not NULL), or of the messages of conversations (NULL: the form's) */
   const char *form;    /* form of conversations (chat/forms.h); NULL: the form that a record has */
   int64_t max_records; /* read only the first documents of all inputs; 0: all */
   tri_document_rule documents;
-  double validation;           /* share of the documents for validation, in [0, 1) */
+  double validation;           /* fraction of the documents for validation, in [0, 1) */
   int threads;                 /* 0: the number of cores that this process may use */
   uint64_t seed;               /* seed of the choice of validation documents */
   int64_t train_bytes;         /* most bytes of text from which train:VOCAB and char learn */
@@ -45,7 +46,7 @@ typedef struct tri_prepare_report {
 
 /* Writes train.bin|idx|corpus.json (and mask for conversations, mask and labels for preferences), the same for
  * validation (unless validation is 0) and tokenizer.json to the folder; if it fails, the folder keeps its earlier files
- * (file_transaction.h). Shows its progress. */
+ * (file_transaction.h). Logs its progress. */
 tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out);
 
 #endif

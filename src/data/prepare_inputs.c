@@ -121,7 +121,7 @@ static bool is_message(const json_t *value) {
   return json_object_get(value, "role") != NULL || json_object_get(value, "from") != NULL;
 }
 
-/* Keys of messages without a meaning. */
+/* Adds the keys of messages that `format` does not read. */
 static void find_in_messages(json_t *list, const tri_chat_format *format, unread_keys *out) {
   size_t index = 0;
   json_t *message = NULL, *value = NULL;
@@ -135,8 +135,8 @@ static void find_in_messages(json_t *list, const tri_chat_format *format, unread
   }
 }
 
-/* Finds the form of a record, and the keys of the record or of its messages that are not read; false if it has no form.
- */
+/* Finds the form of a record, and the keys that are not read: of the record, or with a `format` of its messages.
+ * Returns false if the record has no form. */
 static bool find_form(const tri_prepare_options *options, json_t *record, const tri_chat_format *format,
                       const char **name, unread_keys *unread) {
   const tri_chat_form *form = NULL;
@@ -157,7 +157,7 @@ static bool find_form(const tri_prepare_options *options, json_t *record, const 
   return true;
 }
 
-/* Returns whether a text has a list of parts as Python prints it. */
+/* Returns whether a text has a list of parts as Python prints one. */
 static bool has_parts(const tri_chat_answered *answered) {
   static const char *const begins[] = {"[{'type': 'text'", "[{'text': "};
   for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
@@ -210,7 +210,8 @@ static void log_form(const tri_prepare_options *options, const tri_text_block *b
   json_decref(record);
 }
 
-/* Logs unread keys of the first record; `format` NULL: of the record, else of its messages. */
+/* Reads the first record of an input, and logs its unread keys (log_form). With a `format`, also warns of the rendered
+ * text. */
 static tri_status warn_of_unread_keys(const tri_prepare_options *options, const char *path,
                                       const tri_chat_format *format) {
   tri_text_input *input = NULL;

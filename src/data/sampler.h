@@ -15,12 +15,11 @@ typedef struct tri_sampler {
   int64_t per_epoch;   /* samples in one pass over all sources */
   tri_source *sources; /* [mixture.shares.num_sources] */
   tri_mixture mixture;
-  float *label_weights; /* weight of the labels of each source; NULL: 1 */
+  float *label_weights; /* [sources]: weight of the labels of each source; NULL: 1 */
 } tri_sampler;
 
-/* Creates a sampler of corpora[shares->num_sources]. With one source the order is that of the source with
- * options->seed; with several each source gets its own seed. Release with tri_sampler_destroy; the corpora must outlive
- * it. */
+/* Creates a sampler of corpora[shares->num_sources]. A single source has options->seed; several sources have seeds of
+ * their own, derived from it. Release with tri_sampler_destroy; the corpora must outlive *out. */
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
                               const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
@@ -47,7 +46,7 @@ tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 /* Reads sample `index` < per_epoch in order: source after source, each as in tri_source_read_in_order. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* Return the number of samples of a source among the first `samples`; the number of epochs of the source in them. */
+/* Return the number of samples of a source among the first `samples`; the same in epochs of the source. */
 int64_t tri_sampler_count(const tri_sampler *sampler, int64_t source, int64_t samples);
 double tri_sampler_epochs(const tri_sampler *sampler, int64_t source, int64_t samples);
 

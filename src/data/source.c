@@ -3,7 +3,7 @@
  * Windows are sequence + 1 tokens long and begin `sequence` tokens apart, so that every token but the first is a label
  * once. Each epoch shifts its windows by an offset in [0, sequence); otherwise every epoch would cut the text at the
  * same positions. The number of windows must not depend on the offset (the epoch of a sample is its index divided by
- * the number), so a last window beyond the end of the corpus is moved back to end there.
+ * that number), so a last window beyond the end of the corpus is moved back to end there.
  *
  * Packed sequences have pieces of given lengths (packing.h), and their number does not depend on the epoch either: an
  * epoch only permutes the pieces of each length.
@@ -107,8 +107,8 @@ static int64_t window_begin(const tri_source *source, tri_random_key key, int64_
 
 /* ---- packed sequences -------------------------------------------------------------------------------------------- */
 
-/* Returns the piece with a number, among the pieces of a length, in an epoch; epoch -1 (evaluations): in the order of
- * the corpus. */
+/* Returns the place (tri_pieces) of piece `number` among the pieces of a length in an epoch; epoch -1 (evaluations): in
+ * the order of the corpus. */
 static int64_t piece_of(const tri_source *source, int64_t epoch, int64_t length, int64_t number) {
   const int64_t *begins = source->pieces.begins;
   if (epoch < 0) return source->pieces.places[begins[length] + number];

@@ -27,13 +27,13 @@ typedef struct tri_source_options {
   tri_packing_use packing;
   tri_too_long too_long; /* with TRI_PACKING_DOCUMENTS */
   int64_t max_samples;   /* only the first samples in order, the same ones in every epoch; 0: all */
-  int32_t end_of_text;   /* the tokenizer's, or -1; used if the index has only one document (documents.h) */
+  int32_t end_of_text;   /* the tokenizer's id, or -1; used if the index has only one document (documents.h) */
 } tri_source_options;
 
 /* An endless sequence of samples: sample `index` depends only on the corpus and on (seed, epoch, index), where epoch =
  * index / per_epoch. Each epoch has all samples once, in its own order. Windows are `sequence` tokens apart, from an
  * offset that differs between epochs. With packing, the lengths of documents that share a sequence are the same in
- * every epoch, but the documents of these lengths are not. */
+ * every epoch, but the documents of these lengths are not. If `limited`, samples are the same in every epoch. */
 typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
@@ -41,13 +41,14 @@ typedef struct tri_source {
   bool limited;      /* uses only its first samples, the same in every epoch */
   int64_t vocab_size;
   uint64_t seed;
-  bool masked;
+  bool masked; /* documents do not attend to each other */
   tri_documents documents;
   tri_pieces pieces; /* {0} if samples are windows */
 } tri_source;
 
-/* Creates a source. Fails with TRI_BAD_CONFIG if the corpus is shorter than one window (sequence + 1 tokens); the
- * message has both lengths. Release with tri_source_destroy; the corpus must outlive it. */
+/* Creates a source. Fails with TRI_BAD_CONFIG if the corpus is shorter than one window (sequence + 1 tokens), with both
+ * lengths in the message, or if packing leaves no piece. Release with tri_source_destroy; the corpus must outlive *out.
+ */
 tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options *options, tri_source *out);
 void tri_source_destroy(tri_source *source);
 

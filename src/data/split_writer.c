@@ -13,8 +13,8 @@
 #include <stdio.h>
 
 struct tri_split_writer {
-  tri_corpus_writer *train, *validation; /* validation: NULL if its share is 0 */
-  double fraction;
+  tri_corpus_writer *train, *validation; /* validation: NULL if `fraction` is 0 */
+  double fraction;                       /* share that goes to validation */
   tri_random_key key;
   int64_t text_bytes, validation_bytes, documents, empty_documents;
   int64_t open_tokens; /* tokens of the current document */
@@ -241,7 +241,7 @@ static int64_t documents_of_a_record(tri_preferences preferences) {
   return 1;
 }
 
-/* Moves the last conversation or pair to the corpus without any, since these are never cut. */
+/* Moves the last conversation or pair to the corpus that has no documents; a part of one cannot be moved. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;

@@ -11,22 +11,23 @@
 
 typedef struct tri_split_writer tri_split_writer;
 
-/* Writes DIRECTORY/train.* and, if validation > 0 (a fraction below 1), DIRECTORY/validation.*. `masked`: blocks and
- * corpora have masks; then documents are never cut. */
+/* Creates a writer of DIRECTORY/train.* and, if validation > 0 (a fraction below 1), DIRECTORY/validation.*. `masked`:
+ * blocks and corpora have masks; then documents are never cut. */
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
                                    bool masked, tri_split_writer **out);
-/* Removes files that were not committed. */
+/* Removes files that were not committed, and releases the writer. */
 void tri_split_writer_destroy(tri_split_writer *writer);
 
-/* Must be called before the first block if documents are preferences, with masks. All must be of the kind of the first,
- * pairs or answers with labels; others are refused with TRI_BAD_FILE, or skipped. A pair stays together. */
+/* Announces that blocks have preferences, with masks; must be called before the first block. All records must be of the
+ * kind of the first, pairs or answers with labels; others are refused with TRI_BAD_FILE or, with skip_bad, skipped. A
+ * pair stays together. */
 void tri_split_writer_expect_preferences(tri_split_writer *writer, bool skip_bad);
 
 /* Returns the error of the first skipped record of the other kind; "" if none was skipped. */
 const char *tri_split_writer_skipped(const tri_split_writer *writer);
 
-/* Adds a block. A hash of (seed, number of the document) decides whether a document goes to validation; the first one
- * always goes to training. */
+/* Adds a block. A hash of (seed, number of the document) decides whether a document goes to validation; the first
+ * document always goes to training. */
 tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block);
 
 typedef struct tri_split_counts {
@@ -44,9 +45,9 @@ typedef struct tri_split_counts {
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);
 
-/* Must be called after the last block. If one of the corpora is empty, divides the stream of tokens instead, so that
- * validation is its end (with masks: moves the last document or pair). Fails with TRI_BAD_FILE if there is no text, or
- * no label of one kind. Then flushes everything to the disk. */
+/* Completes the corpora after the last block, and flushes everything to the disk. If one of the corpora is empty,
+ * divides the stream of tokens instead, so that validation is its end (with masks: moves the last document or pair).
+ * Fails with TRI_BAD_FILE if there is no text, or if labels are all of one kind. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
 /* Renames the files to their final names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);

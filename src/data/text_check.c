@@ -42,7 +42,7 @@ static void begin_character(tri_text_check *check, unsigned char byte) {
   if (check->missing > 0) check->begun = 1;
 }
 
-/* Counts bytes that are not UTF-8. Characters may continue in the next piece. */
+/* Counts bytes that are not UTF-8. A character may continue in the next call. */
 static void count_bad(tri_text_check *check, const char *text, size_t bytes) {
   for (size_t i = 0; i < bytes; check->bytes++, i++) {
     const unsigned char byte = (unsigned char)text[i];

@@ -1,5 +1,5 @@
-/* Checks that a file is text. A file of another kind, NUL bytes and bytes that are not UTF-8 mean that it is not a text
- * or has another encoding; a model would learn it without any error. */
+/* Checks that a file is text. A file of another kind, NUL bytes and bytes that are not UTF-8 show that it is not a
+ * text or has another encoding; a model would learn such bytes without any error. */
 #ifndef TRI_DATA_TEXT_CHECK_H
 #define TRI_DATA_TEXT_CHECK_H
 
@@ -13,15 +13,15 @@
 typedef struct tri_text_check {
   const char *path;
   bool json;               /* check only the kind of the file, since a parser checks the rest */
-  int64_t bytes;           /* bytes so far                             */
-  int64_t bad;             /* bytes that are not UTF-8                 */
-  int64_t first_bad;       /* offset of the first of these             */
+  int64_t bytes;           /* bytes so far */
+  int64_t bad;             /* bytes that are not UTF-8 */
+  int64_t first_bad;       /* offset of the first bad byte */
   int begun, missing;      /* unfinished character at the end: its bytes so far, its missing bytes */
   unsigned char low, high; /* valid range of the next byte of that character */
 } tri_text_check;
 
-/* LOCAL. Checks the next bytes of the file; `ended`: the last ones. Fails with TRI_BAD_FILE for a file of another kind,
- * a NUL byte, or more than 0.1 % of bytes that are not UTF-8 in the first mebibyte or in the whole file. */
+/* LOCAL. Checks the next bytes of the file; `ended`: these are the last. Fails with TRI_BAD_FILE for a file of another
+ * kind, a NUL byte, or more than 0.1 % of bytes that are not UTF-8 in the first mebibyte or in the whole file. */
 tri_status tri_text_check_next(tri_text_check *check, const char *text, size_t bytes, bool ended);
 
 /* LOCAL. Returns whether a text has no NUL bytes and is UTF-8; else *at is the offset of the first bad byte. */

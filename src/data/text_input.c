@@ -4,12 +4,12 @@
  * the next block. A document longer than a block is cut into pieces. A cut must not change the ids, so it is only made
  * where the usual pre-tokenizer patterns (GPT-2, Llama 3 and Qwen 2) always end a word. There are two such positions:
  *
- *   after a newline between two characters that are not white space: a newline can only be in tokens of white space, or
- * at the end of a run of punctuation, and a token with a newline can only continue with white space; the look-ahead
- * \s+(?!\S) of white space sees a run of one character, which it treats the same at the end of the text as in the
- * middle (a run of two it would not: "a \nb" is a, ' ', '\n', b, but "a \n" is a, ' \n');
+ *  - After a newline between two characters that are not white space. A newline can only be in tokens of white space,
+ *    or at the end of a run of punctuation, and a token with a newline can only continue with white space. The
+ *    look-ahead \s+(?!\S) of white space sees a run of one character, for which the end of the text makes no
+ *    difference. (For a run of two it does: "a \nb" is a, ' ', '\n', b, but "a \n" is a, ' \n'.)
  *
- *   before a single space between two characters that are not white space: no token continues across a space.
+ *  - Before a single space between two characters that are not white space: no token continues across a space.
  *
  * White space is Unicode's; in doubt, a position is not used. A tokenizer may have another pattern, or put a space
  * before every text, so each cut is tested with the tokenizer, which is cheap for one cut in a mebibyte. Text without a
@@ -44,7 +44,7 @@ struct tri_text_input {
   char *carry;             /* text that was read but is not in a block yet */
   size_t carried, carry_capacity;
   int64_t lines;             /* lines of the current file in earlier blocks; JSON only */
-  bool is_array, form_known; /* JSON: the file is an array of records, not lines; whether that is known */
+  bool is_array, form_known; /* JSON: the file is an array of records, not lines; is_array is known */
   tri_json_array array;
   int64_t documents;         /* complete documents so far */
   int64_t most_documents;    /* limit of documents; 0: no limit */
@@ -163,7 +163,8 @@ static bool agrees(const tri_text_input *input, const char *text, size_t bytes, 
   return input->check(input->check_context, text + from, to - from, cut - from);
 }
 
-/* Returns the last safe position that the tokenizer accepts, with the text around it; 0 if it refuses the last few. */
+/* Returns the last safe position at which the tokenizer gives the same ids for the text around it, whole and cut; 0 if
+ * it does not for the last CHECK_TRIES positions of each kind. */
 static size_t find_checked_cut(const tri_text_input *input, const char *text, size_t bytes) {
   static const char separators[] = {'\n', ' '};
   for (int kind = 0; kind < 2; kind++) {
@@ -177,8 +178,8 @@ static size_t find_checked_cut(const tri_text_input *input, const char *text, si
   return 0;
 }
 
-/* Returns a position between two characters near the end. It is not before white space, so that the rest of a line is
- * not read as a blank line in the next block. */
+/* Returns a position between two characters near the end, not before white space, so that the rest of a line is not
+ * read as a blank line in the next block. */
 static size_t find_rough_cut(const char *text, size_t bytes) {
   size_t cut = bytes - 1;
   while (cut > bytes / 2 && (((unsigned char)text[cut] & 0xC0) == 0x80 || (unsigned char)text[cut] <= 0x20)) cut--;
@@ -225,7 +226,7 @@ static tri_status split_file(tri_text_input *input, tri_text_block *block, bool 
   return block->bytes > 0 ? add_piece(input, block, 0, block->bytes, true) : TRI_OK;
 }
 
-/* Returns the end of the line at `at`, after its newline; 0 if the text ends before it. */
+/* Returns the end of the line at `at`, after its newline; 0 if the line does not end in the text. */
 static size_t find_line_end(const tri_text_block *block, size_t at, bool ended) {
   const char *newline = memchr(block->text + at, '\n', block->bytes - at);
   if (newline != NULL) return (size_t)(newline - block->text) + 1;
@@ -283,8 +284,8 @@ static tri_status split_json(tri_text_input *input, tri_text_block *block, bool 
   return input->is_array ? split_array(input, block, ended, consumed) : split_lines(input, block, ended, consumed);
 }
 
-/* Adds runs of lines that are not blank. A run that continues after the block is moved to the next one, unless it fills
- * this one. */
+/* Adds runs of lines that are not blank. A run that continues after the block is moved to the next block, unless it
+ * fills this block. */
 static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   bool open = input->in_document;
   size_t begin = 0, at = 0;

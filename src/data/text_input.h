@@ -9,23 +9,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Definition of a document in a plain text file. In a JSON file (.jsonl, .ndjson, .json) it is always a record: a line,
- * or, in a file that begins with `[`, an element of the array. */
+/* Definition of a document in a plain text file. In a JSON file (.jsonl, .ndjson, .json) a document is always a record:
+ * a line, or, in a file that begins with `[`, an element of the array. */
 typedef enum tri_document_rule {
-  TRI_DOCUMENT_FILE,  /* the file                                        */
-  TRI_DOCUMENT_BLANK, /* the lines between two blank lines               */
-  TRI_DOCUMENT_LINE,  /* a line that is not blank, without its line end  */
+  TRI_DOCUMENT_FILE,  /* the file */
+  TRI_DOCUMENT_BLANK, /* the lines between two blank lines */
+  TRI_DOCUMENT_LINE,  /* a line that is not blank, without its line end */
 } tri_document_rule;
 
 typedef struct tri_text_piece {
   size_t offset, bytes; /* range in the block's text; JSON: the whole record */
-  int64_t document;     /* index over all inputs                        */
-  int64_t line;         /* line of its begin, from 1; JSON only         */
-  int64_t element;      /* index in the file's array, from 1; 0: none   */
+  int64_t document;     /* index over all inputs */
+  int64_t line;         /* line of its begin, from 1; JSON only */
+  int64_t element;      /* index in the file's array, from 1; 0: not in an array */
   bool begins_document, ends_document;
 } tri_text_piece;
 
-/* Starts as {0}; reused by each tri_text_input_next. */
+/* Starts as {0}; each tri_text_input_next overwrites it. */
 typedef struct tri_text_block {
   char *text;
   size_t bytes, capacity;
@@ -42,15 +42,16 @@ void tri_text_block_trim(tri_text_block *block);
 
 typedef struct tri_text_input tri_text_input;
 
-/* Creates an input. The paths must outlive it. */
+/* Creates an input. The paths must outlive *out. */
 tri_status tri_text_input_create(const char *const *paths, int count, tri_document_rule rule, tri_text_input **out);
 void tri_text_input_destroy(tri_text_input *input);
 
 /* Reads the next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
-/* By default files that are not text are errors (text_check.h). `take_binary`: nothing is checked. `leave_bad`: only
- * the kind of a file is checked; the caller checks each document and skips bad ones (tri_piece_text_get_clean). */
+/* By default files that are not text are errors (text_check.h). After `allow_binary` nothing is checked; after
+ * `leave_bad` only the kind of a file is checked, and the caller checks each document and skips bad ones
+ * (tri_piece_text_get_clean). */
 void tri_text_input_allow_binary(tri_text_input *input);
 void tri_text_input_leave_bad(tri_text_input *input);
 
@@ -58,8 +59,8 @@ void tri_text_input_leave_bad(tri_text_input *input);
 void tri_text_input_limit(tri_text_input *input, int64_t documents);
 
 /* Called before a document is cut. Returns whether text[0, bytes), a part of a document, has the same ids as a whole
- * and as two parts divided at `cut`. A tokenizer.json may have any patterns, so this is needed even for cuts that are
- * safe with the usual patterns, which are tried first. */
+ * and as two parts divided at `cut`. A tokenizer.json may have any patterns, so the check is needed although only
+ * cuts that are safe with the usual patterns are tried. */
 typedef bool (*tri_text_cut_check)(void *context, const char *text, size_t bytes, size_t cut);
 void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context);
 
@@ -67,10 +68,11 @@ void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, 
  * position. */
 int64_t tri_text_input_rough_cuts(const tri_text_input *input);
 
+/* Returns whether a file has JSON records, by its name: .jsonl, .ndjson or .json, also before .zst. */
 bool tri_text_input_is_json(const char *path);
 
-/* Returns the last offset in the text, other than its begin and end, where it can be cut without changing its ids; 0:
- * none. */
+/* Returns an offset inside the text where a cut does not change the ids with the usual patterns: the last one after a
+ * newline, else the last one before a space; 0: none. */
 size_t tri_text_find_cut(const char *text, size_t bytes);
 
 /* ---- the text of a piece --------------------------------------------------------------------------------------- */
@@ -83,7 +85,8 @@ typedef struct tri_piece_text {
 } tri_piece_text;
 
 /* Returns the text of a piece; for JSON the string under `key`. Fails with TRI_BAD_FILE, with file and line, for bad
- * JSON, and if the key is missing or not a string. Call it once for a piece, since it may overwrite it. */
+ * JSON, and if the key is missing or not a string. Call this once for each piece, since the piece may be
+ * overwritten. */
 tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key, tri_piece_text *out);
 /* The same; also fails with TRI_BAD_FILE if the text has NUL bytes or is not UTF-8. */
 tri_status tri_piece_text_get_clean(tri_text_block *block, const tri_text_piece *piece, const char *key,

@@ -15,7 +15,7 @@
 
 enum {
   READ_BYTES = 1 << 18,
-  WINDOW_LOG_MAX = 31, /* the window of `zstd --long=31`; allocated only if a file needs it */
+  WINDOW_LOG_MAX = 31, /* as `zstd --long=31`; the window is allocated only if a file needs it */
 };
 
 struct tri_text_stream {
@@ -25,7 +25,7 @@ struct tri_text_stream {
   ZSTD_DStream *zstd;
   char *compressed; /* READ_BYTES */
   ZSTD_inBuffer pending;
-  bool frame_open; /* the file must not end here */
+  bool frame_open; /* a frame has begun and not ended: the file must not end here */
   bool holds_more; /* zstd filled the buffer and may have more without further input */
   bool started;    /* the begin was checked for a byte order mark */
   bool ended;

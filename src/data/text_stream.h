@@ -9,8 +9,8 @@
 
 typedef struct tri_text_stream tri_text_stream;
 
-/* Opens a file. Fails with TRI_BAD_FILE if it is missing, unreadable, a directory or has an unsupported compression. A
- * byte order mark at the beginning is skipped. */
+/* Opens a file. Fails with TRI_BAD_FILE if it is missing, unreadable, a directory or a device, or has an unsupported
+ * compression. A byte order mark at the beginning will be skipped. */
 tri_status tri_text_stream_open(const char *path, tri_text_stream **out);
 void tri_text_stream_close(tri_text_stream *stream);
 

@@ -4,8 +4,9 @@
 
 #include "files/file.h"
 
-/* $TRIREME_CACHE, else $XDG_CACHE_HOME/trireme, else ~/.cache/trireme. False if none of the
- * three variables is set, or if TRIREME_CACHE is "none": then nothing is cached. The folder may not exist yet. */
+/* Writes $TRIREME_CACHE, else $XDG_CACHE_HOME/trireme, else $HOME/.cache/trireme. Returns false if none of the three
+ * variables is set, if the path is too long, or if TRIREME_CACHE is "none": then nothing is cached. The folder may not
+ * exist yet. */
 bool tri_cache_folder(char out[TRI_PATH_BYTES]);
 
 #endif

@@ -23,8 +23,8 @@ static tri_status too_large(const char *path, size_t limit_bytes) {
                   tri_format_bytes((double)limit_bytes, limit, sizeof limit));
 }
 
-/* Returns the first size of the buffer: the size of a plain file plus a byte for its end. (Files of /proc have the size
- * 0.) */
+/* Sets *room to the first size of the buffer: for a plain file its size, a byte for the NUL and one to find the end;
+ * 64 KiB if the size is unknown, as in /proc, where it is 0. Fails if a plain file is too large. */
 static tri_status first_room(int file, const char *path, size_t limit_bytes, size_t *room) {
   struct stat facts;
   const bool known = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0;
@@ -93,8 +93,8 @@ const char *tri_path_odd_kind(const char *path) {
   return stat(path, &facts) == 0 ? odd_kind(facts.st_mode) : NULL;
 }
 
-/* Checks the kind before opening, since opening a device may have effects, and after it, since the file may have been
- * replaced. */
+/* Checks the kind before opening, since opening a device may have effects, and after opening, since the file may have
+ * been replaced. */
 tri_status tri_file_open_plain(const char *path, int *out) {
   struct stat facts;
   int file = -1;
@@ -179,7 +179,7 @@ bool tri_file_find_below(const char *root, const char *relative, struct stat *ou
   return found;
 }
 
-/* Checks the kind before and after, as in tri_file_open_plain. */
+/* Checks the kind before and after opening, as tri_file_open_plain does. */
 static tri_status open_in(int above, const char *name, const char *root, const char *relative, int *out) {
   struct stat facts;
   const char *kind = NULL;
@@ -263,7 +263,7 @@ tri_status tri_file_sync_folder(const char *path) {
   return tri_directory_sync(directory);
 }
 
-/* Ends a replacement. `status`: result of writing. */
+/* Flushes and renames the file, or removes it if `status`, the result of writing, is a failure. */
 static tri_status end_replacement(replacement *r, tri_status status) {
   if (status == TRI_OK && fsync(r->file) != 0) {
     status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, tri_write_fault(errno));
@@ -435,7 +435,7 @@ static int remove_entry(const char *path, const struct stat *facts, int kind, st
   (void)facts;
   (void)kind;
   (void)where;
-  return remove(path) == 0 || errno == ENOENT ? 0 : -1; /* another process may be removing the same */
+  return remove(path) == 0 || errno == ENOENT ? 0 : -1; /* another process may be removing the same directory */
 }
 
 tri_status tri_directory_remove(const char *path) {

@@ -10,8 +10,8 @@
 
 enum { TRI_PATH_BYTES = 4096 };
 
-/* Reads a whole file into a new buffer, with a NUL after it (not counted). Fails with TRI_BAD_FILE if it is larger than
- * limit_bytes; the size of a plain file is checked before it is read. Release *out with tri_free. */
+/* Reads a whole file into a new buffer, with a NUL after it (not counted). Fails with TRI_BAD_FILE if the file is
+ * larger than limit_bytes; the size of a plain file is checked before it is read. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
 /* The same, but only for a plain file, since a pipe could block forever; fails with TRI_BAD_FILE for other kinds. */
@@ -23,7 +23,8 @@ tri_status tri_file_open_plain(const char *path, int *out);
 /* Returns the status for an errno of opening or mapping a file: TRI_BAD_FILE, or TRI_IO_FAILED or TRI_OUT_OF_MEMORY if
  * the file is not the cause (too many open files, no memory). */
 tri_status tri_open_fault(int error);
-/* Returns the kind of a path: "folder", "pipe", "socket", "device"; NULL for a plain file, or if it does not exist. */
+/* Returns the kind of a path: "folder", "pipe", "socket", "device"; NULL for a plain file, or if the path does not
+ * exist. */
 const char *tri_path_odd_kind(const char *path);
 
 /* For folders in which others may write. `root` itself may be a link. Below it no link is followed, not even one that
@@ -37,7 +38,7 @@ tri_status tri_folder_open_below(const char *root, const char *relative, int *ou
 /* Opens the folder that contains `relative`, for openat and the like; *name is the last part, within `relative`. */
 tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name);
 struct stat;
-/* Returns whether a plain file exists, and sets *out to its stat. */
+/* Returns whether a plain file exists; if so, sets *out to its stat. */
 bool tri_file_find_below(const char *root, const char *relative, struct stat *out);
 
 /* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file in the
@@ -49,12 +50,13 @@ tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 tri_status tri_file_sync_folder(const char *path);
 
 /* Replaces a file as tri_file_replace does, with text that is written piece by piece. After a failure later
- * writes are ignored, and tri_file_writer_close returns the failure. Closing renames the new file only if all writes
- * succeeded and `status`, the caller's own, is TRI_OK; otherwise the old content is kept. It releases the writer. */
+ * writes are ignored, and tri_file_writer_close returns the failure. tri_file_writer_close renames the new file only if
+ * all writes succeeded and `status`, the caller's own, is TRI_OK; otherwise the old content is kept. It releases the
+ * writer in any case. */
 typedef struct tri_file_writer tri_file_writer;
 tri_status tri_file_writer_open(const char *path, tri_file_writer **out);
 void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) TRI_PRINTF(2, 3);
-/* Appends bytes [first, end) of a plain file. */
+/* Appends bytes [first, end) of a plain file at `path`. */
 tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64_t first, int64_t end);
 tri_status tri_file_writer_status(const tri_file_writer *writer);
 tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
@@ -64,13 +66,14 @@ tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
 tri_status tri_file_create(const char *path, int *file);
 
 /* LOCAL. Returns whether `path` is a link that another user may have made: it belongs to another user (not root), or
- * all users may write to `directory`. That user would choose the file that is written. */
+ * all users may write to `directory`. Writing through the link would write to a file that this
+ * user chose. */
 bool tri_path_is_planted(const char *directory, const char *path);
 
 bool tri_path_exists(const char *path);
 bool tri_path_is_directory(const char *path);
 
-/* Creates a directory and the missing ones above it; it is not an error if it exists. */
+/* Creates a directory and the missing directories above it. It is not an error if the directory exists. */
 tri_status tri_directory_create(const char *path);
 
 /* LOCAL. Creates one directory with mode 0700 in a folder to which others may write. An existing directory is used if
@@ -79,14 +82,14 @@ tri_status tri_directory_create(const char *path);
 tri_status tri_directory_create_private(const char *path);
 /* Flushes a directory (fsync), so that created and renamed names in it survive a crash. */
 tri_status tri_directory_sync(const char *path);
-/* Removes a directory with all its contents; it is not an error if it does not exist. */
+/* Removes a directory with all its contents. It is not an error if the directory does not exist. */
 tri_status tri_directory_remove(const char *path);
 
 /* Writes "DIRECTORY/NAME"; fails with TRI_BAD_USAGE if that is too long for `out`. */
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
 /* Writes `path` followed by `ending`; fails in the same way if it is too long. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
-/* Returns the part of `path` below `root`: "" for the root itself, NULL if `path` is not below it. */
+/* Returns the part of `path` below `root`: "" for the root itself, NULL if `path` is not below `root`. */
 const char *tri_path_below(const char *root, const char *path);
 
 #endif

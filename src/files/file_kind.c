@@ -12,9 +12,9 @@
 
 /* ---- files --------------------------------------------------------------------------------------------------------
  *
- * A row has the bytes at an offset. Sources: file(1)'s database for archives and programs, the formats' own documents
- * for the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). If a mark begins with the bytes of another, the
- * longer one comes first. */
+ * A mark is a row with the bytes that files of a kind have at an offset. Sources: file(1)'s database for archives and
+ * programs, the formats' own documents for the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). If a mark
+ * begins with the bytes of another mark, the longer one comes first. */
 
 #define SAVE_PRETRAINED "save the model with transformers (model.save_pretrained(FOLDER)), which writes .safetensors"
 #define DECOMPRESS(COMMAND) "of compressed files only .zst is read; convert it: " COMMAND " FILE | zstd > NAME.zst"
@@ -98,7 +98,7 @@ static bool begins_with_word(const char *text, size_t bytes, const char *word) {
   return bytes >= length && strncasecmp(text, word, length) == 0;
 }
 
-/* Returns whether the file begins with eight bytes of length, below 100 MB, and JSON. */
+/* Returns whether the file begins with eight bytes of length, below 4 GiB, and a JSON object. */
 static bool is_safetensors(const unsigned char *first, size_t bytes) {
   return bytes > 9 && first[4] == 0 && first[5] == 0 && first[6] == 0 && first[7] == 0 && first[8] == '{' &&
          (first[9] == '"' || first[9] == '}');
@@ -118,7 +118,7 @@ static bool is_tekken(const char *text, size_t bytes) {
 const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes) {
   const char *text = first;
   if (is_safetensors(first, bytes))
-    return &safetensors; /* before the marks: a header may have 0x8B1F bytes, gzip's mark */
+    return &safetensors; /* before the marks: the length may be 0x8B1F, which is gzip's mark */
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
     if (bytes >= marks[i].at + marks[i].bytes && memcmp(text + marks[i].at, marks[i].text, marks[i].bytes) == 0)
       return &marks[i].kind;
@@ -189,7 +189,7 @@ tri_status tri_text_begin(const char *name, const char *wanted, const char **tex
 
 /* ---- folders ---------------------------------------------------------------------------------------------------- */
 
-/* A shell pattern of names in a folder; the first row with a match is used. */
+/* A row with a shell pattern of names in a folder. The first row that matches any name is used. */
 typedef struct content {
   const char *pattern;
   unsigned wanted; /* a bit for each tri_folder_content for which the row applies */
@@ -257,6 +257,7 @@ static const content contents[] = {
     {"merges.txt", OF_TOKENIZER, "merges without vocab.json", "get vocab.json, too"},
 };
 
+/* Returns whether the folder `name` in a folder has a config.json; sets `inside` to its path. */
 static bool has_config(const char *folder, const char *name, char inside[TRI_PATH_BYTES]) {
   char below[TRI_PATH_BYTES];
   return name[0] != '.' && tri_path_join(below, folder, name) == TRI_OK &&

@@ -1,5 +1,5 @@
-/* Recognises files and folders of other programs, with advice for messages. All code that refuses a file uses it, so
- * that all commands give the same advice. Which files Trireme reads is decided elsewhere. */
+/* Recognises files and folders of other programs, with advice for messages. All code that refuses a file uses these
+ * functions, so that all commands give the same advice. Which files Trireme reads is decided elsewhere. */
 #ifndef TRI_FILES_FILE_KIND_H
 #define TRI_FILES_FILE_KIND_H
 
@@ -14,7 +14,7 @@ enum { TRI_FILE_KIND_BYTES = 512 };
 typedef struct tri_file_kind {
   const char *is;     /* "a Git LFS pointer" */
   const char *advice; /* "run `git lfs pull` in its folder" */
-  bool never_text;    /* not text: refused by all readers of text */
+  bool never_text;    /* is refused by all readers of text */
 } tri_file_kind;
 
 /* LOCAL. Returns the kind by the first bytes of a file; NULL if it is unknown. */
@@ -26,7 +26,7 @@ const tri_file_kind *tri_file_kind_find(const char *path);
 /* LOCAL. Writes the kind's advice, with the path instead of the word FILE. Returns out. */
 enum { TRI_ADVICE_BYTES = 8192 };
 const char *tri_file_kind_advice(const tri_file_kind *kind, const char *path, char out[TRI_ADVICE_BYTES]);
-/* Returns whether a file's name is that of a table: .csv or .tsv. */
+/* Returns whether a file is a table by its name: .csv or .tsv. */
 bool tri_table_is_named(const char *path);
 /* LOCAL. Writes the command that converts a table to JSON lines, by its name: .csv, .tsv or .parquet. */
 const char *tri_table_advice(const char *path, char out[TRI_ADVICE_BYTES]);
@@ -40,8 +40,8 @@ tri_status tri_file_kind_refuse(tri_status status, const char *path, const tri_f
 /* Content that a folder should have. */
 typedef enum tri_folder_content {
   TRI_CONTENT_MODEL,     /* config.json, weights as .safetensors */
-  TRI_CONTENT_WEIGHTS,   /* weights as .safetensors              */
-  TRI_CONTENT_TOKENIZER, /* tokenizer.json                       */
+  TRI_CONTENT_WEIGHTS,   /* weights as .safetensors */
+  TRI_CONTENT_TOKENIZER, /* tokenizer.json */
 } tri_folder_content;
 
 /* LOCAL. Writes the end of a message about a folder without `wanted`: the content that was found instead, with advice,

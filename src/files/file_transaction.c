@@ -1,10 +1,10 @@
-/* The invariants: a member of the new generation exists outside of `.prepare-whole` only while that folder, with its
- * list of members, exists; and the folder exists only after all members are on the disk. Every step of moving them may
- * be repeated, and be done by several processes at once, because moving a file that was moved does nothing.
+/* The invariants: `.prepare-whole`, with its list of members, exists only after all members are on the disk, and until
+ * all of them are moved. Every step of moving may be repeated, and be done by several processes at once, because moving
+ * a file that was moved does nothing.
  *
- * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. Its owner removes it;
- * a process that gets the lock checks that the file still has that name. On file systems without locks all processes
- * are trusted, but files that may belong to another process are not removed. */
+ * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. Its owner removes
+ * the file; a process that gets the lock checks that the locked file still has its name. On file systems without locks
+ * all processes are trusted, but files that may belong to another process are not removed. */
 #include "files/file_transaction.h"
 
 #include "base/log.h"
@@ -46,7 +46,7 @@ const char *const tri_file_transaction_names[] = {"train.bin",
 enum { NUM_NAMES = sizeof tri_file_transaction_names / sizeof tri_file_transaction_names[0] - 1 };
 
 /* Order of moving: a record is added before its corpus and removed after it, so that a copy of the folder in between
- * never has a corpus without the record that shows that it is incomplete. */
+ * never has a corpus without the record that shows that the corpus is incomplete. */
 static const int order[NUM_NAMES] = {2, 7, 10, 0, 1, 5, 8, 11, 3, 4, 9, 6};
 
 struct tri_file_transaction {
@@ -57,7 +57,7 @@ struct tri_file_transaction {
 
 /* ---- the lock -------------------------------------------------------------------------------------------------- */
 
-/* Result of locking; neither: the file system has no locks. */
+/* Result of locking: held by this process, or busy; if both are false, the file system has no locks. */
 typedef struct lock_result {
   bool held, busy;
 } lock_result;
@@ -72,7 +72,7 @@ static tri_status try_lock(const char *folder, int *out, lock_result *result) {
   TRI_TRY(tri_path_join(path, folder, LOCK));
   for (;;) {
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* of another user */
+    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* a file of another user */
     if (file < 0) {
       int reason = errno;
       tri_status status = tri_fail(TRI_IO_FAILED, "cannot write to the folder %s: %s", folder, tri_write_fault(reason));
@@ -124,8 +124,8 @@ static tri_status fail_step(const char *folder, const char *what, const char *na
                   folder, what, name, tri_write_fault(errno));
 }
 
-/* Returns whether a generation has to be moved. The list of members is removed last, so that at most an empty folder
- * remains. */
+/* Sets *out to whether a generation has to be moved: whether its list of members exists. The list is removed last, so
+ * that at most an empty folder remains. */
 static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool *out) {
   TRI_TRY(tri_path_join(list, folder, WHOLE "/" MEMBERS));
   *out = tri_path_exists(list);
@@ -163,7 +163,7 @@ static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
   return at == bytes && is_complete(members) ? TRI_OK : fail_list(list);
 }
 
-/* Moves the members. *moved counts the replaced files of the old generation. */
+/* Moves the members, and adds the number of moved files to *moved. */
 static tri_status move_members(const char *folder, const char *whole, const bool members[NUM_NAMES], int *moved) {
   for (int k = 0; k < NUM_NAMES; k++) {
     const char *name = tri_file_transaction_names[order[k]];
@@ -206,7 +206,7 @@ static tri_status move_in_place(const char *folder, int *moved) {
   if (!pending) return TRI_OK;
   tri_status status = read_members(list, members);
   if (status != TRI_OK)
-    return tri_path_exists(list) ? status : TRI_OK; /* without locks another process may have finished it */
+    return tri_path_exists(list) ? status : TRI_OK; /* without locks another process may have finished the moves */
   TRI_TRY(move_members(folder, whole, members, moved));
   TRI_TRY(remove_others(folder, members));
   TRI_TRY(tri_directory_sync(folder)); /* the list is removed only after its moves are on the disk */
@@ -215,7 +215,7 @@ static tri_status move_in_place(const char *folder, int *moved) {
   return tri_directory_sync(folder);
 }
 
-/* Finishes the transaction of a killed process. */
+/* Finishes the transaction of a killed process. The caller has the lock, or the file system has no locks. */
 static tri_status finish_locked(const char *folder) {
   int moved = 0;
   TRI_TRY(move_in_place(folder, &moved));
@@ -271,7 +271,7 @@ tri_status tri_file_transaction_finish_for(const char *path, const char *suffix)
 
 /* ---- writers ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether a name is ".prepare-PID-N", or ".prepare-whole" without a list. */
+/* Returns whether a name is ".prepare-PID-N" or ".prepare-whole"; called when all complete generations are moved. */
 static bool is_leftover(const char *name) {
   const char *rest = name + strlen(TEMPORARY);
   if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) != 0) return false;

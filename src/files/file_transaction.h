@@ -2,11 +2,11 @@
  * older files as one generation:
  *
  *   FOLDER/.prepare-PID-N/    the files are written here, under their final names
- *   FOLDER/.prepare-whole/    the new name of that folder when all of them are on the disk: from then on the new
- * generation is valid. Its file `members` lists them.
+ *   FOLDER/.prepare-whole/    the new name of that folder when all files are on the disk: from then on the new
+ *                             generation is valid. Its file `members` lists the files.
  *
- * Then the members are moved to FOLDER one by one, files that only the old generation had are removed, and so is the
- * folder. If the process is killed before the rename, the old generation is unchanged; if it is killed later, the next
+ * Then the members are moved to FOLDER one by one, and files that only the old generation had and .prepare-whole are
+ * removed. If the process is killed before the rename, the old generation is unchanged; if it is killed later, the next
  * process that reads or writes FOLDER finishes the moves first. */
 #ifndef TRI_FILES_FILE_TRANSACTION_H
 #define TRI_FILES_FILE_TRANSACTION_H
@@ -21,8 +21,9 @@ extern const char *const tri_file_transaction_names[];
 
 typedef struct tri_file_transaction tri_file_transaction;
 
-/* Creates FOLDER if it does not exist, locks it against other writers (TRI_BAD_USAGE if there is one), finishes the
- * transaction of a killed process, removes its other files, and makes the folder for the new files. */
+/* Creates FOLDER if it does not exist, locks it (TRI_BAD_USAGE if another writer has the lock), finishes the
+ * transaction of a killed process, removes temporary files of killed processes, and makes the folder for the new files.
+ */
 tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction **out);
 
 /* Returns the folder for the new files; files with a name of tri_file_transaction_names are members. */
@@ -35,8 +36,8 @@ tri_status tri_file_transaction_commit(tri_file_transaction *generation);
 void tri_file_transaction_destroy(tri_file_transaction *generation);
 
 /* For readers: finishes the moves of a generation in FOLDER whose writer was killed. If that is impossible (a read-only
- * file system), FOLDER has files of two generations, and the error message has advice. Several processes may call it at
- * once. */
+ * file system), FOLDER has files of two generations, and the error message has advice. Several processes may call this
+ * at once. */
 tri_status tri_file_transaction_finish(const char *folder);
 
 /* The same for the folder of a path, if its last part is a member's name followed by `suffix`. */

@@ -5,12 +5,12 @@
  *   boot 3f0c...            id of the kernel's start: process numbers are only valid within it
  *   processes 4026531836    name space of the process number: containers have their own
  *   process 12345 8837451   process number and its start, in ticks since the boot: numbers are reused
- *   job slurm:123 0         a start of a job; none or a few
+ *   job slurm:123 0         a start of a job; no such line, or a few
  *   mark 5d41402abc4b2a76   unique mark of this lock
  *
  * The file is written under a temporary name and linked to LOCK, so that it is complete or absent, also on NFS, and two
- * processes cannot both create it. To take over a lock, the process renames it first and then reads it: if it is not
- * the lock that was judged dead, it is linked back. */
+ * processes cannot both create it. To take over a lock, a process renames LOCK first and then reads it: if that is
+ * not the lock that was judged dead, the file is linked back. */
 #include "files/folder_lock.h"
 
 #include "base/clock.h"
@@ -41,11 +41,13 @@
 
 static const double beat_s = 5,
                     silence_s = 60; /* seconds between touches; seconds without a touch after which an owner is dead */
-static const double left_s = 600;   /* the same for a single look, since clocks of hosts may differ */
-static const double dying_s = 10;   /* seconds that a process of this host may take to exit */
-static const double look_here_s = 0.1, look_elsewhere_s = 1;
+static const double left_s =
+    600; /* silence_s for tri_folder_lock_is_left, which looks once: clocks of hosts may differ */
+static const double dying_s = 10;                            /* seconds that a process of this host may take to exit */
+static const double look_here_s = 0.1, look_elsewhere_s = 1; /* pauses between looks at an owner on this, on another
+                                                                 host */
 
-enum { NOT_PLAIN = -1 }; /* in addition to values of errno */
+enum { NOT_PLAIN = -1 }; /* a result of try_lock beside values of errno */
 enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = TRI_IDENTITY_WORD_BYTES, MARK_BYTES = TRI_UNIQUE_BYTES };
 
 typedef struct job_start {
@@ -118,7 +120,7 @@ static int print_owner(const owner *self, char text[TEXT_BYTES]) {
   return length;
 }
 
-/* Parses the text of a lock. Absent lines stay empty: such an owner is judged by its touches only. */
+/* Parses the text of a lock. Members of absent lines stay empty: such an owner is judged by its touches only. */
 static void parse_owner(const char *text, owner *out) {
   *out = (owner){.id.process = -1};
   for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
@@ -151,7 +153,7 @@ static int try_lock(const char *path, owner *out, struct timespec *touched) {
   return 0;
 }
 
-/* The same; *there is false if there is no lock. */
+/* As try_lock, with an error message; *there is false if there is no lock. */
 static tri_status read_lock(const char *path, owner *out, struct timespec *touched, bool *there) {
   int reason = try_lock(path, out, touched);
   *there = reason == 0;
@@ -270,8 +272,8 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", lock->path, tri_write_fault(reason));
 }
 
-/* Renames the lock of a dead owner. If another process has already done so and made its own lock, that one is linked
- * back. */
+/* Removes the lock of a dead owner, by renaming it first. If another process has already done so and made its own lock,
+ * the renamed lock is that one, and is linked back. */
 static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   char aside[TRI_PATH_BYTES];
   struct timespec touched = {0};
@@ -296,11 +298,11 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
 typedef struct watch {
   char mark[MARK_BYTES];
   struct timespec touched;
-  double since_s, pause_s; /* begin on tri_clock_s; pause before the next look */
-  bool begun, said;
+  double since_s, pause_s; /* time of the first look, on tri_clock_s; pause before the next look */
+  bool begun, said;        /* has a first look; the wait has been logged */
 } watch;
 
-/* Judges whether the owner is alive or dead; neither while that is unknown. */
+/* Judges whether the owner is alive or dead; sets neither *alive nor *dead while that is unknown. */
 static tri_status look(const tri_folder_lock *lock, const owner *other, struct timespec touched, watch *seen,
                        bool *alive, bool *dead) {
   double silent = 0, now_s = tri_clock_s();
@@ -406,7 +408,7 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
 
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&lock->lost); }
 
-/* Touches the lock. It is lost if it has another mark, but not if the file system does not reply for a while. */
+/* Touches the lock. The lock is lost if it is gone or has another mark, but not if the file system fails to reply. */
 static void beat(tri_folder_lock *lock) {
   owner now = {.id.process = -1};
   struct timespec touched = {0};
@@ -432,7 +434,9 @@ static void *keep(void *argument) {
   return NULL;
 }
 
-/* Removes files of processes that were killed while they took a lock: older than any attempt lasts. */
+/* Removes files of processes that were killed while they took a lock. Files older than any attempt lasts are such
+ * files.
+ */
 static void clear_attempts(const tri_folder_lock *lock) {
   struct stat own, other;
   char path[TRI_PATH_BYTES];

@@ -55,7 +55,7 @@ bool tri_hub_same_model(const char *a, const char *b) {
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
 
-/* Finds the cache; returns false if none of the variables is set. */
+/* Writes the path of the cache; returns false if none of the variables is set, or the path is too long. */
 static bool find_cache(char out[TRI_PATH_BYTES]) {
   static const struct {
     const char *variable, *below;
@@ -147,7 +147,7 @@ static tri_status check_folder(const char *given, const char *blobs, const char 
   return status;
 }
 
-/* Checks that the snapshot is inside the model's folder. `root`: that folder with links resolved. */
+/* Checks that the snapshot is inside the model's folder. `root`: the model's folder with links resolved. */
 static tri_status check_snapshot(const char *given, const char *root, const char *commit, const char *path) {
   char wanted[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
   const int length = snprintf(wanted, sizeof wanted, "%s/snapshots/%s", root, commit);

@@ -1,33 +1,34 @@
 /* Models by their names on the Hugging Face hub, ORG/NAME or ORG/NAME@REVISION, in the hub's cache on this machine.
  * Nothing is downloaded.
  *
- * The cache is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. A
- * model is the folder models--ORG--NAME in it, with refs/REVISION (a file with a commit; REVISION is main unless
- * given), snapshots/COMMIT and blobs/: the files of a snapshot are links to blobs. Source: huggingface_hub's guide
- * "Understand caching". */
+ * The cache is $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub,
+ * else
+ * ~/.cache/huggingface/hub. A model is the folder models--ORG--NAME in it, with refs/REVISION (a file with a commit;
+ * REVISION is main unless given), snapshots/COMMIT and blobs/: the files of a snapshot are links to blobs. Source:
+ * huggingface_hub's guide "Understand caching". */
 #ifndef TRI_FILES_HUB_H
 #define TRI_FILES_HUB_H
 
 #include "files/file.h"
 
-/* LOCAL. Finds the path that `given` means: itself if that path exists or it does not have the form of a name on the
- * hub, else the folder of the model's snapshot in the cache, or itself if the cache does not have the model. Fails with
- * TRI_BAD_FILE if the cache has the model but not this revision, or if a link of the snapshot is broken or leaves the
- * model's blobs. */
+/* LOCAL. Finds the path that `given` means: `given` itself if that path exists or does not have the form of a name on
+ * the hub, else the folder of the model's snapshot in the cache, or `given` if the cache does not have the model. Fails
+ * with TRI_BAD_FILE if the cache has the model but not this revision, or if a link of the snapshot is broken or leaves
+ * the model's blobs. */
 tri_status tri_hub_resolve(const char *given, char path[TRI_PATH_BYTES]);
 
-/* LOCAL. Replaces a name that tri_hub_resolve finds in the cache by ORG/NAME@COMMIT; *pinned: it was replaced.
- * `name` has TRI_PATH_BYTES. */
+/* LOCAL. Replaces name[TRI_PATH_BYTES] by ORG/NAME@COMMIT if tri_hub_resolve would find it in the cache. *pinned: the
+ * name was replaced. */
 tri_status tri_hub_pin(char *name, bool *pinned);
 
 /* Returns whether two names mean the same model, with any revisions. */
 bool tri_hub_same_model(const char *a, const char *b);
 
-/* Returns the length of the name without @REVISION; 0 if it does not have the form of a name on the hub. */
+/* Returns the length of the name without @REVISION; 0 if the name does not have the form of a name on the hub. */
 size_t tri_hub_name_length(const char *name);
 
-/* LOCAL. Writes the end of a message about a missing name: how to get that model; "" if it cannot be a name on the hub.
- * Returns out. */
+/* LOCAL. Writes the end of a message about a missing path: how to get the model if the path has the form of a name on
+ * the hub, or the name within a URL of the hub; else "". Returns out. */
 enum { TRI_HUB_ADVICE_BYTES = 3 * TRI_PATH_BYTES };
 const char *tri_hub_advice(const char *given, char out[TRI_HUB_ADVICE_BYTES]);
 

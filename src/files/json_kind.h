@@ -8,7 +8,7 @@
 const char *tri_json_kind(const json_t *value);
 
 /* Removes the members of an object that are null: in a record or a message null means that the member is absent, since
- * files that were tables once have every column in every record. Other values are not changed. */
+ * files that were made from tables have every column in every record. Values that are not objects are not changed. */
 void tri_json_drop_nulls(json_t *object);
 
 /* Returns a new JSON number, or JSON null if the value is not finite. The caller owns it. */

@@ -11,17 +11,18 @@
 #include <stdint.h>
 
 /* LOCAL. Parses the text of a JSON file, with Jansson's flags, after an optional byte order mark. Fails with
- * TRI_BAD_FILE for a syntax error; the message has its place, or the kind of file that it is instead (file_kind.h).
+ * TRI_BAD_FILE for a syntax error; the message has the place of the error, or the kind of the file if it is not JSON
+ * (file_kind.h).
  * Release *out with json_decref. */
 tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out);
 
-/* LOCAL. The same for files of Python programs: the last value of a repeated key counts, as in Python, with a
- * warning. */
+/* LOCAL. The same for files of Python programs: the last value of a repeated key counts, as in Python, and a
+ * warning is logged. */
 tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
 
 /* LOCAL. Parses line number `line` of a file of JSON lines, with Jansson's flags. Fails with TRI_BAD_FILE for a
- * syntax error; the message has its place, the kind of file that it is instead (at the first line), and advice about
- * bytes that are not UTF-8. */
+ * syntax error; the message has the place of the error and advice about bytes that are not UTF-8 or truncated records,
+ * or at the first line the kind of the file if it is not JSON. */
 tri_status tri_json_parse_line(const char *path, int64_t line, const char *text, size_t bytes, size_t flags,
                                json_t **out);
 
@@ -38,7 +39,7 @@ const json_t *tri_reader_get(const tri_json_reader *from, const char *key);
 
 /* Reads an integer of at least 1. */
 tri_status tri_reader_size(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
-/* The same, but null is 0; only a missing key gives the fallback. */
+/* The same, but null gives 0, and only a missing key gives the fallback. */
 tri_status tri_reader_size_or_null(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
 /* Reads an integer of at least 0. */
 tri_status tri_reader_count(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);

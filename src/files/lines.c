@@ -16,7 +16,7 @@ struct tri_lines {
   size_t longest;
   char *held;              /* [room]: bytes [begin, end) are read but not returned yet */
   size_t room, begin, end; /* room includes a byte for a NUL */
-  size_t looked;           /* bytes of them that were searched and have no newline */
+  size_t looked;           /* bytes from `begin` on that were searched and have no newline */
   bool ended;              /* the end of the file was reached */
   int64_t number, at;      /* lines returned; offset of `begin` in the file */
 };
@@ -64,7 +64,7 @@ static tri_status make_room(tri_lines *l) {
   return tri_realloc(l->name, l->room, 1, &l->held);
 }
 
-/* Reads a piece: all available bytes, so that a typed line is returned at once. */
+/* Reads the available bytes, at most a piece, in one call, so that a typed line is returned at once. */
 static tri_status read_piece(tri_lines *l) {
   TRI_TRY(make_room(l));
   ssize_t got = 0;

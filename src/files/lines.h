@@ -26,8 +26,8 @@ tri_status tri_lines_open(const char *path, size_t longest, tri_lines **out);
 tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out);
 void tri_lines_close(tri_lines *lines);
 
-/* Reads the next line; *there is false after the last one. Fails with TRI_BAD_FILE, which names the line, if it is too
- * long. */
+/* Reads the next line; *there is false after the last one. Fails with TRI_BAD_FILE, with the number of the line, if
+ * the line is too long. */
 tri_status tri_lines_next(tri_lines *lines, tri_line *line, bool *there);
 /* The same, but a line that is too long is not a failure: `text` is its begin, and `too_long` is set. For files
  * whose other lines are still useful after a bad one. */

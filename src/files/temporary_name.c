@@ -20,11 +20,11 @@
 
 enum { HOST_BYTES = 33, SUFFIX_BYTES = 112 };
 
-/* Seconds since the last write of a file, after which it is abandoned. */
+/* Seconds since the last write of a file, after which it is abandoned, if its writer cannot be looked up. */
 static const double left_s = 24 * 3600;
 
 typedef struct writer {
-  char host[HOST_BYTES]; /* letters, digits, '_' and '.' of its name */
+  char host[HOST_BYTES]; /* name of the host; characters other than letters, digits and '.' are '_' */
   int64_t process;
   uint64_t start;
   uint32_t place;
@@ -81,7 +81,7 @@ static bool is_left_by_earlier_version(const char *suffix, const char *path) {
   return S_ISREG(facts.st_mode) && kill((pid_t)process, 0) != 0 && errno == ESRCH;
 }
 
-/* Returns the number of bytes of the file's name that its temporary name keeps. */
+/* Returns the number of bytes of a file's name with which its temporary name begins. */
 static size_t kept_bytes(const char *last) {
   const size_t bytes = strlen(last), most = NAME_MAX - SUFFIX_BYTES;
   return bytes < most ? bytes : most;

@@ -1,8 +1,8 @@
 /* Temporary names of files, which are renamed to their final name when they are complete.
  *
- * `table.csv` is `table.csv.trireme-HOST-PID-START-PLACE.tmp` until then. HOST and PID show users the writing process.
- * START is the start of that process, and PLACE identifies the boot and the name space of PID; from these three the
- * next process that writes the same file finds out whether the writer has ended. */
+ * Until then `table.csv` is called `table.csv.trireme-HOST-PID-START-PLACE.tmp`. HOST and PID show users the writing
+ * process. START is the start of that process, and PLACE identifies the boot and the name space of PID; from PID, START
+ * and PLACE the next process that writes the same file finds out whether the writer has ended. */
 #ifndef TRI_FILES_TEMPORARY_NAME_H
 #define TRI_FILES_TEMPORARY_NAME_H
 
@@ -12,7 +12,7 @@
  * this process. No other file is removed. Fails with TRI_BAD_USAGE if the path is too long. */
 tri_status tri_temporary_name(const char *path, char out[TRI_PATH_BYTES]);
 
-/* LOCAL. Only removes those temporary files. */
+/* LOCAL. Removes the same temporary files, without returning a name. */
 void tri_temporary_clear(const char *path);
 
 #endif
