@@ -331,7 +331,7 @@ static tri_status agree(const tri_group *group, const tri_weights_source *from, 
   const size_t tensors = (size_t)m->num_tensors;
   TRI_TRY(tri_alloc("a move of weights", tensors, sizeof *m->names, &m->names));
   TRI_TRY(tri_alloc("a move of weights", tensors * size, sizeof *m->types, &m->types));
-  for (int64_t i = 0; group->rank == root && i < m->num_tensors; i++)
+  for (int64_t i = 0; from != NULL && group->rank == root && i < m->num_tensors; i++)
     snprintf(m->names[i], NAME_BYTES, "%s", from->tensors[i].name);
   return tri_broadcast(group, root, tensors * sizeof *m->names, m->names);
 }

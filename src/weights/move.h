@@ -5,8 +5,8 @@
  * receiver, in messages of at most 4 MiB, in the type in which the receiver stores the tensor; on one rank they are
  * copied. The receiver keeps the elements that its table has.
  *
- * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver computes the sum
- * again from its own memory. A missing, swapped or damaged tensor, or one of another version, ends the move with the
+ * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver recomputes the
+ * sum from its own memory. A missing, swapped or damaged tensor, or one of another version, ends the move with the
  * tensor's name, both versions and the rank that sent it. */
 #ifndef TRI_WEIGHTS_MOVE_H
 #define TRI_WEIGHTS_MOVE_H
