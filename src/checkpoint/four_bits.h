@@ -5,7 +5,7 @@
  *   NAME.weight.absmax            the largest magnitude of each block: F32, or with double quantisation U8 codes
  *   NAME.weight.quant_map         the 16 values of the codes, F32
  *   NAME.weight.nested_absmax     with double quantisation: a scale for each 256 blocks, F32
- *   NAME.weight.nested_quant_map  and the 256 values of the codes of `absmax`, F32
+ *   NAME.weight.nested_quant_map  with double quantisation: the 256 values of the codes of `absmax`, F32
  *   NAME.weight.quant_state.bitsandbytes__nf4 (or __fp4)
  *                                 a JSON text as U8: shape and type of the matrix, sizes of blocks, the offset
  *
