@@ -10,7 +10,7 @@
  *                                 a JSON text as U8: shape and type of the matrix, sizes of blocks, the offset
  *
  * Readers of a folder see such a matrix as one tensor with the shape and type of the JSON text, whose values are the
- * dequantized codes; its other tensors are hidden. A run on a base in 4 bits reads the codes themselves
+ * dequantised codes; its other tensors are hidden. A run on a base in 4 bits reads the codes themselves
  * (tri_checkpoint_memory.write_codes), if they are of the kind of device/nf4.h. The values of bitsandbytes'
  * nested_quant_map differ from machine to machine in the last bit; a map that equals ours up to rounding is read as
  * ours. */
@@ -35,7 +35,7 @@ typedef struct tri_four_bits tri_four_bits;
  * into (*out)[*count]; release it with tri_free after closing the files. */
 tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tri_four_bits **out, int64_t *count);
 
-/* LOCAL. Reads the dequantized elements [first, first + count) as `type`: fp32, bf16 or fp64. */
+/* LOCAL. Reads the dequantised elements [first, first + count) as `type`: fp32, bf16 or fp64. */
 tri_status tri_four_bits_read(const tri_four_bits *matrix, tri_dtype type, int64_t first, int64_t count, void *out);
 
 /* Returns "nf4" or "fp4". */
