@@ -153,7 +153,7 @@ static const tri_family_table *family_number(int number, tri_family *family) {
   return tri_family_of(&(tri_model){.family = *family});
 }
 
-/* Collects the key tables of all families. */
+/* Collects the key tables of all families; returns their number. */
 static int64_t collect_hf_keys(const tri_hf_keys *out[MOST_TYPES]) {
   const tri_family_table *table = NULL;
   tri_family family;
