@@ -8,13 +8,14 @@
 
 #define TRI_FNV1A_BEGIN UINT64_C(14695981039346656037)
 
-/* Continues `hash` with the bytes of `text` without the zero at its end. The first hash is TRI_FNV1A_BEGIN. */
+/* Returns the hash that continues `hash` with the bytes of `text`, without the zero at its end. The first `hash` is
+ * TRI_FNV1A_BEGIN. */
 static inline uint64_t tri_fnv1a(uint64_t hash, const char *text) {
   for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
   return hash;
 }
 
-/* Continues `hash` with numbers, lowest byte first on every machine. */
+/* The same for numbers, lowest byte first on every machine. */
 static inline uint64_t tri_fnv1a_numbers(uint64_t hash, const int32_t *numbers, size_t count) {
   for (size_t i = 0; i < count; i++) {
     for (unsigned shift = 0; shift < 32; shift += 8) {

@@ -17,7 +17,7 @@ tri_status tri_base_matrix_quantiser(tri_quantise quantise, tri_device **out) {
   return tri_device_create("cpu", 0, out);
 }
 
-/* Quantizes values to 4 bits and back; `kept` is scratch for the codes. */
+/* Quantises values to 4 bits and back; `kept` is scratch for the codes. */
 static tri_status round_to_nf4(tri_device *device, int64_t count, float *values, void *kept) {
   TRI_KERNEL_CALL(device->queue, quantise_nf4, TRI_FP32, count, values, kept);
   const tri_nf4_cut whole = tri_nf4_whole(count);

@@ -7,12 +7,12 @@
 #include "model/parameters.h"
 #include "model/trainable.h"
 
-/* LOCAL. Creates the device that quantizes matrices to 4 bits and back; all devices give the same bits. *out is not
- * changed if the base is not quantized. Release with tri_device_destroy. */
+/* LOCAL. Creates the device that quantises matrices to 4 bits and back; all devices give the same bits. *out is not
+ * changed if the base is not quantised. Release with tri_device_destroy. */
 tri_status tri_base_matrix_quantiser(tri_quantise quantise, tri_device **out);
 
 /* LOCAL. Reads all of `tensor` in the order of the file. If there is a quantiser and the run keeps the matrix in 4 bits
- * (tri_trainable_can_quantise), its values are quantized to 4 bits and back. Release with tri_free. */
+ * (tri_trainable_can_quantise), its values are quantised to 4 bits and back. Release with tri_free. */
 tri_status tri_base_matrix_read(const tri_checkpoint *base, const tri_parameter *tensor, tri_device *quantiser,
                                 double **out);
 

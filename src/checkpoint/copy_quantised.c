@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Size of the JSON text, padded with blanks, so that the file's layout does not depend on its numbers. */
+/* Size of the JSON text, padded with blanks, so that the file's layout does not depend on the numbers in the
+ * text. */
 enum { STATE_BYTES = 256 };
 
 /* ---- checks ----------------------------------------------------------------------------------------- */
@@ -136,7 +137,7 @@ static void add_module(const char *name, json_t *out) {
   json_array_append_new(out, json_stringn(name, (size_t)tri_trainable_module_length(name)));
 }
 
-/* Lists the linear modules that transformers must not quantize: the output projection, tied or not. */
+/* Lists the linear modules that transformers must not quantise: the output projection, tied or not. */
 static json_t *skipped(const tri_model *model, const tri_tensor_list *list) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   json_t *out = json_array();

@@ -19,7 +19,7 @@ tri_status tri_copy_quantised_check(const tri_merged *from, const tri_tensor_lis
 void tri_copy_quantised_describe(const tri_parameter *matrix, char names[][TRI_QUANTISED_NAME_BYTES],
                                  tri_checkpoint_tensor *out);
 
-/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `type`: type of the dequantized values for readers;
+/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `type`: type of the dequantised values for readers;
  * `number`: index of the first tensor in the save. */
 tri_status tri_copy_quantised_save(tri_device *device, const tri_parameter *matrix, tri_dtype type, float *values,
                                    int64_t number, tri_checkpoint_saving *saving);

@@ -43,7 +43,7 @@ tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step,
   return tri_path_join(path, root, name);
 }
 
-/* Parses a decimal number that ends at the character `stop`; moves *text to it. */
+/* Parses a decimal number and moves *text to its end; returns false unless the next character is `stop`. */
 static bool parse_number(const char **text, char stop, int64_t *out) {
   char *end = NULL;
   if (**text < '0' || **text > '9') return false;

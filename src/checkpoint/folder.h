@@ -18,10 +18,10 @@
 #define TRI_FILE_TOKENIZER "tokenizer.json"
 #define TRI_FILE_STATE "state.json"
 #define TRI_FILE_COMPLETE "COMPLETE"
-#define TRI_FILE_PROVEN "PROVEN"       /* empty: a later step, or an evaluation, from this state was finite */
-#define TRI_FILE_BEST "BEST"           /* empty: no checkpoint before had so low a validation loss */
+#define TRI_FILE_PROVEN "PROVEN"       /* empty file: a later step, or an evaluation, from this state was finite */
+#define TRI_FILE_BEST "BEST"           /* empty file: no earlier checkpoint had such a low validation loss */
 #define TRI_LINK_BEST "best"           /* link below the root, to the newest folder that is marked BEST */
-#define TRI_FILE_DISPROVED "DISPROVED" /* empty: every step from this state was bad, until the run gave up */
+#define TRI_FILE_DISPROVED "DISPROVED" /* empty file: every step from this state was bad, until the run gave up */
 
 typedef enum tri_folder_kind {
   TRI_FOLDER_FINAL,     /* step-00000100          */

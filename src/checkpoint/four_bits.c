@@ -120,7 +120,7 @@ static tri_status parse_block(const part *state, const json_t *document, const c
   return refuse(state, text);
 }
 
-/* Parses sizes and types; sets the shape and type of `tensor` to those of the dequantized matrix. */
+/* Parses sizes and types; sets the shape and type of `tensor` to those of the dequantised matrix. */
 static tri_status parse_state(const part *state, const char *kind, const json_t *document, tri_four_bits *m,
                               tri_safetensors_tensor *tensor) {
   const char *said = json_string_value(json_object_get(document, "quant_type"));

@@ -5,12 +5,12 @@
  *   NAME.weight.absmax            the largest magnitude of each block: F32, or with double quantisation U8 codes
  *   NAME.weight.quant_map         the 16 values of the codes, F32
  *   NAME.weight.nested_absmax     with double quantisation: a scale for each 256 blocks, F32
- *   NAME.weight.nested_quant_map  and the 256 values of the codes of `absmax`, F32
+ *   NAME.weight.nested_quant_map  with double quantisation: the 256 values of the codes of `absmax`, F32
  *   NAME.weight.quant_state.bitsandbytes__nf4 (or __fp4)
  *                                 a JSON text as U8: shape and type of the matrix, sizes of blocks, the offset
  *
  * Readers of a folder see such a matrix as one tensor with the shape and type of the JSON text, whose values are the
- * dequantized codes; its other tensors are hidden. A run on a base in 4 bits reads the codes themselves
+ * dequantised codes; its other tensors are hidden. A run on a base in 4 bits reads the codes themselves
  * (tri_checkpoint_memory.write_codes), if they are of the kind of device/nf4.h. The values of bitsandbytes'
  * nested_quant_map differ from machine to machine in the last bit; a map that equals ours up to rounding is read as
  * ours. */
@@ -35,7 +35,7 @@ typedef struct tri_four_bits tri_four_bits;
  * into (*out)[*count]; release it with tri_free after closing the files. */
 tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tri_four_bits **out, int64_t *count);
 
-/* LOCAL. Reads the dequantized elements [first, first + count) as `type`: fp32, bf16 or fp64. */
+/* LOCAL. Reads the dequantised elements [first, first + count) as `type`: fp32, bf16 or fp64. */
 tri_status tri_four_bits_read(const tri_four_bits *matrix, tri_dtype type, int64_t first, int64_t count, void *out);
 
 /* Returns "nf4" or "fp4". */

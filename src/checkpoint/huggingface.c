@@ -153,7 +153,7 @@ static const tri_family_table *family_number(int number, tri_family *family) {
   return tri_family_of(&(tri_model){.family = *family});
 }
 
-/* Collects the key tables of all families. */
+/* Collects the key tables of all families; returns their number. */
 static int64_t collect_hf_keys(const tri_hf_keys *out[MOST_TYPES]) {
   const tri_family_table *table = NULL;
   tri_family family;
@@ -405,7 +405,7 @@ static json_t *write_model(const tri_model *model, const tri_hf_keys *hf_keys) {
   return out;
 }
 
-/* Adds settings of routers for which config.json has no keys. */
+/* Adds settings of routers for which Hugging Face has no keys (huggingface_own.h). */
 static tri_status add_own(const tri_model *model, const tri_hf_keys *hf_keys, json_t *document) {
   tri_model said;
   if (model->num_experts == 0) return TRI_OK;
@@ -449,10 +449,11 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
   }
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
   const char *type = tri_huggingface_type_name(weights);
-  int failed = json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
-               json_object_set_new(document, "pad_token_id", json_null()) | /* a missing key would mean the preset's */
-               json_object_set_new(document, "torch_dtype", json_string(type)) |
-               json_object_set_new(document, "_name_or_path", json_string(model->name));
+  int failed =
+      json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
+      json_object_set_new(document, "pad_token_id", json_null()) | /* a missing key would mean transformers' default */
+      json_object_set_new(document, "torch_dtype", json_string(type)) |
+      json_object_set_new(document, "_name_or_path", json_string(model->name));
   json_decref(end);
   if (like != NULL) status = tri_extra_files_copy_ids(like, document);
   if (status != TRI_OK) {

@@ -92,7 +92,8 @@ static void note_ignored(const tri_json_reader *from, const tri_hf_keys *hf_keys
   int found = 0;
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
     if (tri_huggingface_reads(hf_keys, key) || asks_for_nothing(key, value) || !is_known(all, count, key)) continue;
-    if (hf_keys->rope.fraction != NULL && strcmp(key, TRI_HUGGINGFACE_FRACTION) == 0) continue; /* note_rope */
+    if (hf_keys->rope.fraction != NULL && strcmp(key, TRI_HUGGINGFACE_FRACTION) == 0)
+      continue; /* reported by note_rope */
     if (strcmp(key, "max_window_layers") == 0 && !json_is_true(json_object_get(from->object, "use_sliding_window")))
       continue;
     char *text = json_dumps(value, TEXT_FLAGS), one[120];

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns whether the table reads a key, by a row or by a function. */
+/* Returns whether the table reads a key: by a row, or as one of its keys of rotary embeddings and windows. */
 bool tri_huggingface_reads(const tri_hf_keys *hf_keys, const char *key);
 
 /* Returns whether a key has no effect on a model's function, or does not distinguish architectures. */

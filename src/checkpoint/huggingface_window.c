@@ -101,8 +101,8 @@ static json_t *layer_types_json(const tri_model *m) {
   return out;
 }
 
-/* In model types with layer_types and without a switch, transformers needs a window even if no layer has one:
- * layer_types then says so for each layer. */
+/* In model types with layer_types and without a switch, transformers needs a window length even if no layer
+ * has a window; layer_types then has full_attention for each layer. */
 void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *hf_keys, json_t *to) {
   const tri_hf_keys_window *window = &hf_keys->window;
   const bool used = m->window != 0, none = !used && window->by_layer && !window->switched;

@@ -50,7 +50,7 @@ static tri_status read_through(const tri_input *input, uint64_t offset, uint64_t
 }
 
 /* Reads without the page cache, through `pages` with room for a piece and two pages. If one read does not return all
- * bytes, all are read again with the page cache, which reports errors. */
+ * bytes, the whole range is read again with the page cache, and errors are reported. */
 static tri_status read_direct(const tri_input *input, uint64_t offset, uint64_t bytes, char *pages, void *out) {
   uint64_t begin = offset / PAGE * PAGE, end = (offset + bytes + PAGE - 1) / PAGE * PAGE;
   ssize_t got = pread(input->direct, pages, (size_t)(end - begin), (off_t)begin);

@@ -1,7 +1,7 @@
-/* A model's effective weights: those of a checkpoint, or those of an adapter's base with the LoRA product added,
- * W + scale B A, with rows scaled to the adapter's magnitudes if it has them (DoRA), and minus scale B0 A0 if training
- * subtracted that (principal.h). Sums are computed in fp64 and rounded once, to the requested type. If the adapter was
- * trained on a base in 4 bits, W is the dequantised base. */
+/* A model's effective weights: those of a checkpoint, or for an adapter W + scale B A, where W is a matrix of the base.
+ * If training subtracted the factors' initial product (principal.h), the result is W + scale (B A - B0 A0); if the
+ * adapter has magnitudes (DoRA), the rows of the result are scaled to them. Sums are computed in fp64 and rounded once,
+ * to the requested type. If the adapter was trained on a base in 4 bits, W is the dequantised base. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
 

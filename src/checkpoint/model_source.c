@@ -101,7 +101,7 @@ static void warn_of_shadowed_path(const char *name) {
 }
 
 /* Reads the next word of a name in lower case. A word ends at one of - . _ / @ and between a letter and a digit:
- * "llama", "3", "8b". */
+ * "llama", "3", "8b". Returns false at the end. */
 static bool next_word(const char **at, char word[TRI_PRESET_NAME_BYTES]) {
   size_t length = 0;
   while (**at != '\0' && strchr("-._/@", **at) != NULL) ++*at;

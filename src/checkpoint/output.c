@@ -1,5 +1,5 @@
-/* Writes at the disk's speed. With the page cache, writeback is started after each piece, so that the disk works from
- * the first piece on and the flush at the end waits for the last piece only. Large pieces bypass the page cache on file
+/* Writes at the disk's speed. With the page cache, writeback is started every FLUSH_BYTES, so that the disk works from
+ * the first of them on and the flush at the end waits for the last only. Large pieces bypass the page cache on file
  * systems where that is not slower: in a virtual machine, pages that must come from the host first cost three times the
  * disk's time. Network file systems keep their caches, which combine writes to several servers.
  *
@@ -188,7 +188,7 @@ tri_status tri_output_file(const char *path, const void *data, size_t bytes) {
   return tri_output_finish(&output);
 }
 
-/* Reads until the end of the source. */
+/* Copies the source up to its end, and adds to *bytes and to the checksum. */
 static tri_status copy_pieces(int source, const char *from, const tri_output *output, char *buffer, XXH3_state_t *state,
                               uint64_t *bytes) {
   for (;;) {

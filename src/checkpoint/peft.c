@@ -102,9 +102,9 @@ static bool is_whole(const tri_adapter *adapter, const tri_parameter_table *tabl
   return true;
 }
 
-/* Returns `modules_to_save`, with whole names. Left out are modules with factors, whose tensors PEFT reads by the name
- * of the base layer (tri_peft_base_layer_name), and partly trained modules, because PEFT would read all tensors of a
- * module from the file; a single tensor in the file replaces the base's without the key. */
+/* Returns `modules_to_save`, with whole names. Modules with factors are left out, because PEFT reads their tensors by
+ * the name of the base layer (tri_peft_base_layer_name). Partly trained modules are left out, because PEFT would read
+ * all tensors of a module from the file; a single tensor in the file replaces the base's without the key. */
 static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table *table) {
   json_t *list = json_array();
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -168,7 +168,8 @@ static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) 
   return out;
 }
 
-/* Returns the revision of a base, if it is a name on the hub with one (files/hub.h); NULL for other bases. */
+/* Returns the revision of a base, if the base is a name on the hub with a revision (files/hub.h); NULL for other bases.
+ */
 static const char *revision_of(const tri_peft *peft) {
   const size_t length = tri_hub_name_length(peft->base);
   return length > 0 && peft->base[length] == '@' && !tri_path_exists(peft->base) ? peft->base + length + 1 : NULL;

@@ -63,7 +63,8 @@ static wanted wanted_of(const tri_parameter *part) {
   return w;
 }
 
-/* Finds the name of a factor in the folder, with the module names of Mixtral or of the other families. */
+/* Finds the name of a factor in the folder, with the module names of Mixtral or of the other families; returns false if
+ * the folder does not have it. */
 static bool find_name(const tri_checkpoint *from, const wanted *w, int64_t kind, char out[TRI_PEFT_NAME_BYTES]) {
   static const char *const places[] = {"mlp", "block_sparse_moe"};
   static const char *const words[][3] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};

@@ -1,5 +1,5 @@
 /* Checks of an adapter's tensors without its base: each pair of factors is complete and has the rank of
- * adapter_config.json, magnitudes exist if it announces them, values are finite. */
+ * adapter_config.json, magnitudes exist if that file announces them, values are finite. */
 #ifndef TRI_CHECKPOINT_PEFT_TENSORS_H
 #define TRI_CHECKPOINT_PEFT_TENSORS_H
 

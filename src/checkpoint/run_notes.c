@@ -29,7 +29,7 @@ static void set_run_note(int key, const char *value, tri_run_notes *out) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the notes of a resolved run file; older ones do not have all keys. */
+/* Reads the notes of a resolved run file; older run files do not have all keys. */
 static tri_status read_run_file(const char *text, tri_run_notes *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;

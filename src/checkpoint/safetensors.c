@@ -4,8 +4,8 @@
  *  - the JSON is one object, without duplicate names in any object, followed only by blanks;
  *  - each tensor's type is known, its dimensions are integers >= 0 and their product in bits does not overflow;
  *  - each tensor's range is begin <= end, inside the data, and as long as type and shape say;
- *  - sorted by offset, each tensor begins at the end of the one before, the first at 0, and the last ends at the end of
- *    the file.
+ *  - sorted by offset, each tensor begins at the end of the tensor before, the first at 0, and the last ends at the end
+ * of the file.
  *
  * The last rule is the format's own ("no holes") and has a second use: a checksum of the header and one of each tensor
  * together cover every byte of the file. */

@@ -60,7 +60,7 @@ typedef struct tri_safetensors_tensor {
   uint64_t offset; /* offset of its first byte in the file */
   uint64_t bytes;
   const struct tri_four_bits *four_bits; /* description of a matrix in 4 bits (four_bits.h): the bytes are codes, type
-                                            and shape are those of the dequantized matrix; NULL: plain values */
+                                            and shape are those of the dequantised matrix; NULL: plain values */
   bool hidden;                           /* scratch of four_bits.c */
 } tri_safetensors_tensor;
 
@@ -111,7 +111,7 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
 
 /* LOCAL. Reads all elements as `type`. Elements of the same type are read directly into `out`; F16, BF16, F32 and F64
  * are converted to fp32, fp64 or bf16 (rounded to nearest even) through a small buffer; matrices in 4 bits are
- * dequantized; other conversions fail with TRI_UNSUPPORTED. */
+ * dequantised; other conversions fail with TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
 /* LOCAL. The same for elements [first, first + count). Adds these elements' part of the tensor's checksum

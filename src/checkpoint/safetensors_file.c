@@ -29,7 +29,7 @@ static tri_status read_header(tri_safetensors_file *file) {
   tri_status status = TRI_OK;
   if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) {
     held += length;
-  } else { /* enough to recognize another kind of file */
+  } else { /* enough to recognise another kind of file */
     held = file->file_bytes < TRI_FILE_KIND_BYTES ? file->file_bytes : TRI_FILE_KIND_BYTES;
   }
   TRI_TRY_GOTO(tri_alloc(file->input.path, held, 1, &data), free_data);

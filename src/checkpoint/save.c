@@ -6,8 +6,8 @@
  * all ranks have flushed their files, the sums are added, and the first rank writes state.json and COMPLETE, and
  * renames the folder.
  *
- * Only the begin and the sum communicate. Another thread may write while the rank computes, so a save is split into
- * these steps. */
+ * Only tri_checkpoint_save_begin and _join communicate. Another thread may write while the rank computes, so a save is
+ * split into these steps. */
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/element_sum.h"
 #include "checkpoint/extra_files.h"

@@ -83,7 +83,7 @@ static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char 
                     TRI_FILE_COMPLETE);
   }
   TRI_TRY(tri_file_read_plain(complete, COMPLETE_LIMIT_BYTES, &line, &bytes));
-  /* Only the exact line that a save writes: scanf also accepts other blanks and capitals. */
+  /* Accept only the exact line that a save writes: scanf also accepts other blanks and capitals. */
   char exact[COMPLETE_LIMIT_BYTES];
   bool whole = sscanf(line, TRI_FILE_STATE " %zu %16" SCNx64, &wanted, &checksum) == 2;
   print_complete(exact, wanted, checksum);

@@ -17,7 +17,7 @@ enum {
   PAGE = 4096,
   BUFFER_BYTES = (TRI_CHECKPOINT_BUFFER_BYTES - PAGE) / 2,
   DIRECT_BYTES = 64 << 10, /* least bytes of a direct write */
-  FLUSH_BYTES = 16 << 20   /* bytes written with the page cache between two flushes */
+  FLUSH_BYTES = 16 << 20   /* bytes written with the page cache before writeback is started */
 };
 
 typedef struct buffer {
@@ -33,7 +33,8 @@ struct tri_stream {
 
   tri_output output;
   char path[TRI_PATH_BYTES];
-  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range written with the page cache, not yet flushed */
+  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range, and bytes in it, written with the page cache since the last
+                                                      start of writeback */
 
   pthread_t thread;
   bool has_thread;

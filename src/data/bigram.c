@@ -22,7 +22,7 @@ static int bigram_compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Reads the stream in pieces. Each piece begins with the last token of the one before. */
+/* Reads the stream in pieces. Each piece begins with the last token of the piece before. */
 static tri_status read_pairs(tri_bigram *bigram, const tri_corpus *corpus, int32_t *piece) {
   int64_t total = tri_corpus_num_tokens(corpus);
   for (int64_t first = 0; first < total; first += READ_TOKENS) {

@@ -1,7 +1,7 @@
 /* A bigram model counted on a corpus: a baseline that a trained model must beat by far.
  *
  * Witten-Bell smoothing (Witten and Bell 1991) on two levels: with c the counts, T(h) the number of different tokens
- * that follow h, T the number of different tokens, N that of all tokens and V the size of the vocabulary,
+ * that follow h, T the number of different tokens, N the number of all tokens and V the size of the vocabulary,
  *
  *   p(w | h) = (c(h w) + T(h) p(w)) / (c(h) + T(h))        p(w) = (c(w) + T / V) / (N + T) */
 #ifndef TRI_DATA_BIGRAM_H

@@ -116,8 +116,8 @@ static void unmap_file(mapped_file *file) {
   tri_free(file->path);
 }
 
-/* Checks a .bin that is longer than its index. The index may describe a part of it on purpose, or belong to another
- * file; if the corpus has a record, the file was changed. */
+/* Checks a .bin that is longer than its index. The index may describe a part of the .bin on purpose, or belong to
+ * another file; if the corpus has a record, the file was changed. */
 static tri_status check_rest(const tri_corpus *corpus) {
   const tri_corpus_index *index = &corpus->index;
   int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
@@ -384,7 +384,7 @@ int64_t tri_corpus_num_learnt(const tri_corpus *corpus) { return corpus->num_lea
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */
 
-/* Returns the kind of preferences. A corpus without its record is recognized by its labels. */
+/* Returns the kind of preferences. A corpus without its record is recognised by its labels. */
 tri_preferences tri_corpus_preferences(const tri_corpus *corpus) {
   return corpus->labels.data != NULL ? TRI_PREFERENCES_LABELS : corpus->record.preferences;
 }

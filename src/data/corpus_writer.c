@@ -241,7 +241,7 @@ tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_write
   TRI_TRY(copy_sizes(from, to, entry, kept));
   TRI_TRY(move_labels(from, to, to->documents - documents));
   bool reopened = kept > 0;
-  if (kept == 0 && entry > 0) { /* a cut between two sequences: the one before must end a document */
+  if (kept == 0 && entry > 0) { /* a cut between two sequences: the sequence before it must end a document */
     uint32_t size = 0;
     entry--;
     TRI_TRY(tri_output_file_read(&from->sizes, entry * 4, &size, sizeof size));

@@ -39,7 +39,7 @@ typedef struct tri_encode_pipeline {
   tri_text_input *input;
   const tri_tokenizer *tokenizer;
   const char *key;             /* key of the text in JSON records */
-  const tri_chat_format *chat; /* inputs are conversations; NULL: texts */
+  const tri_chat_format *chat; /* format of conversations or preferences; NULL: inputs are texts */
   tri_chat_reading reading;    /* options for conversations */
   bool preferences;            /* inputs are preferences, rendered with `chat` */
   bool skip_bad;               /* skip bad documents; else they are errors */

@@ -179,7 +179,7 @@ static tri_status fingerprint_tokenizer(const tri_tokenizer *tokenizer, bool bef
   add_int(hash, tokenizer->ignore_merges);
   add_int(hash, tokenizer->unknown);
   add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);
-  add_int(hash, tokenizer->named_end); /* independent of the other files of its folder */
+  add_int(hash, tokenizer->named_end); /* does not depend on other files of the folder */
   tri_status status = add_added(hash, tokenizer);
   if (status == TRI_OK) {
     fingerprint_end(hash, out);

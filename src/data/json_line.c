@@ -114,7 +114,7 @@ static bool read_string(cursor *c, span *out) {
   return tri_utf8_is_ascii(found.begin, found.bytes) || tri_utf8_valid_bytes(found.begin, found.bytes) == found.bytes;
 }
 
-/* Decodes escapes in place: the decoded text is never longer. */
+/* Decodes escapes in place, since the decoded text is never longer; returns its length. */
 static size_t undo_escapes(char *text, size_t bytes) {
   cursor c = {text, text + bytes};
   char *to = text;

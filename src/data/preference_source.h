@@ -51,7 +51,7 @@ typedef struct tri_preference_at {
   bool in_order;   /* sequences in their order, from 0 to per_epoch - 1; else shuffled, and endless */
   bool mismatched; /* each answer follows the prompt of the next line; not for pairs */
 } tri_preference_at;
-/* Returns the feed, to which *at is the context: it must outlive the feed. */
+/* Returns the feed that *at describes; *at must outlive the feed. */
 tri_feed tri_preference_feed(const tri_preference_at *at);
 
 /* The sums of a sample for one pair, or for one answer on the side chosen (desirable) or rejected. */

@@ -9,7 +9,7 @@
 bool tri_prepare_learns(const tri_prepare_options *options);
 bool tri_prepare_learns_characters(const tri_prepare_options *options);
 
-/* Refuses inputs of a wrong kind, and warns of probable mistakes. *out_bytes: their size on the disk. */
+/* Refuses inputs of a wrong kind, and warns of probable mistakes. *out_bytes: size of the inputs on the disk. */
 tri_status tri_prepare_check_inputs(const tri_prepare_options *options, int64_t *out_bytes);
 
 /* Logs the keys of messages that are not read, for the first record of each input, and warns of a template that renders

@@ -1,5 +1,5 @@
 /* Reads inputs as blocks of whole pieces of text, in constant memory. A piece is a document, or a part of a long
- * document that encodes to the same ids alone as within the whole (see text_input.c). */
+ * document that encodes to the same ids alone as within the whole, except after rough cuts (see text_input.c). */
 #ifndef TRI_DATA_TEXT_INPUT_H
 #define TRI_DATA_TEXT_INPUT_H
 
