@@ -13,9 +13,9 @@ typedef struct tri_chat_block tri_chat_block;
 typedef struct tri_chat_arena {
   tri_chat_block *blocks;
   char *at, *end;
-  size_t used, limit; /* bytes */
-  int64_t steps,
-      most_steps; /* work since the last reset: a step for each value, and for 16 bytes of text; 0: no bound */
+  size_t used, limit;        /* bytes */
+  int64_t steps, most_steps; /* work since the last reset, one step per value and per 16 bytes, and its bound;
+                                most_steps 0: no bound */
 } tri_chat_arena;
 
 /* Counts the work of one step and of `bytes`. Fails with TRI_BAD_FILE beyond most_steps, with TRI_INTERRUPTED after a

@@ -31,7 +31,7 @@ typedef struct tri_chat_reading {
  * key; the caller adds file and line. */
 tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                       tri_chat_conversation *out);
-/* The same without learning: the conversation may have no answer yet. */
+/* Reads only the messages or the text, without tools and variables. The conversation may have no answer yet. */
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out);
 

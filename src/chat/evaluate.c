@@ -13,7 +13,8 @@
  *
  * The invariants: every loop over an operand charges the arena (tri_chat_arena_charge), so that steps and bytes are
  * bounded; strings stay ropes until their bytes are needed, so concatenation is cheap and each byte keeps the message
- * from which it was copied; an undefined value may be printed or tested, but not used in other ways.
+ * from which it was copied; an undefined value may be printed, tested and iterated (it is empty), but items
+ * of it and arithmetic with it fail.
  *
  * Example: `messages[-1].content + eos_token`. The subscript takes the last item of a list, the attribute finds no
  * method `content` of the dict and takes its item, and `+` makes a rope of both strings. */
@@ -659,8 +660,8 @@ static tri_status call_value(tri_chat_renderer *renderer, tri_chat_value callee,
   return tri_chat_run(call, out);
 }
 
-/* Returns whether a function can be called here. A method only has its value if it is called directly after the dot,
- * not from a variable. */
+/* Returns whether a function can be called with this `self`. A method has a `self` only if it is called directly after
+ * the dot, not from a variable. */
 static bool is_callable_here(const tri_chat_function *function, tri_chat_value self) {
   tri_chat_value name = tri_chat_text(function->name);
   return tri_chat_function_find(tri_chat_globals(), name) == function ||

@@ -112,7 +112,7 @@ static tri_status read_named(tri_chat_format *format, const char *path, const js
                   path, names);
 }
 
-/* Converts {"default": "...", "tool_use": "..."} to such a list. */
+/* Converts {"default": "...", "tool_use": "..."} to a list of {"name", "template"}. */
 static json_t *list_of(const json_t *named) {
   json_t *list = json_array(), *text = NULL;
   const char *name = NULL;

@@ -36,7 +36,7 @@ struct tri_chat_function;
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
-  bool is_method; /* a function of a value, which is not stored */
+  bool is_method; /* function: a method; the value before its dot is not stored */
   bool is_safe;   /* result of `safe`: Markup, whose methods and `+` escape their arguments */
   int32_t origin; /* string: 1 + the message from which it was copied; 0: none */
   union {
