@@ -12,7 +12,7 @@
 
 enum { TRI_ASCII = 128, TRI_MOST_CLASSES = 128, TRI_MOST_NAMED = 64 };
 
-/* Facts about a code point besides its general category. The first two are bits of the table. */
+/* Facts about a code point besides its general category. The first two are bits of tri_unicode_runs. */
 enum {
   TRI_IS_NUMERIC = 1 << 5,
   TRI_IS_PUNCTUATION = 1 << 6,

@@ -26,7 +26,7 @@ struct tri_tokenizer {
   bool ignore_merges;             /* a word that is a token is not merged */
   int32_t unknown;                /* token of a byte or a character without one; -1: none */
   bool fuse_unknown;              /* one unknown token for a run of them */
-  int32_t named_end, end_of_text; /* by the usual names; by the folder's files */
+  int32_t named_end, end_of_text; /* token between documents: the one with a usual name; the one in use */
   const char *end_source;
   int32_t ends[TRI_MOST_ENDS];
   int num_ends;
