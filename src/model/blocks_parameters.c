@@ -113,7 +113,7 @@ tri_blocks_last tri_blocks_find_last(const tri_model *model) {
  */
 
 typedef struct named_parameter {
-  const char *module, *name; /* after tri_blocks.layer: MODULE.weight or .bias; or the whole name */
+  const char *module, *name; /* after tri_blocks.layer: MODULE.NAME; module NULL: NAME */
   const char *const *stack;  /* whole names of a stack's matrices */
   tri_parameter facts;
 } named_parameter;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Keys of Llama itself; the related model types have neither. */
+/* Keys of Llama itself; the related model types have none of them. */
 static const tri_hf_key llama_biases[] = {
     TRI_HF_KEYS_FIELD("attention_bias", BOOL, attention_bias),
     TRI_HF_KEYS_FIELD("attention_bias", BOOL, output_bias),
@@ -55,7 +55,7 @@ static const tri_hf_keys hf_keys[] = {
      .architecture = "MistralForCausalLM",
      .is = is_mistral,
      MISTRAL,
-     .window = {.known = true, .reads_layers = true}, /* AutoModel then uses Ministral's classes */
+     .window = {.known = true, .reads_layers = true}, /* with `layer_types` AutoModel uses Ministral's classes */
      .tables = {TABLES}},
     {.model_type = "ministral",
      .architecture = "MinistralForCausalLM",

@@ -1,10 +1,10 @@
 /* The parameter table: the one list of a model's parameters. Initialisation, the optimizer's decay groups, sharding,
  * checkpoints, memory planning and `inspect` all read it.
  *
- * Every rank's table lists every parameter of the model, in the same order. Its local part on this
- * rank is empty if another stage has it, a slice if tensor parallelism splits it, and otherwise the whole. Values,
- * gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's offset in
- * them.
+ * Every rank's table lists every parameter of the model, in the same order. The local part of a parameter on this rank
+ * is empty if another stage has the parameter, a slice if tensor parallelism splits it, and otherwise the whole.
+ * Values, gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's
+ * offset in these arrays.
  *
  * The experts of a layer are stacks: one parameter with many matrices of equal shape. A rank holds some of the
  * matrices. On disk each matrix is a tensor with its own name (tri_parameter_tensor).
@@ -86,8 +86,8 @@ typedef struct tri_split {
   int64_t segments, units;
 } tri_split;
 
-/* TRI_PARAMETER_KINDS: the most matrices of an expert that are adjacent in memory, and one matrix of a product: gate
- * and up. */
+/* TRI_PARAMETER_KINDS: largest number of an expert's matrices that are adjacent in memory and that one GEMM uses (gate
+ * and up). */
 enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
 
 /* Rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, which alternates q, k and v of each head).
@@ -111,8 +111,9 @@ typedef struct tri_stacked {
   tri_stacking as;
   int64_t members, kinds; /* sizes of the stack */
   int64_t number;         /* matrix: its index in the stack, member after member */
-  int64_t together;       /* above 1: number of members, from that one on, whose elements alternate in the part */
-  const char *name;       /* matrix: name of the tensor on disk, owned by the table; NULL: a stack */
+  int64_t together; /* above 1: the local part also has the elements of the next members, alternating; their number,
+                       this one included */
+  const char *name; /* matrix: name of the tensor on disk, owned by the table; NULL: a stack */
 } tri_stacked;
 
 typedef struct tri_parameter {
@@ -249,7 +250,7 @@ const char *tri_parameter_group_name(tri_parameter_group group);
 
 /* ---- for the families ------------------------------------------------------------------------------------------ */
 
-/* Return the splits: not split; split along a dimension by its elements. */
+/* Return the splits: not split; along a dimension by its elements; along a dimension by heads. */
 tri_split tri_split_none(void);
 tri_split tri_split_elements(int dim, int64_t length);
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
