@@ -19,7 +19,7 @@ typedef struct tri_chat_arena {
 } tri_chat_arena;
 
 /* Counts the work of one step and of `bytes`. Fails with TRI_BAD_FILE beyond most_steps, with TRI_INTERRUPTED after a
- * stop request. Every loop over values or text of a template or a conversation calls this. */
+ * stop request. The loops of a rendering over values and text call this, so that it ends in bounded time. */
 tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes);
 
 /* Allocates zeroed bytes, aligned to 16. Fails with TRI_BAD_FILE beyond the limit, which only a template that

@@ -59,8 +59,9 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
   return false;
 }
 
-/* Returns whether Python's value has an attribute that is missing here. Jinja's sandbox hides attributes that change a
- * value, so they are undefined there as well; those of dicts are listed anyway, since `.pop` usually means a key. */
+/* Returns whether Python's value has an attribute that this program does not support. Jinja's sandbox hides attributes
+ * that change a value, so they are undefined in Jinja, too. The ones of dicts are listed anyway, because `.pop` of a
+ * dict usually means a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
       " capitalize casefold center count encode endswith expandtabs find format format_map index "

@@ -560,7 +560,9 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 
 /* ---- choosing and mapping ---------------------------------------------------------------------------------------- */
 
-/* Evaluates the test that the arguments from `first` on name for a value; without one, the value's truth. */
+/* Evaluates for a value the test that the arguments from `first` on name; without these, sets *out to the value's
+ * truth.
+ */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
   if (call->count <= first) { /* Jinja then ignores keywords */
     *out = tri_chat_truth(value);

@@ -155,8 +155,8 @@ static tri_status read_file(const char *path, tri_chat_template **out) {
   return status;
 }
 
-/* Reads chat_template.jinja and the named template for conversations with tools; a template named default has
- * precedence over the former. */
+/* Reads chat_template.jinja, or the template named default, which has precedence, and the named template for
+ * conversations with tools. */
 static tri_status read_files(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/default.jinja"));

@@ -17,7 +17,7 @@ static tri_status method_strip(const tri_chat_call *call, tri_chat_value *out) {
   bool given = set.kind != TRI_CHAT_NONE;
   TRI_TRY(tri_chat_self_text(call, &self));
   if (given) TRI_TRY(tri_chat_argument_text(call, 0, set, &set));
-  if (given && set.bytes > LARGEST_SET) { /* each letter is compared with all of them */
+  if (given && set.bytes > LARGEST_SET) { /* each letter is compared with all letters of the set */
     return tri_fail(TRI_UNSUPPORTED, "`%s` of more than %d bytes of letters is not supported", call->function->name,
                     LARGEST_SET);
   }

@@ -12,7 +12,7 @@ typedef struct tri_chat_parser {
   tri_chat_arena *arena;
   tri_chat_dict *symbols;
   int depth;
-  int captures; /* depth of macros and `set` blocks */
+  int captures; /* depth of macros, `set` blocks and generation blocks */
   int loops;
 } tri_chat_parser;
 

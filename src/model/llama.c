@@ -1,6 +1,6 @@
 /* Llama (Touvron et al. 2023; Llama 3, 2024) and models that differ from it by a few numbers: Mistral has sliding
- * windows, Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` also adds one to
- * attention's output projection; Granite's code models have it, and `mlp_bias`. */
+ * windows, Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` also adds a
+ * bias to attention's output projection; Granite's code models set it and `mlp_bias`. */
 #include "model/family.h"
 
 #include <string.h>

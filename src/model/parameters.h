@@ -195,8 +195,8 @@ typedef struct tri_model_share {
 
 /* Creates the table of a complete model; share NULL: for one rank alone. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
-/* The same without the layers of other stages, for planning, which makes many tables. Numbers of entries and num_values
- * differ from those of the whole table; local parts and offsets are the same. */
+/* Creates a table without the layers of other stages, for planning, which makes many tables. Numbers of entries and
+ * num_values differ from those of the whole table; local parts and offsets are the same. */
 tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
@@ -209,8 +209,8 @@ tri_parameter tri_parameter_of_position(const tri_parameter *parameter, const tr
 
 /* Returns the number of a parameter's tensors on disk: 1, or the number of matrices of a stack, member after member. */
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
-/* Returns tensor i of them, as a parameter with its own name and local part; *first: its first element in the local
- * part of `parameter`, if this rank holds it. */
+/* Returns tensor i of a parameter, as a parameter with its own name and local part; *first: its first element in the
+ * local part of `parameter`, if this rank holds it. */
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
 /* Returns whether it is part of a larger tensor on disk (`within`, `stacked`), but not the first part. */
@@ -237,8 +237,8 @@ bool tri_parameter_has_gradient(const tri_parameter *parameter);
 /* Returns whether its gradient has to be summed over the ranks of its parts (TRI_HOLDING_PARTIAL). */
 bool tri_parameter_is_partial(const tri_parameter *parameter);
 
-/* Returns whether this rank has a part of it in the flat arrays: false if another stage holds it, if it is frozen, or
- * an alias. */
+/* Returns whether this rank has a part of the parameter in the flat arrays: false if another stage holds the parameter,
+ * if it is frozen, or if it is an alias. */
 static inline bool tri_parameter_is_in_arrays(const tri_parameter *parameter) {
   return parameter->count > 0 && !parameter->alias && !parameter->frozen;
 }
@@ -274,7 +274,7 @@ tri_parameter tri_parameter_balance(int64_t experts);
 /* Appends a parameter, with its name and layer set. %ld in `name` is replaced by the layer's number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
-/* The same for a stack. `names`: names of its kinds, each with %ld for the layer and %ld for the member; they must
+/* Appends a stack. `names`: names of its kinds, each with %ld for the layer and %ld for the member; they must
  * outlive the table. */
 tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
                                          tri_parameter parameter);

@@ -192,7 +192,8 @@ static tri_status check_adapter_patterns(const tri_parameter_table *table, const
   return TRI_OK;
 }
 
-/* Checks adapter.rank against the shortest side of all matrices whose factors have it. */
+/* Checks ranks against the shorter sides of their matrices: rank_pattern for each matrix, adapter.rank for the others.
+ */
 static tri_status check_ranks(const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &model->tuning.adapter;
   const tri_parameter *smallest = NULL;

@@ -44,6 +44,7 @@ typedef struct tri_alphabet {
   uint8_t *class_of; /* [0x110000] */
 } tri_alphabet;
 
+/* Returns the general category of a code point, and bits of the facts above. */
 uint32_t tri_code_facts(uint32_t code);
 
 /* Creates an alphabet. `where`: begin of the message if there are too many classes. Release it with

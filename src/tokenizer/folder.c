@@ -54,8 +54,8 @@ static bool is_named_token(const char *key) {
 }
 
 /* Loads special_tokens_map.json of older folders. transformers reads it if tokenizer_config.json has no
- * added_tokens_decoder, and its values, even null, replace that file's. NULL if it is not read. Release *map with
- * json_decref. */
+ * added_tokens_decoder, and its values, even null, replace those of tokenizer_config.json. Sets *map to NULL if the
+ * file is not read. Release *map with json_decref. */
 static tri_status load_map(const char *folder, const json_t *config, json_t **map) {
   *map = NULL;
   return json_object_get(config, "added_tokens_decoder") == NULL ? load(folder, TOKENS_MAP, map) : TRI_OK;

@@ -70,7 +70,7 @@ typedef struct tri_pretokenizer {
 /* Appends a stage. `pattern` is as in tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-/* The same for a plain string that is joined to the text before it, or after it. */
+/* Appends a stage whose matches, of a plain string, are joined to the text before or after them (`kind`). */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
 /* Appends a stage without a pattern. */
@@ -93,7 +93,7 @@ typedef struct tri_splitter {
   char *spaced; /* a piece with a space before it */
   size_t spaced_room;
   char *letters, *word; /* a piece in letters; a word of it in bytes */
-  size_t letters_room;  /* size of each of them */
+  size_t letters_room;  /* bytes allocated for each of the two */
 } tri_splitter;
 
 /* Release it also after a failure. */

@@ -99,12 +99,12 @@ void tri_encoder_destroy(tri_encoder *encoder);
  * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
-/* The same for a whole text, which begins with tri_tokenizer_beginning like with the tokenizer's post_processor. Tokens
- * of the beginning that the text already has are not repeated. */
+/* Appends the ids of a whole text after those of tri_tokenizer_beginning, as the tokenizer's post_processor does.
+ * Tokens of the beginning that the text already has are not repeated. */
 tri_status tri_encoder_encode_text(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
 
-/* The same for text that continues the text of an earlier call: no space is put before it. */
+/* Appends the ids of a text that continues the text of an earlier call: no space is put before it. */
 tri_status tri_encoder_encode_rest(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
 
@@ -114,12 +114,12 @@ typedef struct tri_token_ends {
   int64_t count, capacity;
 } tri_token_ends;
 
-/* The same with `specials`, and with the end of each token; a token begins at the end of the one before. If
- * normalization changes some letters, the first of their tokens has all of them. Fails with TRI_UNSUPPORTED if the
+/* Appends the ids of `text`, with `specials`, and the end of each token; a token begins at the end of the one before.
+ * If normalization changes some letters, the first of their tokens has all of them. Fails with TRI_UNSUPPORTED if the
  * tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
-/* The same for a whole text, as tri_encoder_encode_text: tokens before the text end at its begin. */
+/* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0. */
 tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                              tri_token_ends *ends);
 
