@@ -75,6 +75,7 @@ tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value
 /* Returns value.name or value["name"], for `map(attribute=...)`. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);
+/* Computes `what in in` of strings, lists and dicts; false for an undefined `in`. */
 tri_status tri_chat_contains(struct tri_chat_renderer *renderer, tri_chat_value in, tri_chat_value what, bool *out);
 /* Computes < of numbers, strings and lists. */
 tri_status tri_chat_less(struct tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, bool or_equal,

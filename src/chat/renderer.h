@@ -37,6 +37,7 @@ struct tri_chat_renderer {
   tri_chat_flow flow;
 };
 
+/* Evaluates an expression; executes a statement; calls a macro, whose printed text is *out. */
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out);
 tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node);
 tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,

@@ -225,6 +225,7 @@ void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first,
  * disk. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
+/* Returns the number of elements of the whole parameter, with all matrices of a stack. */
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
 /* For a parameter in 4 bits, return the number of its matrices on this rank, each a cut of a matrix on disk that is
