@@ -1,9 +1,9 @@
 /* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses.
  * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the
  * machine's PCRE2. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
- * matched with stand-ins for the classes of it, and each set of the pattern is rewritten here as a set of ASCII and of
- * stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table of
- * unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
+ * matched with stand-ins for the alphabet's classes, and each set of the pattern is rewritten here as a set of ASCII
+ * and of stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table
+ * of unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
  *
  * Also rewritten, because PCRE2 gives it another meaning:
  *
