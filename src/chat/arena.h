@@ -13,13 +13,13 @@ typedef struct tri_chat_block tri_chat_block;
 typedef struct tri_chat_arena {
   tri_chat_block *blocks;
   char *at, *end;
-  size_t used, limit; /* bytes */
-  int64_t steps,
-      most_steps; /* work since the last reset: a step for each value, and for 16 bytes of text; 0: no bound */
+  size_t used, limit;        /* bytes */
+  int64_t steps, most_steps; /* work since the last reset, one step per value and per 16 bytes, and its bound;
+                                most_steps 0: no bound */
 } tri_chat_arena;
 
 /* Counts the work of one step and of `bytes`. Fails with TRI_BAD_FILE beyond most_steps, with TRI_INTERRUPTED after a
- * stop request. Every loop over values or text of a template or a conversation calls this. */
+ * stop request. The loops of a rendering over values and text call this, so that it ends in bounded time. */
 tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes);
 
 /* Allocates zeroed bytes, aligned to 16. Fails with TRI_BAD_FILE beyond the limit, which only a template that

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Finds the first role that is a sender's name in ShareGPT's form; "" if there is none. */
+/* Writes a hint for an error message about the first role that is a sender's name in ShareGPT's form, such as `human`;
+ * "" if there is none. */
 static void find_sender(const tri_chat_conversation *c, char *out, size_t bytes) {
   out[0] = '\0';
   for (int64_t i = 0; i < c->num_messages && out[0] == '\0'; i++) {

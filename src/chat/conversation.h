@@ -12,8 +12,8 @@
 typedef struct tri_chat_conversation {
   tri_chat_value messages; /* a list of dicts; their strings (except roles) are tagged with 1 + the message's number */
   int64_t num_messages;
-  bool *is_answer; /* by message: it is the assistant's */
-  bool *trained;   /* by message: it is learnt */
+  bool *is_answer; /* [num_messages], whether a message is the assistant's */
+  bool *trained;   /* [num_messages], whether a message is learnt */
   int64_t num_answers, num_trained;
   tri_chat_value tools;              /* a list, or none */
   const tri_chat_dict *variables;    /* "chat_template_kwargs"; NULL: none */
@@ -23,7 +23,7 @@ typedef struct tri_chat_conversation {
 
 /* How the records of a file are read. */
 typedef struct tri_chat_reading {
-  const char *form; /* name of the form (tri_chat_form_named); NULL: the only form whose keys a record has */
+  const char *form; /* name of the form (tri_chat_form_named); NULL: found by `key` or by the record's keys (forms.h) */
   const char *key;  /* member with the messages, or the text; NULL: the form's own */
 } tri_chat_reading;
 
@@ -31,7 +31,7 @@ typedef struct tri_chat_reading {
  * key; the caller adds file and line. */
 tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                       tri_chat_conversation *out);
-/* The same without learning: the conversation may have no answer yet. */
+/* Reads only the messages or the text, without tools and variables. The conversation may have no answer yet. */
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out);
 

@@ -13,7 +13,8 @@
  *
  * The invariants: every loop over an operand charges the arena (tri_chat_arena_charge), so that steps and bytes are
  * bounded; strings stay ropes until their bytes are needed, so concatenation is cheap and each byte keeps the message
- * from which it was copied; an undefined value may be printed or tested, but not used in other ways.
+ * from which it was copied; an undefined value may be printed, tested and iterated (it is empty), but items
+ * of it and arithmetic with it fail.
  *
  * Example: `messages[-1].content + eos_token`. The subscript takes the last item of a list, the attribute finds no
  * method `content` of the dict and takes its item, and `+` makes a rope of both strings. */
@@ -58,8 +59,9 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
   return false;
 }
 
-/* Returns whether Python's value has an attribute that is missing here. Jinja's sandbox hides attributes that change a
- * value, so they are undefined there as well; those of dicts are listed anyway, since `.pop` usually means a key. */
+/* Returns whether Python's value has an attribute that this program does not support. Jinja's sandbox hides attributes
+ * that change a value, so they are undefined in Jinja, too. The ones of dicts are listed anyway, because `.pop` of a
+ * dict usually means a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
       " capitalize casefold center count encode endswith expandtabs find format format_map index "
@@ -659,8 +661,8 @@ static tri_status call_value(tri_chat_renderer *renderer, tri_chat_value callee,
   return tri_chat_run(call, out);
 }
 
-/* Returns whether a function can be called here. A method only has its value if it is called directly after the dot,
- * not from a variable. */
+/* Returns whether a function can be called with this `self`. A method has a `self` only if it is called directly after
+ * the dot, not from a variable. */
 static bool is_callable_here(const tri_chat_function *function, tri_chat_value self) {
   tri_chat_value name = tri_chat_text(function->name);
   return tri_chat_function_find(tri_chat_globals(), name) == function ||

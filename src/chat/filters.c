@@ -180,8 +180,7 @@ static int digit_of(char letter) {
   return 99;
 }
 
-/* Parses 0x, 0o or 0b before the digits, if `base` matches or is 0. A 0 before other digits is not allowed in base 0.
- */
+/* Returns the base that the prefix 0x, 0o or 0b names, if `base` is the same or 0; else 0. */
 static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   int64_t named = 0;
   if (bytes > 1 && text[0] == '0') {
@@ -192,7 +191,7 @@ static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
 }
 
 /* Computes int(text, base) of an ASCII text without white space around it: a sign, a prefix, digits with single
- * underscores between them. */
+ * underscores between them. In base 0, a 0 before other digits is not allowed. */
 static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int64_t *out) {
   size_t at = bytes > 0 && (text[0] == '+' || text[0] == '-');
   bool minus = at > 0 && text[0] == '-', digit = false, over = false, zeros = true;
@@ -344,7 +343,7 @@ static tri_status filter_length(const tri_chat_call *call, tri_chat_value *out) 
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* A part of a dotted name: digits are a number, the place in a list. */
+/* Converts a part of a dotted name: digits become a number, the index in a list. */
 static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
   bool digits = text.bytes > 0, ascii = true;
   int64_t whole = 0;
@@ -361,8 +360,8 @@ static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Finds attribute `name` of a value; dots in it separate nested attributes, and none means the value itself. An
- * undefined attribute becomes `otherwise`, if `otherwise` is not none. */
+/* Finds attribute `name` of a value. Dots in the name separate nested attributes; if the name is Python's None, the
+ * result is the value itself. An undefined attribute becomes `otherwise`, unless `otherwise` is None. */
 static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, tri_chat_value name,
                                tri_chat_value otherwise, tri_chat_value *out) {
   *out = value;
@@ -561,7 +560,9 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 
 /* ---- choosing and mapping ---------------------------------------------------------------------------------------- */
 
-/* Evaluates the test that the arguments from `first` on name for a value; without one, the value's truth. */
+/* Evaluates for a value the test that the arguments from `first` on name; without these, sets *out to the value's
+ * truth.
+ */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
   if (call->count <= first) { /* Jinja then ignores keywords */
     *out = tri_chat_truth(value);
@@ -586,7 +587,7 @@ static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value
 
 static tri_status choose_items(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_list *chosen) {
   tri_chat_list *list = NULL;
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* none has no items either */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* None has no items */
   TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
   if (by_attribute && call->count == 0) {
     return tri_fail(TRI_BAD_FILE, "`%s` needs the name of an attribute", call->function->name);
@@ -644,7 +645,7 @@ static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
   tri_chat_list *list = NULL;
   tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};
   tri_chat_value item, attribute = tri_chat_none(), otherwise = tri_chat_none();
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* none has no items either */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* None has no items */
   const bool by_attribute = call->count == 0 && has_keyword(call, "attribute");
   if (by_attribute) {
     attribute = tri_chat_argument(call, MAP_ATTRIBUTE, tri_chat_none());

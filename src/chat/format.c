@@ -112,7 +112,7 @@ static tri_status read_named(tri_chat_format *format, const char *path, const js
                   path, names);
 }
 
-/* Converts {"default": "...", "tool_use": "..."} to such a list. */
+/* Converts {"default": "...", "tool_use": "..."} to a list of {"name", "template"}. */
 static json_t *list_of(const json_t *named) {
   json_t *list = json_array(), *text = NULL;
   const char *name = NULL;
@@ -155,8 +155,8 @@ static tri_status read_file(const char *path, tri_chat_template **out) {
   return status;
 }
 
-/* Reads chat_template.jinja and the named template for conversations with tools; a template named default has
- * precedence over the former. */
+/* Reads chat_template.jinja, or the template named default, which has precedence, and the named template for
+ * conversations with tools. */
 static tri_status read_files(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/default.jinja"));

@@ -20,7 +20,7 @@ typedef struct tri_chat_format_options {
   const char
       *tokenizer;   /* the tokenizer.json or its folder; its tokenizer_config.json and chat_template.jinja are read */
   const char *file; /* file of the template; NULL: the tokenizer's; "none": no template */
-  bool asked;       /* a template is required, and messages do not suggest "none" */
+  bool asked;       /* error messages do not suggest `--chat-template none` */
   bool optional;    /* no template is needed: records may be plain texts */
   const char *const *set; /* "NAME=VALUE", the value as JSON or, if it is not JSON, as a string */
   int num_set;

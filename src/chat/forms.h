@@ -33,8 +33,10 @@ const tri_chat_form *tri_chat_form_named(const char *name);
 /* Returns "messages, prompt-completion, ...". Static. */
 const char *tri_chat_form_names(void);
 
-/* Finds the form of a record, an object: the requested one, else the only one whose keys it has, else that of `key`.
- * Fails with TRI_BAD_FILE if no form or several match. Error messages name keys; the caller adds file and line. */
+/* Finds the form of a record, an object: how->form if given; else, if how->key is given, prompt-completion for the key
+ * "prompt" and messages for any other; else the only form whose keys the record has. Fails with TRI_BAD_FILE if the
+ * record lacks the form's keys, or if no form or several match. Error messages name keys; the caller adds file and
+ * line. */
 tri_status tri_chat_form_of(const json_t *root, const tri_chat_reading *how, const tri_chat_form **out);
 
 /* Finds the form whose question (keys[0]) a record has, with any key for the answer. Sets *out to NULL if there is no
@@ -47,7 +49,7 @@ bool tri_chat_form_asks(const tri_chat_form *form, const char *key);
 /* Returns whether the form, or every form, reads this key of a record. */
 bool tri_chat_form_reads(const tri_chat_form *form, const tri_chat_reading *how, const char *key);
 
-/* Writes the keys of an object, "`a`, `b`", as many as fit. Returns out. */
+/* Writes the keys of an object, "`a`, `b`", as many as fit. Returns out, or "no keys" if the object is empty. */
 const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes);
 
 #endif

@@ -217,7 +217,8 @@ tri_status tri_chat_time(tri_chat_renderer *renderer, const char *format, tri_ch
   return tri_chat_copy(&renderer->arena, text, bytes, out);
 }
 
-/* Refuses %f, %z and %Z, which Python's datetime defines differently from C; all others are C's. */
+/* Accepts only the listed conversions, which Python's datetime takes from C. %f, %z and %Z are not listed, because
+ * datetime defines them differently. */
 static tri_status check_format(const char *format) {
   for (const char *at = strchr(format, '%'); at != NULL; at = strchr(at, '%')) {
     at += 1 + strspn(at + 1, "-_0^#123456789");

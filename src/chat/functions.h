@@ -25,7 +25,7 @@ typedef struct tri_chat_function {
   int32_t least, most;       /* numbers of arguments */
   const char *parameters[4]; /* their names, for keywords; NULL: positional only */
   bool open;                 /* accepts any keywords */
-  int form;                  /* tells a body that several functions share which of them was called */
+  int form;                  /* which function was called, for a body that several functions share */
   tri_chat_body *body;
 } tri_chat_function;
 
@@ -49,12 +49,12 @@ tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
 
 /* Returns argument number `index`, by position or name; `otherwise` if it is not given. */
 tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_chat_value otherwise);
-/* The same for an argument that must be a string (made flat), or an integer. */
+/* Return an argument that must be a string (made flat), or an integer. */
 tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_chat_value otherwise,
                                   tri_chat_value *out);
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out);
-/* The same for a flag of Python's own functions, false if it is not given: true, false or a small integer, since
- * versions of Python differ in the other values that they accept. */
+/* Returns a flag of one of Python's own functions; false if it is not given. It must be true, false or a small integer,
+ * since versions of Python differ in the other values that they accept. */
 tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool *out);
 /* Returns `self` as a flat string. */
 tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
@@ -65,8 +65,8 @@ tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
 /* Lists the items of a list, the keys of a dict, the letters of a string. An iterator is empty afterwards. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
-/* The same for callers that may not read all items: the iterator cannot be used again, unless the caller marks it as
- * empty. The iterator's failure is returned in (*out)->failure. */
+/* Lists items like tri_chat_iterate, for callers that may not read all of them: the iterator cannot be used again,
+ * unless the caller marks it as empty. The iterator's failure is returned in (*out)->failure. */
 tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
 /* Fails if Python cannot hash a value, as needed for keys of dicts. */
 tri_status tri_chat_check_hashable(tri_chat_value value);
@@ -75,6 +75,7 @@ tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value
 /* Returns value.name or value["name"], for `map(attribute=...)`. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);
+/* Computes `what in in` of strings, lists and dicts; false for an undefined `in`. */
 tri_status tri_chat_contains(struct tri_chat_renderer *renderer, tri_chat_value in, tri_chat_value what, bool *out);
 /* Computes < of numbers, strings and lists. */
 tri_status tri_chat_less(struct tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, bool or_equal,

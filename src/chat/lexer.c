@@ -49,7 +49,8 @@ static size_t skip_space(const tri_chat_lexer *lexer, size_t at) {
   return at;
 }
 
-/* Returns the offset after a block or comment, with the newline that it removes. */
+/* Returns the offset after a closed tag and after the white space or newline that the tag removes. `at`: offset after
+ * the tag; `sign`: its `-` or `+`, or 0. */
 static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims) {
   size_t before = at;
   if (sign == '-') at = skip_space(lexer, at);
@@ -161,7 +162,7 @@ static tri_status next_text(tri_chat_lexer *lexer, tri_chat_token *out) {
     size_t end = kind == 0 ? tag : end_of_text(lexer, begin, tag, kind);
     lexer->at = tag;
     if (end > begin) {
-      lexer->line_starts = true; /* the text before the tag on its line is done */
+      lexer->line_starts = true; /* the next call begins at the tag, with no text before it */
       give_text(lexer, begin, tri_chat_string(lexer->source + begin, end - begin), out);
       return TRI_OK;
     }

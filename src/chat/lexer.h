@@ -35,6 +35,7 @@ typedef struct tri_chat_lexer {
   int32_t brackets;
 } tri_chat_lexer;
 
+/* Reads the next token: TRI_TOKEN_END at the end of the source. */
 tri_status tri_chat_lexer_next(tri_chat_lexer *lexer, tri_chat_token *out);
 
 /* Fails with an error at a line and column of the template. */

@@ -252,7 +252,8 @@ static tri_status translate(const json_t *message, const char *where, json_t **o
   return TRI_OK;
 }
 
-/* Adds a translated message. Its tree is put into the line's tree, to live as long. */
+/* Appends message `index` of a list. Translates it first if it is in ShareGPT's form; the list then owns the
+ * translation. */
 static tri_status add_translated(tri_chat_arena *arena, tri_chat_conversation *to, json_t *list, size_t index,
                                  const char *where) {
   json_t *message = json_array_get(list, index), *translated = NULL;

@@ -17,7 +17,7 @@ static tri_status method_strip(const tri_chat_call *call, tri_chat_value *out) {
   bool given = set.kind != TRI_CHAT_NONE;
   TRI_TRY(tri_chat_self_text(call, &self));
   if (given) TRI_TRY(tri_chat_argument_text(call, 0, set, &set));
-  if (given && set.bytes > LARGEST_SET) { /* each letter is compared with all of them */
+  if (given && set.bytes > LARGEST_SET) { /* each letter is compared with all letters of the set */
     return tri_fail(TRI_UNSUPPORTED, "`%s` of more than %d bytes of letters is not supported", call->function->name,
                     LARGEST_SET);
   }
@@ -85,7 +85,7 @@ static tri_status method_split(const tri_chat_call *call, tri_chat_value *out) {
   return add_part(call, list, self, at, self.bytes);
 }
 
-/* Splits at runs of white space from the right; the parts are in that order. */
+/* Splits at runs of white space from the right, and lists the parts from the last to the first. */
 static tri_status split_words_from_right(const tri_chat_call *call, tri_chat_value self, int64_t most,
                                          tri_chat_list *list) {
   size_t first = 0, end = self.bytes;
@@ -235,7 +235,7 @@ static tri_status method_remove_affix(const tri_chat_call *call, tri_chat_value 
   return TRI_OK;
 }
 
-/* Replaces an empty `old`, which occurs between all letters. */
+/* Replaces an empty `old`, which occurs before each letter and at the end. */
 static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, tri_chat_value new, int64_t most,
                                 tri_chat_writer *writer) {
   size_t at = 0;

@@ -142,7 +142,7 @@ static tri_status constant(tri_chat_parser *parser, tri_chat_value value, tri_ch
 
 static tri_status parse_unary(tri_chat_parser *parser, bool filters, tri_chat_node **out);
 
-/* Parses adjacent strings, which are one. */
+/* Parses adjacent strings, and joins them to one. */
 static tri_status parse_strings(tri_chat_parser *parser, tri_chat_node **out) {
   tri_chat_value text = parser->token.value;
   TRI_TRY(constant(parser, text, out));
@@ -188,7 +188,7 @@ static tri_status parse_dict(tri_chat_parser *parser, tri_chat_node **out) {
   return tri_chat_expect_sign(parser, "}");
 }
 
-/* Returns whether the current token cannot begin an expression. */
+/* Returns whether the current token ends a tuple whose last item has a comma: `%}`, `}}`, `)` or `in`. */
 static bool ends_tuple(const tri_chat_parser *parser) {
   return parser->token.kind == TRI_TOKEN_END_BLOCK || parser->token.kind == TRI_TOKEN_END_PRINT ||
          tri_chat_at_sign(parser, ")") || tri_chat_at_name(parser, "in");
@@ -477,7 +477,8 @@ typedef struct level {
 
 typedef tri_status parse_operand(tri_chat_parser *parser, tri_chat_node **out);
 
-/* Parses the operands and operators of one level. Each one is a level deeper in the tree than the one before. */
+/* Parses the operands and operators of one level of precedence, from left to right. Each operator makes the tree one
+ * level deeper. */
 static tri_status parse_binary(tri_chat_parser *parser, const level *levels, parse_operand *operand,
                                tri_chat_node **out) {
   int depth = parser->depth;

@@ -15,7 +15,7 @@ static tri_status end_block(tri_chat_parser *parser) {
   return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "`%%}` is missing before %s", tri_chat_shown(parser, shown));
 }
 
-/* Parses the rest of a body's end, after its last word: `{% endif %}`. */
+/* Parses the rest of a tag that ends a body, such as `{% endif %}`; `endif` is the current token. */
 static tri_status close_body(tri_chat_parser *parser) {
   TRI_TRY(tri_chat_parser_next(parser));
   return end_block(parser);

@@ -12,23 +12,26 @@ typedef struct tri_chat_parser {
   tri_chat_arena *arena;
   tri_chat_dict *symbols;
   int depth;
-  int captures; /* depth of macros and `set` blocks */
+  int captures; /* depth of macros, `set` blocks and generation blocks */
   int loops;
 } tri_chat_parser;
 
-/* Starts with the first token. */
+/* Make the first token of the source the current token; advance to the next token. */
 tri_status tri_chat_parser_begin(tri_chat_parser *parser);
 tri_status tri_chat_parser_next(tri_chat_parser *parser);
 
+/* Return whether the current token is this sign; this name. */
 bool tri_chat_at_sign(const tri_chat_parser *parser, const char *sign);
 bool tri_chat_at_name(const tri_chat_parser *parser, const char *name);
 /* Consume the current token if it matches. */
 tri_status tri_chat_accept_sign(tri_chat_parser *parser, const char *sign, bool *taken);
 tri_status tri_chat_accept_name(tri_chat_parser *parser, const char *name, bool *taken);
+/* Consumes a sign; fails if the current token is another one. */
 tri_status tri_chat_expect_sign(tri_chat_parser *parser, const char *sign);
 /* Parses a name. */
 tri_status tri_chat_parse_name(tri_chat_parser *parser, tri_chat_node **out);
 
+/* Creates a node with the place of the current token; appends an item to a node. */
 tri_status tri_chat_node_create(tri_chat_parser *parser, tri_chat_node_kind kind, tri_chat_node **out);
 tri_status tri_chat_node_add(tri_chat_parser *parser, tri_chat_node *node, tri_chat_node *item);
 

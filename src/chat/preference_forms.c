@@ -85,8 +85,8 @@ static tri_status check_last(const tri_chat_conversation *c, const char *key) {
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 
-/* Adds the record's `system` to a conversation. Adding replaces the member, so the first conversation's message is
- * moved to another key of the tree. */
+/* Adds the record's `system` to the conversation of the answer `key`. tri_chat_messages_add_system replaces the member
+ * by a message, so this moves the message to another key of the tree and restores the member for the other answer. */
 static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *first, const char *key,
                              tri_chat_conversation *to) {
   char keep[80];
@@ -270,7 +270,8 @@ static tri_status make_list(json_t *root, const char *role, json_t *text, const 
   return list == NULL || json_object_set_new(root, key, list) != 0 ? out_of_memory() : TRI_OK;
 }
 
-/* Reads a question under the key of another form, and answers that are texts or messages, as conversations. */
+/* Reads a question as in a form of conversations (tri_chat_form_asking), and answers that are texts or messages. The
+ * result is conversations. */
 static tri_status read_asked(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                              tri_preference *out) {
   static const char kept[] = " question";
@@ -339,8 +340,8 @@ enum { NUM_FORMS = sizeof forms / sizeof forms[0] };
 
 static const char *const beside[] = {"system", "tools", "chat_template_kwargs"};
 
-/* Finds the form of a question under another key than `prompt`; NULL: none. Whole conversations contain the question.
- */
+/* Finds the form of a question under another key than `prompt`. Sets *out to NULL if there is no such question, or if
+ * `chosen` is a whole conversation, which contains the question. */
 static tri_status find_question(const json_t *root, const tri_chat_form **out) {
   *out = NULL;
   if (!is_null(json_object_get(root, "prompt"))) return TRI_OK;

@@ -8,6 +8,7 @@
  *                            "input": "...", "chosen": "...", "rejected": "..."}, or `question`, `conversations`,
  *                            `messages`
  *   prompt-completion-label  {"prompt": "...", "completion": "...", "label": true}
+ *   question-completion-label  the question as above, with "completion" and "label"
  */
 #ifndef TRI_CHAT_PREFERENCE_FORMS_H
 #define TRI_CHAT_PREFERENCE_FORMS_H

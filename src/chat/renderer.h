@@ -37,6 +37,7 @@ struct tri_chat_renderer {
   tri_chat_flow flow;
 };
 
+/* Evaluates an expression; executes a statement; calls a macro, whose printed text is *out. */
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out);
 tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node);
 tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,
@@ -45,7 +46,7 @@ tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node 
 /* Returns a variable; NULL: there is no such variable. */
 const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t symbol);
 
-/* Adds the place of a node to an error message, for functions that do not have it. */
+/* Adds the place of a node to an error message of a function that does not know the node. */
 tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node, tri_status status);
 #define TRI_CHAT_TRY_AT(renderer, node, call)                                                                          \
   do {                                                                                                                 \

@@ -19,8 +19,9 @@ struct tri_chat_session {
   tri_chat_arena arena;
   tri_chat_value *variables;
   int32_t variable_room;
-  int64_t work;                           /* bytes rendered for this conversation */
-  tri_chat_span before_last, behind_last; /* in the whole: text before and after the last answer's bytes */
+  int64_t work; /* bytes rendered for this conversation */
+  /* Parts of the last found answer in `whole`, before and after the bytes that were copied from its message. */
+  tri_chat_span before_last, behind_last;
   bool has_pattern;
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
@@ -170,8 +171,7 @@ static tri_status find_begin(tri_chat_session *session, const tri_chat_conversat
                   message + 1, tri_chat_template_name(session->format->template));
 }
 
-/* Returns the length for which two texts consist of the same strings, from `at` in the one and `from` in the other on.
- */
+/* Returns how many bytes after offset `at` of `whole` and after offset `from` of `part` consist of the same strings. */
 static size_t common_pieces(const tri_chat_rendered *whole, size_t at, const tri_chat_rendered *part, size_t from) {
   int64_t i = whole->num_pieces, k = part->num_pieces;
   size_t common = 0;
@@ -320,7 +320,7 @@ static size_t without_white_space(const tri_chat_rendered *rendered, size_t begi
 }
 
 /* Returns whether a model learns the last message without an end: the template prints only white space after it, and
- * the message does not end with the end of a text. False if no byte of the message was copied. */
+ * the message does not end with tri_chat_format.end. False if no byte of the message was copied. */
 static bool lacks_end(const tri_chat_session *session, const tri_chat_conversation *c) {
   const tri_chat_rendered *whole = &session->whole;
   const int64_t last = c->num_messages - 1;
@@ -397,7 +397,8 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
   return TRI_OK;
 }
 
-/* Copies [begin, end) of a text without trailing white space; returns false if nothing remains. */
+/* Copies [begin, end) of a text without trailing white space. Returns false if nothing remains, or if the rest does not
+ * fit into `out`. */
 static bool copy_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
   end = without_white_space(rendered, begin, end);
   if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;

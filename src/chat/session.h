@@ -7,12 +7,13 @@
  *
  *   begin  the length of the rendering of messages [0, i) with add_generation_prompt, if the whole begins with it;
  *          otherwise the first byte that was copied from message i (the renderer records the message of each byte)
- *   end    the length of the rendering of messages [0, i], if the whole begins with it; otherwise the end of the
- * strings of the template after the last byte copied from message i that both have in common, at least one
+ *   end    the length of the rendering of messages [0, i], if the whole begins with it; otherwise the template's
+ *          strings after the last byte copied from message i are compared in both texts, and the equal ones, at least
+ *          one, belong to the answer
  *
- * If neither is found, the conversation is refused. This needs two renderings for each answer, so a conversation with
- * thousands of answers would take quadratic time: beyond a quarter of a GiB of renderings, the other answers must have
- * the same text before and after them as the last found one. */
+ * If one of the two cannot be found, the conversation is refused. Each answer needs two renderings, so a conversation
+ * with thousands of answers would take quadratic time: beyond a quarter of a GiB of renderings, the other answers must
+ * have the same text before and after them as the last found one. */
 #ifndef TRI_CHAT_SESSION_H
 #define TRI_CHAT_SESSION_H
 

@@ -16,6 +16,7 @@ void tri_chat_template_destroy(tri_chat_template *template);
 
 /* Returns whether it marks the model's answers with `{% generation %}`. */
 bool tri_chat_template_marks_answers(const tri_chat_template *template);
+/* Return the source [*bytes], with normalized newlines; the name for messages. */
 const char *tri_chat_template_source(const tri_chat_template *template, size_t *bytes);
 const char *tri_chat_template_name(const tri_chat_template *template);
 

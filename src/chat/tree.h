@@ -66,7 +66,7 @@ struct tri_chat_node {
   uint8_t binary;
   bool is_tuple, negated;
   int32_t line, column;
-  int32_t symbol; /* number of a name; also of the name of SET, ATTRIBUTE */
+  int32_t symbol; /* NAME, MACRO: number of the name; else -1 */
   tri_chat_value constant;
   tri_chat_value name;
   tri_chat_node *a, *b, *c, *filter;

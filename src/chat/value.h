@@ -36,7 +36,7 @@ struct tri_chat_function;
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
-  bool is_method; /* a function of a value, which is not stored */
+  bool is_method; /* function: a method; the value before its dot is not stored */
   bool is_safe;   /* result of `safe`: Markup, whose methods and `+` escape their arguments */
   int32_t origin; /* string: 1 + the message from which it was copied; 0: none */
   union {
@@ -106,6 +106,7 @@ tri_status tri_chat_copy(tri_chat_arena *arena, const char *text, size_t bytes, 
 /* Concatenates two strings. */
 tri_status tri_chat_concat(tri_chat_arena *arena, tri_chat_value left, tri_chat_value right, tri_chat_value *out);
 
+/* Creates an empty list with room for `room` items. */
 tri_status tri_chat_list_create(tri_chat_arena *arena, int64_t room, tri_chat_list_kind kind, tri_chat_list **out);
 tri_status tri_chat_list_add(tri_chat_arena *arena, tri_chat_list *list, tri_chat_value value);
 tri_chat_value tri_chat_of_list(tri_chat_list *list);
@@ -113,20 +114,23 @@ tri_chat_value tri_chat_of_list(tri_chat_list *list);
 tri_status tri_chat_dict_create(tri_chat_arena *arena, int64_t room, tri_chat_dict **out);
 /* Sets a key; an existing key gets the new value. */
 tri_status tri_chat_dict_set(tri_chat_arena *arena, tri_chat_dict *dict, tri_chat_value key, tri_chat_value value);
+/* Return the value of a key; NULL: no such key. */
 const tri_chat_value *tri_chat_dict_find(const tri_chat_dict *dict, tri_chat_value key);
-const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *key); /* NULL: no such key */
+const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *key);
 tri_chat_value tri_chat_of_dict(tri_chat_dict *dict);
 
 /* ---- queries ------------------------------------------------------------------------------------------------- */
 
 /* Returns whether a value is a boolean, an integer or a real number. */
 bool tri_chat_is_number(tri_chat_value value);
+/* Returns the value of a number, rounded to a double. */
 double tri_chat_as_real(tri_chat_value value);
 /* Compares two numbers that are not NaN (-1, 0, 1) exactly: an integer is not rounded for the comparison with a real
  * number. */
 int tri_chat_compare_numbers(tri_chat_value a, tri_chat_value b);
 /* Returns whether a value is a boolean or an integer, which Python treats alike. */
 bool tri_chat_is_whole(tri_chat_value value);
+/* Returns the value of a boolean or an integer. */
 int64_t tri_chat_as_whole(tri_chat_value value);
 
 /* Return Python's truth; the name of the type for messages ("str", "dict"). */

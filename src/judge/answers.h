@@ -1,5 +1,5 @@
-/* Questions that a model answers in its own words. An answer is right if it equals one of the given ones, letter by
- * letter: lm-evaluation-harness's exact_match. */
+/* Questions that a model answers in its own words. An answer is right if it equals one of the given ones, up
+ * to the differences that tri_answer_rule ignores: lm-evaluation-harness's exact_match. */
 #ifndef TRI_JUDGE_ANSWERS_H
 #define TRI_JUDGE_ANSWERS_H
 

@@ -31,7 +31,7 @@ tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *con
  * if there is none. TRI_BAD_FILE if two of the keys have different values. */
 tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key,
                           const json_t **out);
-/* Finds the context that a model is given in the same way. TRI_BAD_FILE if the object has further parts of a context
+/* Finds the context for the model with tri_judge_find. TRI_BAD_FILE if the object has further parts of a context
  * that would be ignored. */
 tri_status tri_judge_find_context(const json_t *object, const char *const *keys, int64_t count, const char **key,
                                   const json_t **out);

@@ -80,8 +80,8 @@ static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
                   "the context is empty, and the tokenizer has no token that texts begin with: give a text");
 }
 
-/* Encodes a continuation without a context, after the tokens of a text's beginning. If the tokenizer has none, it
- * follows the token of find_start, which is not repeated if the text itself begins with it. */
+/* Encodes a continuation without a context, after the tokens of a text's beginning. If the tokenizer has no such
+ * tokens, the continuation follows the token of find_start, which is not repeated if the text itself begins with it. */
 static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
                                int64_t *count) {
   int32_t start = -1;

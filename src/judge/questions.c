@@ -164,7 +164,7 @@ static tri_status find_answer(tri_question *q, const json_t *object) {
 
 /* ---- HellaSwag's own spelling ------------------------------------------------------------------------------------ */
 
-/* The edits of HellaSwag, in place: " [title]" becomes ". ", text in brackets is removed, and two spaces become one. */
+/* Replaces all occurrences of `what` in place; `with` is not longer. */
 static void replace(char *text, const char *what, const char *with) {
   char *to = text;
   for (const char *at = text; *at != '\0';) {
@@ -192,6 +192,7 @@ static void drop_brackets(char *text) {
   *to = '\0';
 }
 
+/* Edits a text as HellaSwag does: " [title]" becomes ". ", text in brackets is removed, and two spaces become one. */
 static void clean(tri_judge_text *text) {
   tri_judge_strip(text->text);
   replace(text->text, " [title]", ". ");

@@ -182,7 +182,7 @@ static tri_status append_both_norms(const tri_model *model, int64_t layer, tri_o
   return two ? tri_op_enter_tensor(list, out->fed, &out->fed) : TRI_OK;
 }
 
-/* Appends the ends of both branches, if they differ from a plain sum. */
+/* Appends the end of each branch, and then their sum; needed with dropout, which differs between the branches. */
 static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op_list *list, both parts, int32_t *out) {
   TRI_TRY(tri_op_leave_tensor(list, parts.attention, &parts.attention));
   const bool sliced = list->sliced;

@@ -50,8 +50,8 @@ typedef struct tri_block_names {
   const char *q, *k, *v, *qkv, *out;
   const char *q_norm, *k_norm;
   const char *gate, *up, *gate_up, *down; /* neither gate nor gate_up: the feed-forward part is not gated */
-  /* Experts; `router` NULL: the family has none. Whole names of tensors; in names of an expert's matrices %ld is the
-   * layer, then the expert. */
+  /* Experts; `router` NULL: the family has none. Names of the router end in ".weight" and are without tri_blocks.layer;
+   * names of an expert's matrices are whole: the first %ld is the layer, the second the expert. */
   const char *router, *router_bias;
   const char *expert_gate_up[2], *expert_down;
 } tri_block_names;

@@ -113,7 +113,7 @@ tri_blocks_last tri_blocks_find_last(const tri_model *model) {
  */
 
 typedef struct named_parameter {
-  const char *module, *name; /* after tri_blocks.layer: MODULE.weight or .bias; or the whole name */
+  const char *module, *name; /* after tri_blocks.layer: MODULE.NAME; module NULL: NAME */
   const char *const *stack;  /* whole names of a stack's matrices */
   tri_parameter facts;
 } named_parameter;
@@ -198,7 +198,7 @@ static void fill_qkv(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_
   rows[TRI_ROW_V_BIAS] = (named_parameter){of_v, "bias", NULL, within_qkv(model, 2, kv_bias)};
 }
 
-/* The same as one matrix [in, out] and one bias, with three segments. */
+/* Fills q, k and v as one matrix [in, out] and one bias, with three segments. */
 static void fill_qkv_in_out(const tri_model *model, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
   const char *name = tri_blocks_of(model)->names.qkv;
   const int64_t heads = model->num_heads, qkv = 3 * heads * model->head_dim;

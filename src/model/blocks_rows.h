@@ -42,6 +42,7 @@ enum { TRI_NUM_BLOCK_ROWS = TRI_ROW_POST2_WEIGHT + 1 };
  * by the layers', the last norm's and the output projection's. */
 enum { TRI_BLOCKS_TOKENS, TRI_BLOCKS_POSITIONS };
 
+/* Returns the description of the layers of the model's family. */
 const tri_blocks *tri_blocks_of(const tri_model *model);
 
 /* Returns whether feed-forward parts are gated. */

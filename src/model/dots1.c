@@ -48,7 +48,7 @@ static const tri_hf_keys hf_keys[] = {
     {.model_type = NULL},
 };
 
-/* Checks the router. transformers uses the two best of each group of any size. */
+/* Refuses groups of one expert, because transformers ranks a group by its two best experts. */
 static tri_status dots1_check(const tri_model *m) {
   const bool of_pairs = m->router_scoring == TRI_ROUTER_SIGMOID && !m->router_quota && m->num_experts > 0;
   if (!of_pairs || m->num_experts / m->router_groups >= 2) return TRI_OK;

@@ -65,7 +65,7 @@ void tri_model_fill_in_experts(tri_model *m) {
   if (m->router_kept_groups == 0) m->router_kept_groups = m->router_groups;
   if (m->router_scale == 0) m->router_scale = 1;
   if (m->balance_rate == 0) m->balance_rate = usual_rate(m->balance);
-  /* If no layer has such a part, its width is that of the part that replaces it. */
+  /* If no layer has a dense feed-forward part, ffn_size is the width of an expert. */
   const tri_family_table *family = tri_family_of(m);
   const bool experts = family != NULL && has_experts(&family->blocks);
   const bool dense = experts && family->blocks.dense_layers && m->dense_layers > 0;

@@ -232,7 +232,8 @@ static layer_kinds kinds_of(const tri_model *model) {
 /* Returns the mean number of a matrix's elements by which one token is multiplied. */
 static double met_weights(const tri_model *model, const tri_parameter *entry) {
   const double all = (double)tri_parameter_global_count(entry);
-  const bool looked_up = entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* except B */
+  const bool looked_up =
+      entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* the factor B is multiplied */
   if (entry->num_dims < 2 || looked_up) return 0;
   return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
 }

@@ -43,8 +43,8 @@ extern const char *const tri_family_optional_keys[];
 /* For the `check` of a family: fail unless head_dim is hidden_size / num_heads; unless num_kv_heads is num_heads. */
 tri_status tri_family_check_head_dim(const tri_model *model);
 tri_status tri_family_check_kv_heads(const tri_model *model);
-/* The same: fails unless num_heads divides hidden_size, for any head_dim, as some configurations of transformers
- * require. */
+/* For the `check` of a family: fails unless num_heads divides hidden_size, for any head_dim, as some configurations of
+ * transformers require. */
 tri_status tri_family_check_divides(const tri_model *model);
 
 /* Checks that a model sets only keys of its family, and that its numbers fit together. */
@@ -98,7 +98,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
  * the attention fraction that document masks and windows leave, as a mean over tokens and layers; 1: no masks or
  * windows. A frozen matrix has two GEMMs, not three; LoRA factors have their own. */
 double tri_model_flops_per_token(const tri_model *model, int64_t sequence, double fraction);
-/* The same for the forward only, without LoRA factors. */
+/* Returns the FLOPs of the forward of one token alone, counted in the same way, without LoRA factors. */
 double tri_model_forward_flops(const tri_model *model, int64_t sequence, double fraction);
 
 /* Returns the attention fraction over all layers, if document masks alone leave `masked` (1: no masks). */

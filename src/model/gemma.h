@@ -14,6 +14,7 @@
   .hidden_size = 2304, .ffn_size = 9216, .num_layers = 26, .num_heads = 8, .num_kv_heads = 4, .head_dim = 256,         \
   .norm_eps = 1e-6, .init_std = 0.02, .window = 4096, .tied = true
 
+/* The keys of Gemma 2 and 3, and functions that read and write attention_scale as query_pre_attn_scalar. */
 extern const tri_hf_key tri_gemma_keys[];
 tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out);
 /* Checks that attention_scale is 1 / sqrt(n) for a whole number n, as their config.json requires. */

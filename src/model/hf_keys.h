@@ -76,7 +76,7 @@ typedef struct tri_hf_keys {
 
 #define TRI_HF_KEYS_FIELD(KEY, KIND, FIELD)                                                                            \
   { .key = KEY, .kind = TRI_HF_KEYS_##KIND, .offset = offsetof(tri_model, FIELD) }
-/* Another name of a key, which is read if the first is missing. */
+/* Another name of a key, which is only read. Rows are read in order, so it has precedence over an earlier row. */
 #define TRI_HF_KEYS_ALSO(KEY, KIND, FIELD)                                                                             \
   { .key = KEY, .kind = TRI_HF_KEYS_##KIND, .offset = offsetof(tri_model, FIELD), .only_read = true }
 #define TRI_HF_KEYS_ONLY(KEY, VALUE, WHAT)                                                                             \

@@ -10,6 +10,7 @@
 
 enum { TRI_LAYER_SET_BYTES = 192 };
 
+/* Returns whether a set in canonical form has all layers. */
 bool tri_layer_set_is_all(const char *set);
 
 /* Returns whether a layer is in a set in canonical form (tri_layer_set_complete). */

@@ -1,11 +1,11 @@
 /* Llama (Touvron et al. 2023; Llama 3, 2024) and models that differ from it by a few numbers: Mistral has sliding
- * windows, Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` also adds one to
- * attention's output projection; Granite's code models have it, and `mlp_bias`. */
+ * windows, Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` also adds a
+ * bias to attention's output projection; Granite's code models set it and `mlp_bias`. */
 #include "model/family.h"
 
 #include <string.h>
 
-/* Keys of Llama itself; the related model types have neither. */
+/* Keys of Llama itself; the related model types have none of them. */
 static const tri_hf_key llama_biases[] = {
     TRI_HF_KEYS_FIELD("attention_bias", BOOL, attention_bias),
     TRI_HF_KEYS_FIELD("attention_bias", BOOL, output_bias),
@@ -55,7 +55,7 @@ static const tri_hf_keys hf_keys[] = {
      .architecture = "MistralForCausalLM",
      .is = is_mistral,
      MISTRAL,
-     .window = {.known = true, .reads_layers = true}, /* AutoModel then uses Ministral's classes */
+     .window = {.known = true, .reads_layers = true}, /* with `layer_types` AutoModel uses Ministral's classes */
      .tables = {TABLES}},
     {.model_type = "ministral",
      .architecture = "MinistralForCausalLM",

@@ -24,7 +24,7 @@ bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
 /* Reads a preset by its name, or a model file by its path. */
 tri_status tri_model_load(const char *name_or_file, tri_model *out);
 
-/* The same with another `expand`, for callers that accept more kinds of names (checkpoint/model_source.h). */
+/* Reads a model with another `expand`, for callers that accept more kinds of names (checkpoint/model_source.h). */
 typedef tri_status (*tri_model_expander)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 tri_status tri_model_load_by(tri_model_expander expand, const char *name, tri_model *out);
 

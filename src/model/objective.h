@@ -15,7 +15,7 @@
 typedef struct tri_train_objective tri_train_objective;
 struct tri_train_objective {
   const char *name;
-  unsigned columns;   /* columns of a sample besides those of every objective (TRI_COLUMN_BIT) */
+  unsigned columns;   /* columns of a sample besides those that every objective has (TRI_COLUMN_BIT) */
   double label_scale; /* factor of the cross entropy's weighted mean over the labels of the global batch */
   /* Labels belong to completions, with a loss of its own: a mean over the pairs of the global batch, or over its
    * completions if they are not paired. */

@@ -66,7 +66,7 @@ static bool has_cpo_alpha(const tri_objective_config *config) {
   return is_loss(config, TRI_PREFERENCE_CPO) || is_loss(config, TRI_PREFERENCE_SIMPO);
 }
 
-/* A changed key that the objective does not have. */
+/* A key that only some objectives have: whether its value was changed, and whether the chosen objective has it. */
 typedef struct misplaced {
   const char *key, *goes_with;
   bool changed, known;

@@ -246,6 +246,7 @@ static tri_holding holding_over_parts(const tri_parameter *entry, const tri_mode
   if (ranks == 1) return TRI_HOLDING_COPIES;
   if (is_split && entry->split.units < ranks) return TRI_HOLDING_PARTIAL;
   if (entry->by_heads || sees_slices(entry, share)) return TRI_HOLDING_PARTIAL;
+  /* COPIES also holds for the bias after a row-parallel GEMM: one rank adds it, but all ranks have its gradient. */
   return is_split ? TRI_HOLDING_SPLIT : TRI_HOLDING_COPIES;
 }
 
@@ -262,7 +263,6 @@ bool tri_parameter_is_partial(const tri_parameter *entry) {
 static void set_slice(tri_parameter *entry, const tri_model_share *share) {
   *entry = tri_parameter_of_position(entry, &share->position);
   entry->over_parts = holding_over_parts(entry, share);
-  /* The bias after a row-parallel GEMM is added by one rank, and all ranks have its gradient. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
 
@@ -275,7 +275,7 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
   return (int64_t)tri_bytes_in_lines(tri_nf4_layout_of_cut(&cut).bytes);
 }
 
-/* The same in the array of parameters in 4 bits. */
+/* Places an entry in 4 bits at *end of the array of these, in bytes, and moves *end. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
   *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = *end;
@@ -386,7 +386,7 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   return tensor->local[0] * tensor->local[1] / tensor->split.segments / (tensor->split.dim == 1 ? tensor->local[0] : 1);
 }
 
-/* The same for a tensor that is not in a stack. */
+/* Returns the element of the tensor on disk at which run i begins, for a tensor that is not part of a larger one. */
 static int64_t run_of_whole(const tri_parameter *tensor, int64_t i) {
   const tri_split *split = &tensor->split;
   if (split->dim < 0) return 0;

@@ -1,10 +1,10 @@
 /* The parameter table: the one list of a model's parameters. Initialisation, the optimizer's decay groups, sharding,
  * checkpoints, memory planning and `inspect` all read it.
  *
- * Every rank's table lists every parameter of the model, in the same order. Its local part on this
- * rank is empty if another stage has it, a slice if tensor parallelism splits it, and otherwise the whole. Values,
- * gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's offset in
- * them.
+ * Every rank's table lists every parameter of the model, in the same order. The local part of a parameter on this rank
+ * is empty if another stage has the parameter, a slice if tensor parallelism splits it, and otherwise the whole.
+ * Values, gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's
+ * offset in these arrays.
  *
  * The experts of a layer are stacks: one parameter with many matrices of equal shape. A rank holds some of the
  * matrices. On disk each matrix is a tensor with its own name (tri_parameter_tensor).
@@ -86,8 +86,8 @@ typedef struct tri_split {
   int64_t segments, units;
 } tri_split;
 
-/* TRI_PARAMETER_KINDS: the most matrices of an expert that are adjacent in memory, and one matrix of a product: gate
- * and up. */
+/* TRI_PARAMETER_KINDS: largest number of an expert's matrices that are adjacent in memory and that one GEMM uses (gate
+ * and up). */
 enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
 
 /* Rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, which alternates q, k and v of each head).
@@ -111,8 +111,9 @@ typedef struct tri_stacked {
   tri_stacking as;
   int64_t members, kinds; /* sizes of the stack */
   int64_t number;         /* matrix: its index in the stack, member after member */
-  int64_t together;       /* above 1: number of members, from that one on, whose elements alternate in the part */
-  const char *name;       /* matrix: name of the tensor on disk, owned by the table; NULL: a stack */
+  int64_t together; /* above 1: the local part also has the elements of the next members, alternating; their number,
+                       this one included */
+  const char *name; /* matrix: name of the tensor on disk, owned by the table; NULL: a stack */
 } tri_stacked;
 
 typedef struct tri_parameter {
@@ -194,8 +195,8 @@ typedef struct tri_model_share {
 
 /* Creates the table of a complete model; share NULL: for one rank alone. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
-/* The same without the layers of other stages, for planning, which makes many tables. Numbers of entries and num_values
- * differ from those of the whole table; local parts and offsets are the same. */
+/* Creates a table without the layers of other stages, for planning, which makes many tables. Numbers of entries and
+ * num_values differ from those of the whole table; local parts and offsets are the same. */
 tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
@@ -208,8 +209,8 @@ tri_parameter tri_parameter_of_position(const tri_parameter *parameter, const tr
 
 /* Returns the number of a parameter's tensors on disk: 1, or the number of matrices of a stack, member after member. */
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
-/* Returns tensor i of them, as a parameter with its own name and local part; *first: its first element in the local
- * part of `parameter`, if this rank holds it. */
+/* Returns tensor i of a parameter, as a parameter with its own name and local part; *first: its first element in the
+ * local part of `parameter`, if this rank holds it. */
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
 /* Returns whether it is part of a larger tensor on disk (`within`, `stacked`), but not the first part. */
@@ -224,6 +225,7 @@ void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first,
  * disk. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
+/* Returns the number of elements of the whole parameter, with all matrices of a stack. */
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
 /* For a parameter in 4 bits, return the number of its matrices on this rank, each a cut of a matrix on disk that is
@@ -236,8 +238,8 @@ bool tri_parameter_has_gradient(const tri_parameter *parameter);
 /* Returns whether its gradient has to be summed over the ranks of its parts (TRI_HOLDING_PARTIAL). */
 bool tri_parameter_is_partial(const tri_parameter *parameter);
 
-/* Returns whether this rank has a part of it in the flat arrays: false if another stage holds it, if it is frozen, or
- * an alias. */
+/* Returns whether this rank has a part of the parameter in the flat arrays: false if another stage holds the parameter,
+ * if it is frozen, or if it is an alias. */
 static inline bool tri_parameter_is_in_arrays(const tri_parameter *parameter) {
   return parameter->count > 0 && !parameter->alias && !parameter->frozen;
 }
@@ -249,7 +251,7 @@ const char *tri_parameter_group_name(tri_parameter_group group);
 
 /* ---- for the families ------------------------------------------------------------------------------------------ */
 
-/* Return the splits: not split; split along a dimension by its elements. */
+/* Return the splits: not split; along a dimension by its elements; along a dimension by heads. */
 tri_split tri_split_none(void);
 tri_split tri_split_elements(int dim, int64_t length);
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
@@ -273,7 +275,7 @@ tri_parameter tri_parameter_balance(int64_t experts);
 /* Appends a parameter, with its name and layer set. %ld in `name` is replaced by the layer's number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
-/* The same for a stack. `names`: names of its kinds, each with %ld for the layer and %ld for the member; they must
+/* Appends a stack. `names`: names of its kinds, each with %ld for the layer and %ld for the member; they must
  * outlive the table. */
 tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
                                          tri_parameter parameter);

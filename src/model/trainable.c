@@ -209,7 +209,7 @@ static void add_magnitudes(const tri_adapter *adapter, int64_t first, int64_t en
   }
 }
 
-/* Returns the initial value of a factor as a frozen parameter, in the type that GEMMs read. */
+/* Returns the initial value of a factor as a frozen parameter: A0 in the type that GEMMs read, B0 in the wide type. */
 static tri_parameter first_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   tri_parameter first = factor_of(adapter, matrix, which);
   first.first = first.frozen = true;

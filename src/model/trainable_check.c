@@ -101,7 +101,7 @@ static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_tab
                   embedding->name, (long)a.rank, a.alpha, head->name, (long)b.rank, b.alpha);
 }
 
-/* Returns the first parameter with factors that is not a matrix of a layer; NULL: none. */
+/* Returns the first parameter with factors that is an expert's, or not of a layer; NULL: none. */
 static const tri_parameter *first_outside(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
@@ -110,7 +110,7 @@ static const tri_parameter *first_outside(const tri_parameter_table *table) {
   return NULL;
 }
 
-/* Refuses PiSSA for matrices outside of layers. */
+/* Refuses PiSSA for experts and for matrices outside of layers. */
 static tri_status check_principal(const tri_adapter *adapter, const tri_parameter_table *table) {
   const tri_parameter *entry = tri_adapter_is_principal(adapter) ? first_outside(table) : NULL;
   if (entry == NULL) return TRI_OK;
@@ -120,7 +120,7 @@ static tri_status check_principal(const tri_adapter *adapter, const tri_paramete
                   entry->name);
 }
 
-/* Refuses magnitudes of stacked experts, which PEFT does not support either. */
+/* Refuses magnitudes of experts, which PEFT does not support either, and of matrices outside of layers. */
 static tri_status check_magnitudes(const tri_adapter *adapter, const tri_parameter_table *table) {
   const tri_parameter *entry = adapter->magnitude ? first_outside(table) : NULL;
   if (entry == NULL) return TRI_OK;
@@ -192,7 +192,8 @@ static tri_status check_adapter_patterns(const tri_parameter_table *table, const
   return TRI_OK;
 }
 
-/* Checks adapter.rank against the shortest side of all matrices whose factors have it. */
+/* Checks ranks against the shorter sides of their matrices: rank_pattern for each matrix, adapter.rank for the others.
+ */
 static tri_status check_ranks(const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &model->tuning.adapter;
   const tri_parameter *smallest = NULL;

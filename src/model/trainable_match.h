@@ -15,7 +15,8 @@ void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMET
 /* Returns whether it is a matrix of a layer that is used for every token: not one of experts. */
 bool tri_trainable_is_linear(const tri_parameter *entry);
 
-/* Returns whether an adapter may have factors for it: such a matrix, the output projection, or the table of tokens. */
+/* Returns whether `targets` may name this parameter: a linear matrix (tri_trainable_is_linear), the output projection,
+ * or the table of tokens. */
 bool tri_trainable_may_have_factors(const tri_parameter *entry);
 
 /* Returns the length of the module's name in a tensor's name: "mlp.up_proj" in "mlp.up_proj.weight". */

@@ -36,8 +36,8 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
                                              const tri_attention_fractions **out);
 
 /* Sets more[micro_batches] to the difference of each micro-batch's area from the mean, as a share of the mean. The
- * micro-batches are spread evenly from the smallest area to the largest, in random order number `order`. The sum is 0.
- */
+ * areas are spread evenly from the smallest to the largest, and shuffled with the random stream `order`. The sum of
+ * more[] is 0. */
 void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t micro_batches, int64_t order,
                                   double *more);
 

@@ -1,6 +1,6 @@
 /* Goodput under failures: devices fail at random times, a run resumes from its last checkpoint, and checkpoints take
- * time. Failures are a Poisson process (Young 1974, Daly 2006), for which the mean times below are exact, also for
- * failures while a checkpoint is written or while a run restarts. */
+ * time. Failures are a Poisson process (Young 1974, Daly 2006). tri_goodput is exact for such failures, also for those
+ * while a checkpoint is written or while a run restarts. */
 #ifndef TRI_PLAN_FAILURES_H
 #define TRI_PLAN_FAILURES_H
 

@@ -253,7 +253,8 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* Simulates the same step without overlap, and subtracts the seconds of communication and of computation. */
+/* Simulates the same step without overlap. hidden_s is its communication minus the prediction's; slower_s is the
+ * prediction's computation minus its own. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);

@@ -11,7 +11,7 @@
 enum { TRI_FLIGHT_ASKED_BYTES = 48 };
 
 typedef struct tri_flight_report {
-  char asked[TRI_FLIGHT_ASKED_BYTES]; /* id of the request that the report answers (watchdog.c); "": of none */
+  char asked[TRI_FLIGHT_ASKED_BYTES]; /* id of the request that the report answers (watchdog.c); "": no request */
   int64_t step;                       /* counted from 1; 0 outside steps */
   double idle_s;                      /* seconds since the last record began or ended */
   char doing[96];     /* the work in progress, else the last one ("forward of micro-batch 2"); "": none is recorded */

@@ -94,9 +94,9 @@ static tri_status load_init(tri_loading *l) {
   return status;
 }
 
-/* Returns whether the run began with `--resume FOLDER` and has saved nothing since. A later start with `auto`, such as
- * the restart after a lost rank, then resumes from FOLDER again, instead of from earlier checkpoints of the output or
- * from the beginning. */
+/* Sets *out to whether the run began with `--resume FOLDER` and has saved nothing since. A later start with `auto`,
+ * such as the restart after a lost rank, then resumes from FOLDER again, instead of from earlier checkpoints of the
+ * output or from the beginning. */
 static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bool *out) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   int64_t highest = -1;

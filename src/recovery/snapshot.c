@@ -497,7 +497,8 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* Removes the folders of all nodes, because the job may have had other nodes on this machine before. */
+/* Removes the folders node-K of all K, not only this node's: this machine may have had another K in an earlier start.
+ */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }

@@ -189,7 +189,8 @@ static bool create_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES
   return written;
 }
 
-/* Reads the id of the request in `asked`; returns false without one, or if its id is not written yet. */
+/* Reads the id of the request from the file `asked`. Returns false if there is no such file, or if the id is not
+ * written yet. */
 static bool read_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES]) {
   int file = open(w->asked, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;

@@ -12,7 +12,7 @@
 
 enum { TRI_ASCII = 128, TRI_MOST_CLASSES = 128, TRI_MOST_NAMED = 64 };
 
-/* Facts about a code point besides its general category. The first two are bits of the table. */
+/* Facts about a code point besides its general category. The first two are bits of tri_unicode_runs. */
 enum {
   TRI_IS_NUMERIC = 1 << 5,
   TRI_IS_PUNCTUATION = 1 << 6,
@@ -44,6 +44,7 @@ typedef struct tri_alphabet {
   uint8_t *class_of; /* [0x110000] */
 } tri_alphabet;
 
+/* Returns the general category of a code point, and bits of the facts above. */
 uint32_t tri_code_facts(uint32_t code);
 
 /* Creates an alphabet. `where`: begin of the message if there are too many classes. Release it with

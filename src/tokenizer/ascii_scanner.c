@@ -5,8 +5,9 @@
  * tried in order, and each is greedy, so the first one that matches decides:
  *
  *   GPT-2:    's 't 're 've 'm 'll 'd |  ?letters |  ?digits |  ?others | spaces not before a non-space | spaces
- *   Llama 3:  the same endings in either case | one other-than-line-break, then letters | 1 to 3 digits |
- *              ?others, then line breaks | spaces up to the last line break | spaces not before a non-space | spaces
+ *   Llama 3:  the same endings in either case | letters, after at most one character that is not a letter, a digit or a
+ *             line break | 1 to 3 digits |  ?others, then line breaks | spaces up to the last line break | spaces not
+ *             before a non-space | spaces
  *   Qwen 2:   as Llama 3 with single digits
  *
  * "Spaces not before a non-space" leaves the last space of a run to the next word, if there is one. */

@@ -47,7 +47,7 @@ typedef struct queued_pair {
   int64_t count;
   uint64_t pair;
   int32_t facts; /* index of the pair's facts */
-  int32_t words; /* list */
+  int32_t words; /* list of the words in which the pair was created */
 } queued_pair;
 
 typedef struct learner {
@@ -145,7 +145,8 @@ static tri_status find_pair(learner *l, uint64_t pair, int32_t *out) {
   return TRI_OK;
 }
 
-/* Counts one more occurrence of a pair in a word, which is the last word of all lists of this round. */
+/* Counts one more occurrence of a pair in a word, and adds the word to the pair's fresh list. Words are visited one
+ * after the other, so if the list has the word already, the word is its first. */
 static tri_status add_pair(learner *l, int32_t left, int32_t right, int32_t word) {
   int32_t index = 0;
   TRI_TRY(find_pair(l, pair_of(left, right), &index));

@@ -113,7 +113,7 @@ void tri_decoder_destroy(tri_decoder *decoder) {
   tri_free(decoder);
 }
 
-/* Returns the text of a token, without the removal at the begin of the text. */
+/* Finds the text of a token. The caller removes stripped characters at the begin of the whole text (strip). */
 static tri_status text_of(tri_decoder *decoder, int32_t id, const char **text, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const tri_token *token = NULL;
@@ -198,7 +198,7 @@ static bool spells_mark(const tri_decoder *decoder, int32_t id) {
          byte == space_mark[decoder->spelled];
 }
 
-/* Counts the bytes of byte tokens that spell the mark of a space. */
+/* Sets *bytes to the length of the text to which a space's mark is decoded, once byte tokens have spelled the mark. */
 static tri_status count_mark(tri_decoder *decoder, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const bool first = !decoder->begun && decoding->first_differs;

@@ -303,7 +303,7 @@ tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, 
 
 /* ---- whole texts ------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of the last tokens of the beginning that a text of `count` tokens already has. */
+/* Returns how many tokens at the end of tokenizer->beginning the text ids[count] already begins with. */
 static int64_t own_beginning(const tri_tokenizer *tokenizer, const int32_t *ids, int64_t count) {
   const int64_t most = tokenizer->num_beginning;
   int64_t same = count < most ? count : most;

@@ -54,8 +54,8 @@ static bool is_named_token(const char *key) {
 }
 
 /* Loads special_tokens_map.json of older folders. transformers reads it if tokenizer_config.json has no
- * added_tokens_decoder, and its values, even null, replace that file's. NULL if it is not read. Release *map with
- * json_decref. */
+ * added_tokens_decoder, and its values, even null, replace those of tokenizer_config.json. Sets *map to NULL if the
+ * file is not read. Release *map with json_decref. */
 static tri_status load_map(const char *folder, const json_t *config, json_t **map) {
   *map = NULL;
   return json_object_get(config, "added_tokens_decoder") == NULL ? load(folder, TOKENS_MAP, map) : TRI_OK;
@@ -71,7 +71,7 @@ static void visit_named(const json_t *root, const json_t *before, tri_named_toke
   }
 }
 
-/* Tokens of every tokenizer of transformers, in its order. Padding and mask tokens are not in texts. */
+/* Tokens of every tokenizer of transformers, in its order. Only the first IN_TEXTS of them occur in texts. */
 static const char *const usual_tokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                            "pad_token", "cls_token", "mask_token"};
 enum { USUAL_TOKENS = sizeof usual_tokens / sizeof *usual_tokens, IN_TEXTS = 2 };
@@ -150,7 +150,7 @@ typedef struct extra {
   const json_t *facts;        /* {"lstrip": ...}; NULL: none */
   int64_t id;                 /* -1: not given */
   bool special;
-  bool takes_id; /* is not in texts, but may get an id before tokens that are */
+  bool takes_id; /* does not occur in texts, but may get an id before tokens that do */
 } extra;
 
 typedef struct extras {
@@ -224,8 +224,8 @@ static tri_status add_list(extras *to, const char *file, const json_t *list) {
   return TRI_OK;
 }
 
-/* Adds special tokens without a number, after all others, in transformers' order. Padding and mask tokens only take an
- * id. */
+/* Adds special tokens without a number, after all others, in transformers' order. The usual tokens after the first
+ * IN_TEXTS only take an id (`takes_id`). */
 static tri_status add_special(extras *to, const char *file, const json_t *root) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -350,8 +350,7 @@ static tri_status set_prefix_space(const json_t *config, const json_t *model, js
              : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
 }
 
-/* Adds the tokens to the document, except padding and mask tokens that have no id and precede no token that gets one.
- */
+/* Adds the tokens to the document, except `takes_id` tokens that have no id and precede no token that gets one. */
 static tri_status insert_extras(const char *file, const extras *found, json_t *root, bool *changed) {
   bool is_added = false;
   int64_t needed = found->count;

@@ -33,9 +33,9 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
  * none. */
 tri_status tri_folder_other_class(const char *folder, const json_t *root, const char **out);
 
-/* LOCAL. Makes the text of a tokenizer_config.json: the folder's (NULL, or without one: with transformers' class for a
- * tokenizer.json), with `end` as its eos_token if it names none, and with a chat template if that is not NULL. Release
- * *out with tri_free. */
+/* LOCAL. Makes the text of a tokenizer_config.json from the folder's file; if `folder` is NULL or has no such file,
+ * from one that names transformers' class for a tokenizer.json. Sets eos_token to the token `end` (-1: none) if the
+ * file names no eos_token, and chat_template unless it is NULL. Release *out with tri_free. */
 tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
                                   const json_t *chat_template, char **out);
 

@@ -131,7 +131,7 @@ tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t by
                          size_t *out_bytes) {
   size_t copied = 0;    /* the text before is in normalizer->text */
   size_t part = 0;      /* begin of the current part */
-  bool changes = false; /* whether it has more than its inert begin */
+  bool changes = false; /* whether the part has more than its inert begin */
   normalizer->length = normalizer->num_parts = 0;
   for (size_t i = 0;;) {
     uint32_t code = 0;

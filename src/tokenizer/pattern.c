@@ -1,9 +1,9 @@
 /* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses.
  * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the
  * machine's PCRE2. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
- * matched with stand-ins for the classes of it, and each set of the pattern is rewritten here as a set of ASCII and of
- * stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table of
- * unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
+ * matched with stand-ins for the alphabet's classes, and each set of the pattern is rewritten here as a set of ASCII
+ * and of stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table
+ * of unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
  *
  * Also rewritten, because PCRE2 gives it another meaning:
  *
@@ -205,7 +205,7 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
   return TRI_OK;
 }
 
-/* Adds the named ranges to the current set, and ends it. */
+/* Adds the classes that the current set names to `out`, and counts the set. `any`: the set names characters. */
 static tri_status add_named(translation *t, bool any, set *out) {
   if (!any) return TRI_OK;
   for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
@@ -252,7 +252,7 @@ static const struct {
     {"Rust_punctuation", {.facts = TRI_IS_PUNCTUATION}},
 };
 
-/* Reads {Name} or {^Name} after \p or \P, or a name between [: and :]. */
+/* Reads Name or ^Name of \p{Name}, up to the character `end`. */
 static tri_status read_property(translation *t, size_t begin, char end, property *out) {
   char name[64];
   size_t length = 0;

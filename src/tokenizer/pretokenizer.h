@@ -43,8 +43,8 @@ void tri_pattern_release(tri_compiled_pattern *pattern);
 /* The effect of a stage on each piece of the stage before. */
 typedef enum tri_stage_kind {
   TRI_STAGE_CUT,           /* every match of the pattern, and the text between two, is a piece */
-  TRI_STAGE_WITH_PREVIOUS, /* the same, but a match is joined to the text before it; the first of adjacent matches */
-  TRI_STAGE_WITH_NEXT,     /* joined to the text after it; the last of adjacent matches */
+  TRI_STAGE_WITH_PREVIOUS, /* as CUT, but a match is joined to the text before it; of adjacent matches, the first is */
+  TRI_STAGE_WITH_NEXT,     /* as CUT, but a match is joined to the text after it; of adjacent matches, the last is */
   TRI_STAGE_SPACE,         /* puts a space before a piece that does not begin with one */
   TRI_STAGE_LETTERS        /* writes bytes as letters (tri_byte_letter), for later stages */
 } tri_stage_kind;
@@ -64,13 +64,13 @@ enum { TRI_MAX_STAGES = 16 };
 typedef struct tri_pretokenizer {
   tri_stage stages[TRI_MAX_STAGES];
   int count;
-  bool letters; /* one of them is LETTERS: words are in letters */
+  bool letters; /* one of the stages is TRI_STAGE_LETTERS, so words are in letters */
 } tri_pretokenizer;
 
 /* Appends a stage. `pattern` is as in tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-/* The same for a plain string that is joined to the text before it, or after it. */
+/* Appends a stage whose matches, of a plain string, are joined to the text before or after them (`kind`). */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
 /* Appends a stage without a pattern. */
@@ -93,7 +93,7 @@ typedef struct tri_splitter {
   char *spaced; /* a piece with a space before it */
   size_t spaced_room;
   char *letters, *word; /* a piece in letters; a word of it in bytes */
-  size_t letters_room;  /* size of each of them */
+  size_t letters_room;  /* bytes allocated for each of the two */
 } tri_splitter;
 
 /* Release it also after a failure. */

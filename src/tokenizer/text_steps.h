@@ -12,7 +12,7 @@ typedef enum tri_text_step_kind { TRI_TEXT_NFC, TRI_TEXT_REPLACE, TRI_TEXT_PREPE
 typedef struct tri_text_step {
   tri_text_step_kind kind;
   bool only_first;   /* PREPEND: only to the first piece of the text */
-  bool unless_there; /* PREPEND: not if the piece already begins with it */
+  bool unless_there; /* PREPEND: not if the piece already begins with `put` */
   char *find, *put;  /* REPLACE: `find` by `put`; PREPEND: `put`. Released with tri_free. */
   size_t find_bytes, put_bytes;
 } tri_text_step;

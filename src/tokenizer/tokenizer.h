@@ -26,17 +26,18 @@ typedef struct tri_token_list {
 
 tri_status tri_token_list_append(tri_token_list *list, int32_t id);
 
-/* LOCAL. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path
- * of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
- * If the folder has vocab.json and merges.txt instead, the same path (or that of vocab.json) means the two files.
- * Release with tri_tokenizer_destroy. */
 /* Finds the source for tri_tokenizer_create that `given` means: for a folder with a tokenizer.json, also by its name on
  * the hub (files/hub.h), that file; otherwise `given` itself. */
 tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 
+/* LOCAL. Creates a tokenizer. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and
+ * end-of-text 256) or the path of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters
+ * (SentencePiece's, with byte_fallback). If the folder has vocab.json and merges.txt instead, the same path (or that of
+ * vocab.json) means the two files. Release with tri_tokenizer_destroy. */
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 
-/* LOCAL. Writes FOLDER/tokenizer.json; *found: whether tri_tokenizer_create would find a tokenizer there. */
+/* LOCAL. Sets path to FOLDER/tokenizer.json, and *found to whether tri_tokenizer_create would find a tokenizer there.
+ */
 tri_status tri_tokenizer_of_folder(const char *folder, char path[TRI_PATH_BYTES], bool *found);
 void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
 
@@ -46,7 +47,7 @@ int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
  * beyond the next multiple of 128, and by more than a tenth. */
 bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
 /* Returns the id that separates documents, -1 if there is none: the first token that ends a text by the tokenizer's
- * folder (generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, in this order), else one
+ * folder (generation_config.json, config.json, special_tokens_map.json, tokenizer_config.json, in this order), else one
  * with a usual name ("<|endoftext|>", "<|end_of_text|>", ...). */
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
 /* Returns the source of that id: "tokenizer_config.json", or "its name". */
@@ -61,7 +62,8 @@ void tri_tokenizer_log_class(const tri_tokenizer *tokenizer);
  * a model can have more tokens. */
 enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
-/* Reads these tokens from another folder, that of a model's weights; changes nothing if that folder has none. */
+/* Reads the tokens that end a text, and the one that separates documents, from the files of a folder: the tokenizer's,
+ * or that of a model's weights. Changes nothing if that folder names none. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
 /* Returns the token for text without a token; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
@@ -97,12 +99,12 @@ void tri_encoder_destroy(tri_encoder *encoder);
  * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
-/* The same for a whole text, which begins with tri_tokenizer_beginning like with the tokenizer's post_processor. Tokens
- * of the beginning that the text already has are not repeated. */
+/* Appends the ids of a whole text after those of tri_tokenizer_beginning, as the tokenizer's post_processor does.
+ * Tokens of the beginning that the text already has are not repeated. */
 tri_status tri_encoder_encode_text(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
 
-/* The same for text that continues the text of an earlier call: no space is put before it. */
+/* Appends the ids of a text that continues the text of an earlier call: no space is put before it. */
 tri_status tri_encoder_encode_rest(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
 
@@ -112,12 +114,12 @@ typedef struct tri_token_ends {
   int64_t count, capacity;
 } tri_token_ends;
 
-/* The same with `specials`, and with the end of each token; a token begins at the end of the one before. If
- * normalization changes some letters, the first of their tokens has all of them. Fails with TRI_UNSUPPORTED if the
+/* Appends the ids of `text`, with `specials`, and the end of each token; a token begins at the end of the one before.
+ * If normalization changes some letters, the first of their tokens has all of them. Fails with TRI_UNSUPPORTED if the
  * tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
-/* The same for a whole text, as tri_encoder_encode_text: tokens before the text end at its begin. */
+/* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0. */
 tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                              tri_token_ends *ends);
 
@@ -129,10 +131,10 @@ tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
 
-/* Byte-level BPE with GPT-2's pre-tokenizer. The vocabulary is the one that Hugging Face's BpeTrainer learns with
- * ByteLevel, its alphabet, and the special token "<|endoftext|>", which has id 0; the 256 bytes follow in the order of
- * their letters ("!" is 1, a space 221), then the learnt tokens, by falling frequency of their pair (equal ones by
- * rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257. */
+/* Creates a trainer of byte-level BPE with GPT-2's pre-tokenizer. The vocabulary is the one that Hugging Face's
+ * BpeTrainer learns with ByteLevel, its alphabet, and the special token "<|endoftext|>", which has id 0; the 256 bytes
+ * follow in the order of their letters ("!" is 1, a space 221), then the learnt tokens, by falling frequency of their
+ * pair (equal ones by rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257. */
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
 /* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);

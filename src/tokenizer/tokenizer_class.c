@@ -121,7 +121,7 @@ static const char *scheme_of(const json_t *metaspace) {
   return flag_of(metaspace, "add_prefix_space", true) ? "always" : "never";
 }
 
-/* Returns the only member of a sequence of one. */
+/* Returns the only member of a Sequence of one; else the stage itself. */
 static const json_t *only_of(const json_t *stage, const char *members) {
   const json_t *list = json_object_get(stage, members);
   return json_array_size(list) == 1 ? json_array_get(list, 0) : stage;

@@ -24,9 +24,9 @@ struct tri_tokenizer {
   tri_decoding decoding;
   bool byte_fallback;             /* a character without a token becomes the tokens of its bytes */
   bool ignore_merges;             /* a word that is a token is not merged */
-  int32_t unknown;                /* token of a byte or a character without one; -1: none */
-  bool fuse_unknown;              /* one unknown token for a run of them */
-  int32_t named_end, end_of_text; /* by the usual names; by the folder's files */
+  int32_t unknown;                /* token for a byte or a character that has no token; -1: none */
+  bool fuse_unknown;              /* a run of unknown characters becomes one unknown token */
+  int32_t named_end, end_of_text; /* token between documents: the one with a usual name; the one in use */
   const char *end_source;
   int32_t ends[TRI_MOST_ENDS];
   int num_ends;
@@ -51,7 +51,7 @@ tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
 
 /* Readers of texts in memory: `file` is the name for messages. */
 tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out);
-/* The same with the tokens that other files of a folder have (folder.h). */
+/* Reads a tokenizer.json with the tokens that other files of a folder have (folder.h); folder NULL: without these. */
 tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
                                        tri_tokenizer **out);
 tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encoder, size_t encoder_bytes,
@@ -98,7 +98,7 @@ typedef struct tri_merge_reader {
 /* Adds the merge of two tokens, spelled as in the file. */
 tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size_t left_bytes, const char *right,
                                 size_t right_bytes);
-/* As above for "left right". */
+/* Adds a merge from the line "left right". */
 tri_status tri_merge_reader_add_line(tri_merge_reader *reader, const char *line, size_t bytes);
 
 enum { TRI_DEEPEST_SEQUENCE = 8 }; /* levels of Sequence within Sequence */
@@ -114,9 +114,9 @@ tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_
 /* {"type": "Metaspace", ...} of pre-tokenizers and decoders. */
 typedef struct tri_metaspace {
   char mark[5];    /* mark of a space */
-  bool prepends;   /* it is put before a text */
+  bool prepends;   /* the mark is put before a text */
   bool only_first; /* not before text after an added token */
-  bool splits;     /* words begin with it */
+  bool splits;     /* words begin with the mark */
 } tri_metaspace;
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out);
 

@@ -1,8 +1,8 @@
 /* Hugging Face's tokenizer.json: the model (vocabulary and merges) and the added tokens. Normalizer and pre-tokenizer
- * are in tokenizer_stages.c, the decoder in tokenizer_decoder.c. With ByteLevel among the pre-tokenizers the vocabulary
- * is one of bytes, without of characters. Truncation, padding and the
- * post-processor do not affect documents and are ignored, except the tokens with which a text begins, which are kept
- * for callers. Unsupported features that would change ids are refused, never ignored. */
+ * are in tokenizer_stages.c, the decoder in tokenizer_decoder.c. If ByteLevel is among the
+ * pre-tokenizers, the vocabulary is one of bytes, else one of characters. Truncation, padding and the post-processor do
+ * not affect documents and are ignored, except the tokens with which a text begins, which are kept for callers.
+ * Unsupported features that would change ids are refused, never ignored. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
@@ -240,8 +240,9 @@ static tri_status read_template(json_reader *reader, const json_t *processor, tr
                   at_key(reader, "post_processor"), texts);
 }
 
-/* Reads a post-processor, or all of a Sequence. *frames: number of those so far that put tokens around a text; the
- * Sequence "A" of a second one would not be the text itself. {"type": "RobertaProcessing", "cls": ["<s>", 0], ...} */
+/* Reads a post-processor, such as {"type": "RobertaProcessing", "cls": ["<s>", 0], ...}, or all of a Sequence. *frames:
+ * number of post-processors so far that put tokens around a text. A second one is refused, because its Sequence "A"
+ * would be the text with the tokens of the first. */
 static tri_status read_processor(json_reader *reader, const json_t *processor, int depth, int *frames,
                                  tri_tokenizer *tokenizer) {
   const char *type = json_string_value(json_object_get(processor, "type"));

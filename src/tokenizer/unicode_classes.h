@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The general categories, grouped by L, M, N, P, S, Z, C. Only the ones that code uses have names. */
+/* Numbers of general categories, which are in the order L, M, N, P, S, Z, C. Only those have names that code uses as
+ * the end of a range; the comments list the categories from 0 on. */
 enum {
   TRI_UNICODE_LL = 2,  /* Lu Lt Ll: letters with case */
   TRI_UNICODE_NL = 9,  /* L, M, Nd, Nl */
-  TRI_UNICODE_PC = 11, /* after No */
+  TRI_UNICODE_PC = 11, /* only Pc is compared; No, before it, is not part of words */
   TRI_UNICODE_CATEGORIES = 30
 };
 
@@ -34,7 +35,7 @@ int tri_unicode_run_of(uint32_t code);
  * for category c; 0 if the name is unknown. */
 uint32_t tri_unicode_categories(const char *name);
 
-/* Returns whether \\w of patterns matches a code point: letters, marks, decimal digits, letter numbers, connectors, and
+/* Returns whether \w of patterns matches a code point: letters, marks, decimal digits, letter numbers, connectors, and
  * the letters in circles and boxes, which are alphabetic. */
 bool tri_unicode_is_word(uint32_t code);
 

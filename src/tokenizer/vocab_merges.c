@@ -99,8 +99,8 @@ static json_t *stages(const tokenizer_class *of, bool prefix_space) {
                    "pattern", "Regex", of->pattern, "behavior", "Isolated", "invert", 0, bytes);
 }
 
-/* Returns the post-processor. With `add_bos_token` texts begin with the BOS token, by default GPT-2's end of text, or
- * `</s>` for OPT. */
+/* Returns the post-processor. With `add_bos_token` texts begin with the config's bos_token, such as `</s>` for OPT; by
+ * default with <|endoftext|>, except for Qwen2Tokenizer, which has no default. */
 static json_t *processor(const tokenizer_class *of, const json_t *config, const json_t *vocab) {
   const json_t *named = json_object_get(config, "bos_token"), *content = json_object_get(named, "content");
   const char *token = json_string_value(content == NULL ? named : content);

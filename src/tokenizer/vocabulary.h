@@ -59,7 +59,7 @@ tri_status tri_vocabulary_add(tri_vocabulary *vocabulary, int32_t id, const char
 /* Returns the learnt token with these bytes; -1: none. */
 int32_t tri_vocabulary_find(const tri_vocabulary *vocabulary, const char *bytes, size_t count);
 
-/* Appends the merge of the next lower rank; all ids are known to be in the vocabulary. */
+/* Appends a merge, which merges after all earlier ones. The caller has checked that all ids are in the vocabulary. */
 tri_status tri_vocabulary_add_merge(tri_vocabulary *vocabulary, int32_t left, int32_t right, int32_t result);
 
 /* Uses the tokens "<0x00>" to "<0xFF>" of a vocabulary of characters for bytes, if `wanted`; returns false if one is

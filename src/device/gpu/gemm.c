@@ -11,9 +11,9 @@ static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }
 
 /* ---- the request to a library ------------------------------------------------------------------------------------ */
 
-/* Returns the bytes of a narrowed bias. Libraries take a bias in the type of c (narrows_bias). So a wide bias is
- * narrowed for a bf16 c, because cuBLASLt has no combination of an fp32 bias with a bf16 c. PyTorch does the same under
- * autocast; the error is half a unit in the last place of the bias in bf16. */
+/* Returns the bytes of a narrowed bias. cuBLASLt has no combination of an fp32 bias with a bf16 c, so for a bf16 c the
+ * bias is narrowed to bf16 (narrows_bias). PyTorch does the same under autocast; the error is half a unit in the last
+ * place of the bias in bf16. */
 static size_t bias_bytes(const tri_gpu_gemm *product) {
   return product->bias && is_narrow(product->out) ? round_up((size_t)product->n * tri_dtype_bytes(product->out)) : 0;
 }
@@ -23,7 +23,8 @@ size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product) {
   return taken >= LIBRARY_BYTES ? 0 : LIBRARY_BYTES - taken;
 }
 
-/* Returns whether the library adds the GEMM's bias: this program's own kernel adds any. */
+/* Returns whether the GEMM's kernel also adds the bias. Without a vendor's library, this program's own kernel computes
+ * the GEMM, and it always adds the bias. */
 static bool takes_bias(const tri_gpu_gemms *products, const tri_gpu_gemm *product) {
   const bool adds = products->vendor == NULL || products->vendor->adds_bias(product);
   return adds && bias_bytes(product) + UNIT < LIBRARY_BYTES;
