@@ -174,11 +174,11 @@ static tri_status write_values(const receiving *r, char *to, const char *from, s
   return TRI_OK;
 }
 
-static tri_status read_values(const receiving *r, char *to, const char *from, size_t bytes) {
+/* Returns the address of received values in host memory, valid until the next call. */
+static tri_status read_values(const receiving *r, const char *from, size_t bytes, const char **out) {
   const tri_checkpoint_memory *memory = r->to->memory;
-  if (memory != NULL) return memory->read(memory->context, to, from, bytes);
-  memcpy(to, from, bytes);
-  return TRI_OK;
+  *out = memory == NULL ? from : r->read_back;
+  return memory == NULL ? TRI_OK : memory->read(memory->context, r->read_back, from, bytes);
 }
 
 /* Finds the run of a part that has a global element. Elements mostly ascend, so the search begins at the last run. */
@@ -193,29 +193,52 @@ static bool find_run(target_part *p, int64_t global, int64_t *local, int64_t *le
   return false;
 }
 
-/* Visits elements [at, at + count) of a slice that the receiver has: writes them from `values`, or reads them to it. */
-static tri_status visit_elements(const receiving *r, const tri_checkpoint_slice *slice, int64_t at, int64_t count,
-                                 size_t element, bool writes, char *values) {
+/* Elements of a slice that are adjacent in the tensor and in the receiver's memory. */
+typedef struct piece {
+  int64_t at;     /* first element, counted from the first that was asked for */
+  int64_t global; /* its index in the tensor */
+  int64_t count;
+  target_part *part;
+  char *values; /* its address in the receiver's memory */
+} piece;
+
+typedef tri_status visit_piece(receiving *r, const piece *p, size_t element, void *context);
+
+/* Calls `visit` for the pieces of elements [at, at + count) of a slice. */
+static tri_status visit_pieces(receiving *r, const tri_checkpoint_slice *slice, int64_t at, int64_t count,
+                               size_t element, visit_piece *visit, void *context) {
   tri_checkpoint_slice some = *slice;
   tri_slice_run run = {.at = at};
   some.count = at + count;
   while (tri_slice_next(&some, &run)) {
     for (int64_t done = 0; done < run.count;) {
-      int64_t local = 0, left = 0, p = r->first[slice->tensor];
-      while (p >= 0 && !find_run(&r->parts[p], run.global + done, &local, &left)) p = r->parts[p].next;
-      if (p < 0) {
+      int64_t local = 0, left = 0, part = r->first[slice->tensor];
+      while (part >= 0 && !find_run(&r->parts[part], run.global + done, &local, &left)) part = r->parts[part].next;
+      if (part < 0) {
         return tri_fail_internal("element %ld of %s has no place", (long)(run.global + done),
                                  r->parts[r->first[slice->tensor]].parameter.name);
       }
       if (left > run.count - done) left = run.count - done;
-      char *here = values + (size_t)(run.at + done - at) * element,
-           *there = r->parts[p].values + (size_t)local * element;
-      if (writes) TRI_TRY(write_values(r, there, here, (size_t)left * element));
-      if (!writes) TRI_TRY(read_values(r, here, there, (size_t)left * element));
-      if (writes) r->parts[p].written += left;
+      target_part *to = &r->parts[part];
+      const piece p = {run.at + done - at, run.global + done, left, to, to->values + (size_t)local * element};
+      TRI_TRY(visit(r, &p, element, context));
       done += left;
     }
   }
+  return TRI_OK;
+}
+
+/* Writes a piece. `context`: the elements that were asked for. */
+static tri_status write_piece(receiving *r, const piece *p, size_t element, void *context) {
+  p->part->written += p->count;
+  return write_values(r, p->values, (const char *)context + (size_t)p->at * element, (size_t)p->count * element);
+}
+
+/* Adds a piece, as it is in the receiver's memory, to a sum. */
+static tri_status sum_piece(receiving *r, const piece *p, size_t element, void *context) {
+  const char *values = NULL;
+  TRI_TRY(read_values(r, p->values, (size_t)p->count * element, &values));
+  *(uint64_t *)context += tri_element_sum(element, p->global, p->count, values);
   return TRI_OK;
 }
 
@@ -226,8 +249,7 @@ static tri_status check_slice(receiving *r, const header *h, size_t element, con
   uint64_t sum = sum_begin(r->parts[r->first[h->tensor]].parameter.name);
   for (int64_t at = 0; at < slice.count; at += most) {
     const int64_t count = slice.count - at < most ? slice.count - at : most;
-    TRI_TRY(visit_elements(r, &slice, at, count, element, false, r->read_back));
-    sum += sum_elements(&slice, at, count, element, r->read_back);
+    TRI_TRY(visit_pieces(r, &slice, at, count, element, sum_piece, &sum));
   }
   if (t->version == r->version && sum == t->sum) return TRI_OK;
   const bool late = t->version != r->version;
@@ -259,7 +281,7 @@ static tri_status receive_all(receiving *r, int from) {
     for (int64_t at = 0; at < h.count; at += most) {
       const int64_t count = h.count - at < most ? h.count - at : most;
       TRI_TRY(receive_now(r, from, (size_t)count * element, r->buffer));
-      TRI_TRY(visit_elements(r, &slice, at, count, element, true, r->buffer));
+      TRI_TRY(visit_pieces(r, &slice, at, count, element, write_piece, r->buffer));
     }
     TRI_TRY(receive_now(r, from, sizeof t, &t));
     TRI_TRY(check_slice(r, &h, element, &t, from));
@@ -281,7 +303,7 @@ static tri_status copy_all(sending *s, receiving *r) {
       const int64_t count = slice->count - at < most ? slice->count - at : most;
       TRI_TRY(read_elements(s->from, slice, &s->window, at, count, type, r->buffer));
       t.sum += sum_elements(slice, at, count, element, r->buffer);
-      TRI_TRY(visit_elements(r, slice, at, count, element, true, r->buffer));
+      TRI_TRY(visit_pieces(r, slice, at, count, element, write_piece, r->buffer));
     }
     t.version = s->from->version;
     TRI_TRY(check_slice(r, &h, element, &t, r->group->rank));
