@@ -165,6 +165,7 @@ static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *
   tri_memory_request request = memory_request(runner, &device->description);
   request.has_weights = shares;
   TRI_TRY(tri_memory_plan_create(&request, &plan));
+  out->shares = shares;
   out->cache_bytes = tri_runner_page_bytes(&runner->model, runner->precision) * (size_t)runner->sizes.pages;
   out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes + query_bytes(runner);
   out->host_bytes = plan->host_bytes + query_bytes(runner) + logits_bytes(runner, device);

@@ -40,6 +40,7 @@ void tri_runner_destroy(tri_runner *runner);
  * `shares`: the runner reads other weights in place. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
+  bool shares;
 } tri_runner_need;
 tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,
                            const tri_device *device, tri_runner_need *out);

@@ -145,8 +145,10 @@ static void print_memory(const tri_memory_plan *plan, const tri_runner_need *sam
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char text[32];
     if (rows[i].bytes == 0 && strcmp(rows[i].name, "samples") == 0) continue;
-    fprintf(to, "  %-18s %16zu bytes  %s\n", rows[i].name, rows[i].bytes,
-            tri_format_bytes((double)rows[i].bytes, text, sizeof text));
+    const bool of_samples = strcmp(rows[i].name, "samples") == 0;
+    const char *weights = samples->shares ? "; the weights are read in place" : "; with a copy of the weights";
+    fprintf(to, "  %-18s %16zu bytes  %s%s\n", rows[i].name, rows[i].bytes,
+            tri_format_bytes((double)rows[i].bytes, text, sizeof text), of_samples ? weights : "");
   }
 }
 

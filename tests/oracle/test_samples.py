@@ -279,6 +279,8 @@ def test_memory(tmp_path, corpus):
     assert 4 * parameters <= beside - samples < 4 * parameters + 65536
     tensor = planned("samples", "-n", 2, "--set", "layout.tensor=2")
     assert tensor == beside
+    for options, words in (((), "the weights are read in place"), (("--set", "precision=bf16"), "with a copy of the weights")):
+        assert re.search(rf"^  samples .*; {words}$", trireme("train", path, "--dry-run", *options).stdout, re.MULTILINE)
     assert planned("samples", "-n", 2, "--rank", 1, "--set", "layout.tensor=2") == 0 < planned("samples", "-n", 2, "--set", "layout.tensor=2")
     assert all_bytes - samples == planned("all", "--set", "samples.prompts=[]")
     if not DEVICE:  # whose names have limits of their own

@@ -77,7 +77,7 @@ typedef struct text {
   tri_sequence *sequence;
   world *in;
   int32_t made[MOST_TOKENS];
-  int64_t versions[MOST_TOKENS]; /* of the weights that wrote the token */
+  int64_t versions[MOST_TOKENS]; /* version of the weights that wrote each token */
   double log_probs[MOST_TOKENS], sampled[MOST_TOKENS], scores[MOST_TOKENS];
   int64_t count;
   tri_finish finish;

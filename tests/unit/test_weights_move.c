@@ -90,7 +90,7 @@ static void test_copy(void **state) {
 typedef struct faulty {
   char *damaged; /* the byte that is written wrongly; NULL: none is */
   char *first, *second;
-  size_t bytes; /* of both: values written to the one go to the other */
+  size_t bytes; /* size of each: values for the one are written to the other */
   char *older;  /* the sender has other weights while this is written; NULL: never */
   int64_t *version;
 } faulty;
