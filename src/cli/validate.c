@@ -192,15 +192,15 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
             row->prediction.fits ? "yes" : "no", error);
   }
   if (summary->memory_rows > 0) {
-    fprintf(to, "\nOf %ld figures of memory: mean error %.1f %%, signed %+.1f %%, worst %.1f %%.",
+    fprintf(to, "\n%ld memory figures: mean error %.1f %%, signed %+.1f %%, worst %.1f %%.",
             (long)summary->memory_rows, 100 * summary->memory_mean, percent(summary->memory_bias),
             100 * summary->memory_worst);
   }
   if (summary->oom_rows > 0) {
-    fprintf(to, "%sOf %ld runs that were out of memory %ld are said to fit.", summary->memory_rows > 0 ? " " : "\n",
+    fprintf(to, "%s%ld runs ran out of memory; %ld of them are predicted to fit.", summary->memory_rows > 0 ? " " : "\n",
             (long)summary->oom_rows, (long)summary->oom_said_to_fit);
   }
-  fprintf(to, " Of those that ran %ld are said not to.\n", (long)summary->fit_said_not_to);
+  fprintf(to, " %ld of the runs that finished are predicted not to fit.\n", (long)summary->fit_said_not_to);
 }
 
 /* Errors of the rows that show an effect, over the requested sets. */
@@ -310,7 +310,7 @@ static tri_status print_interval(const tri_published *published, FILE *to) {
   tri_accuracy found = tri_accuracy_of(errors, count);
   tri_free(errors);
   if (found.rows == 0) return TRI_OK;
-  fprintf(to, "\nOf all %ld rows that were not fitted, nine in ten errors lie between %+.1f %% and %+.1f %%.\n",
+  fprintf(to, "\nAll %ld rows that were not fitted: nine in ten errors are between %+.1f %% and %+.1f %%.\n",
           (long)found.rows, percent(found.low), percent(found.high));
   return TRI_OK;
 }

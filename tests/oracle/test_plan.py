@@ -608,7 +608,7 @@ USUAL = ["--devices", 64, "--global-batch", 64, "--layout", "tensor=8,pipeline=2
 def test_what_was_fitted(tmp_path):
     """Constants that nothing stands behind are marked, as text, JSON and in a study's page."""
     _, low, high = interval_of([error for _, _, error in judged_rows()])
-    assert f"rows that were not fitted, nine in ten errors lie between {100 * low:+.1f} % and {100 * high:+.1f} %." in run("validate")
+    assert f"rows that were not fitted: nine in ten errors are between {100 * low:+.1f} % and {100 * high:+.1f} %." in run("validate")
     assert "\nnot fitted: no constant of dgx-h100 was fitted to a measurement\n" in run("simulate", "--cluster", "dgx-h100", *USUAL)
     assert "\nnot fitted: no constant of dgx-h100" in run("plan", "--cluster", "dgx-h100", *USUAL[:4], *USUAL[6:], "--pareto")
     def recorded(cluster):

@@ -190,7 +190,7 @@ def test_memory_of_a_sweep(tmp_path):
     for row in found["rows"]:
         assert row["fits"] != row["out_of_memory"] and (row["published_s"] is None) == (row["error"] is None) == row["out_of_memory"]
     said = run("validate", "--set", "sweep-176b")
-    assert "Of 2 runs that were out of memory 0 are said to fit. Of those that ran 0 are said not to." in said
+    assert "2 runs ran out of memory; 0 of them are predicted to fit. 0 of the runs that finished are predicted not to fit." in said
     assert re.search(r"\| h14336 l72 a112 2x6x32 mb1 gb2048 \| out of memory \| \d+\.\d \|.* no \|  \|", said)
 
 
