@@ -115,15 +115,16 @@ static bool is_later(struct timespec a, struct timespec b) {
   return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
 }
 
-/* A rank touches its lock every few seconds; without a lock a step may take long. A run that was started again has a
- * summary until it makes a step. */
+/* Returns whether the run is in progress: its lock exists, and within MOST_QUIET_S the lock was touched (a rank does so
+ * every few seconds, also during a long step) or metrics were written. A run that was started again keeps its old
+ * summary until it makes a step, but its lock is newer than the summary. */
 static bool is_running(const tri_board_item *item) {
   enum { MOST_QUIET_S = 90 };
   if (item->summary != NULL && !is_later(item->touched, item->summary_changed)) return false;
   return item->locked && item->quiet_s < MOST_QUIET_S;
 }
 
-/* Returns false if the run has continued since the failure. */
+/* Returns whether the last failure is newer than the last metrics and the summary. */
 static bool has_failed(const tri_board_item *item) {
   if (item->reason[0] == '\0' || is_later(item->series.changed, item->failed)) return false;
   return item->summary == NULL || is_later(item->failed, item->summary_changed);
@@ -231,10 +232,11 @@ tri_status tri_board_answer_list(tri_board *board, tri_answer *out) {
 
 /* ---- curves ------------------------------------------------------------------------------------------------------ */
 
-/* Seven digits are more than a float or a screen can show. */
+/* Writes seven significant digits, about the precision of a float. */
 static void put_number(FILE *to, const char *separator, double value) { fprintf(to, "%s%.7g", separator, value); }
 
-/* Positions are exact: one step among ten million is distinct. */
+/* Writes the position and the number of steps of every bucket that has steps. Positions have 12 digits, so that steps
+ * among ten million are distinct. */
 static void write_places(FILE *to, const tri_bucket_place *places, int64_t points) {
   const char *separator = "\"x\":[";
   bool any = false;
@@ -282,7 +284,7 @@ static void write_column(FILE *to, const char *name, const tri_bucket_place *pla
   fprintf(to, "]");
 }
 
-/* Writes the newest 200 steps whose loss or gradient was not finite. */
+/* Writes the newest MOST_BAD steps whose loss or gradient was not finite, with their positions. */
 static void write_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
   enum { MOST_BAD = 200 };
   const char *separator = "";
@@ -299,7 +301,7 @@ static void write_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) 
   fprintf(to, "]");
 }
 
-/* Checkpoints are identified by their steps; on the other axes they have the position of the step. */
+/* Writes the step, the position of that step on the axis and the mark "best" of each checkpoint. */
 static void write_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
   const tri_series *s = &item->series;
   const char *separator = "";
@@ -343,7 +345,7 @@ static void write_run(FILE *to, const curves *c, const tri_board_item *item, int
   fprintf(to, "}");
 }
 
-/* Locks the board for one run at a time. */
+/* Writes the curves of runs. Locks the board anew for each run. */
 static void write_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
   fprintf(to, "{\"runs\":[");

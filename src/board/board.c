@@ -83,7 +83,8 @@ void tri_board_destroy(tri_board *board) {
 
 /* ---- new and removed items --------------------------------------------------------------------------------------- */
 
-/* Sets the displayed name, which starts with the last part of the given folder's name. */
+/* Sets the displayed name: the path below the given folder if the board has only one folder; otherwise, and for that
+ * folder itself, the path from the last part of the folder's name on. */
 static void name_item(const tri_board *board, tri_board_item *item) {
   const char *name = item->path;
   for (int64_t i = 0; i < board->num_folders; i++) {
@@ -269,8 +270,8 @@ static void update_run(tri_board_item *item) {
   item->quiet_s = touched < quiet ? touched : quiet;
 }
 
-/* The version is that of the timeline's numbers, since its picture is written after them; that of a study includes its
- * log. */
+/* Reads an item's files again. The version of a timeline is that of its JSON file, that of a study includes the store's
+ * write-ahead log. */
 static void update_item(tri_board_item *item) {
   const char *relative = tri_path_below(item->root, item->path);
   char log[TRI_PATH_BYTES];

@@ -20,8 +20,8 @@ void tri_board_destroy(tri_board *board);
 /* LOCAL, from one thread. Looks for new and removed items, and reads summaries and names of checkpoints again. */
 tri_status tri_board_look(tri_board *board);
 
-/* LOCAL, from the same thread. Reads new metrics of all runs, some millions of bytes at a time. Returns whether more
- * can be read at once. */
+/* LOCAL, from the same thread. Reads new metrics of all runs, at most 4 MiB of each. Returns whether more can be read
+ * immediately. */
 bool tri_board_read(tri_board *board);
 
 /* ---- answers, from any thread (answers.c) ------------------------------------------------------------------------ */
@@ -36,7 +36,8 @@ typedef struct tri_answer {
   size_t bytes;
 } tri_answer;
 
-/* Lists all items, with a few numbers each. If "version" of an item differs, more has to be asked for. */
+/* Lists all items, with a few numbers each. If an item's "version" has changed since an earlier list, the other answers
+ * about it have changed, too. */
 tri_status tri_board_answer_list(tri_board *board, tri_answer *out);
 /* Returns the curves of some runs. */
 tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *request, const int64_t *runs,

@@ -19,7 +19,7 @@ struct tri_client {
   tri_client *before, *behind;
   int socket;
   client_turn turn;
-  double since_s, until_s; /* by tri_clock_s */
+  double since_s, until_s; /* begin and deadline of the turn, on tri_clock_s */
   bool ended;              /* its socket was shut down */
 };
 
@@ -39,7 +39,7 @@ static void turn_to(tri_client *client, client_turn turn, double lasts_s) {
   client->until_s = client->since_s + lasts_s;
 }
 
-/* Call it with the mutex locked, so that no thread closes the socket meanwhile. */
+/* Shuts a connection's socket down. The mutex must be locked, so that no thread closes the socket meanwhile. */
 static void end_client(tri_clients *c, tri_client *client) {
   if (client->ended) return;
   (void)shutdown(client->socket, SHUT_RDWR);
@@ -96,7 +96,8 @@ void tri_clients_destroy(tri_clients *c) {
   tri_free(c);
 }
 
-/* Returns the connection that has been waited for longest: for a request, else for receiving an answer. */
+/* Returns the connection whose request, or else whose receipt of an answer, the server has waited for longest; NULL if
+ * the server works for all of them. */
 static tri_client *slowest(const tri_clients *c) {
   tri_client *found = NULL;
   for (tri_client *client = c->first; client != NULL; client = client->behind) {

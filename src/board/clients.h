@@ -30,11 +30,11 @@ tri_client *tri_clients_add(tri_clients *clients, int socket);
 /* Call it before the socket is closed. NULL is ignored here and below. */
 void tri_client_remove(tri_client *client);
 
-/* The request is complete; no time limit while the server works on it. */
+/* Begins the server's work on a complete request, which has no time limit. */
 void tri_client_think(tri_client *client);
-/* An answer of that length is being sent. */
+/* Begins to send an answer of `bytes` bytes. */
 void tri_client_answer(tri_client *client, size_t bytes);
-/* The answer is sent, and the next request may arrive. */
+/* Begins to wait for the next request, after the answer is sent. */
 void tri_client_wait(tri_client *client);
 
 #endif

@@ -35,7 +35,7 @@ static bool is_of_checkpoints(const char *name) {
   return strcmp(name, own) == 0 || strncmp(name, old, strlen(old)) == 0;
 }
 
-/* Recognises the beginning that tri_timeline_write_json writes. */
+/* Returns whether a file NAME.json begins as tri_timeline_write_json writes it and has a picture NAME.svg. */
 static bool is_timeline(const char *root, const char *relative) {
   static const char begin[] = "{\"displayTimeUnit\":";
   char picture[TRI_PATH_BYTES], text[sizeof begin] = "";

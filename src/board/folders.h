@@ -26,7 +26,7 @@ typedef struct tri_found {
 typedef struct tri_found_list {
   tri_found *items;
   int64_t count, room;
-  int64_t looked_at; /* names, at most TRI_FOUND_MOST_NAMES */
+  int64_t looked_at; /* number of names so far; names after TRI_FOUND_MOST_NAMES are skipped */
 } tri_found_list;
 
 enum { TRI_FOUND_MOST_NAMES = 200000, TRI_FOUND_MOST_DEPTH = 12 };

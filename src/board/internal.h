@@ -1,4 +1,4 @@
-/* Internals shared by board.c, answers.c and words.c. */
+/* Internals shared by board.c, answers.c, words.c and waits.c. */
 #ifndef TRI_BOARD_INTERNAL_H
 #define TRI_BOARD_INTERNAL_H
 
@@ -20,7 +20,7 @@ typedef struct tri_board_item {
   tri_found_kind kind;
   const char *root; /* the board's; other users may be able to write below it, so files are opened relative to it
                        (files/file.h) */
-  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` for display, relative to the given folder */
+  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* absolute path; displayed name (name_item) */
   bool gone;
   int64_t version; /* changes with the item's files; studies and timelines only */
   /* Runs: */
@@ -46,7 +46,7 @@ struct tri_board {
   pthread_mutex_t next, lock; /* `lock`, taken by tri_board_lock, protects the members below */
   tri_board_item **items;
   int64_t num_items, room;
-  bool looked;
+  bool looked;    /* the folders have been searched at least once */
   bool said_full; /* a warning was given that all series together have reached the limit */
 };
 
@@ -62,7 +62,7 @@ tri_status tri_board_read_end(const char *root, const char *relative, size_t mos
  * cross_entropy or not given. */
 void tri_board_read_config(const char *root, const char *relative, int64_t *steps,
                            char objective[TRI_BOARD_OBJECTIVE_BYTES]);
-/* Returns the first sentence of the last failure in a failures.txt; "" without a failure. */
+/* Sets out to the first sentence of the last failure in a failures.txt; "" without a failure. */
 void tri_board_reason(const char *root, const char *relative, char out[TRI_BOARD_REASON_BYTES]);
 
 /* Computes how long each rank of a timeline waited (waits.c). The timeline is a file below `root`. Release *out with

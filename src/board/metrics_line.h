@@ -10,7 +10,7 @@
 /* Columns that are drawn over steps: name in the file, in the order of a line; and whether a mean over many steps is
  * more useful than single values. The columns after router_loss are computed from the line's lists. Experts: means over
  * the layers of the load of the busiest expert, as a multiple of an even load, and of the evenness of all loads, at
- * most 1. Sources: the share of each of the first ones. */
+ * most 1. Sources: the share of each of the first TRI_BOARD_SOURCES. */
 #define TRI_BOARD_COLUMN_ROWS(X)                                                                                       \
   X(LOSS, loss, true)                                                                                                  \
   X(VALIDATION_LOSS, validation_loss, false)                                                                           \

@@ -89,7 +89,7 @@ static void add_named(tri_series *s, const tri_board_line *line, int64_t at) {
   }
 }
 
-/* Returns the number of steps before this one. */
+/* Returns the number of stored steps below `step`. */
 static int64_t steps_before(const tri_series *s, int64_t step) {
   int64_t low = 0, high = s->count;
   while (low < high) {

@@ -37,7 +37,7 @@ typedef struct tri_series {
   int64_t num_odd; /* lines that are not a step */
   int64_t bytes;   /* size of the file */
   int64_t offset;  /* position up to which the file is read: after a newline, unless `passing` */
-  bool passing;    /* in the middle of a line that is too long */
+  bool passing;    /* `offset` is inside a line that is too long, whose rest is skipped */
   struct timespec changed;
   dev_t device;
   ino_t inode;
@@ -45,9 +45,9 @@ typedef struct tri_series {
   size_t tail_bytes;
 } tri_series;
 
-/* LOCAL. Reads at most `most_bytes` more bytes, and no line without a newline; *more: more can be read at once. A file
- * that was cut or replaced is read again. A file that does not exist, or is not a plain file, is TRI_BAD_FILE, and the
- * series is not changed. */
+/* LOCAL. Reads at most `most_bytes` more bytes (at least 1 MiB), and no line without a newline; *more: more can be read
+ * immediately. A file that was cut or replaced is read again. A file that does not exist, or is not a plain file, is
+ * TRI_BAD_FILE, and the series is not changed. */
 tri_status tri_series_read(tri_series *series, size_t most_bytes, bool *more);
 void tri_series_release(tri_series *series);
 /* Returns whether the series has reached its limit. The rest of the file is not read, unless the file is cut or
@@ -94,8 +94,8 @@ double tri_series_value(const tri_series *series, tri_board_column column, int64
 
 /* Returns the values of a column, or, from TRI_BOARD_COLUMNS on, of a named number, [count]; NULL: no values. */
 const float *tri_series_values(const tri_series *series, int64_t column);
-/* Returns whether a mean over many steps is more useful: not for values that are rarely measured, on held-out samples.
- */
+/* Returns whether smoothing a column is useful. It is not for values that are rarely measured (on held-out samples) or
+ * that have no noise (lr). */
 bool tri_series_is_noisy(const tri_series *series, int64_t column);
 
 /* Returns the position of the i-th step on the axis. */

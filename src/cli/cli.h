@@ -1,4 +1,4 @@
-/* The subcommands: each is a file, src/cli/running/NAME.c if it needs MPI and kernels, else src/cli/NAME.c, and a row
+/* The subcommands. Each is a tri_command, in src/cli/running/ if it needs MPI and kernels, else in src/cli/, and a row
  * of the table in main.c. */
 #ifndef TRI_CLI_CLI_H
 #define TRI_CLI_CLI_H

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Lists the parts of a command's help, which are whole lines each; returns their number. The second prints them. */
+/* tri_command_help lists the parts of a command's help, each of whole lines, and returns their number.
+ * tri_command_print_help prints them. */
 enum { TRI_HELP_PARTS = TRI_MOST_OPTIONS + 2 };
 int tri_command_help(const tri_command *command, const char *parts[TRI_HELP_PARTS]);
 void tri_command_print_help(const tri_command *command, FILE *to);

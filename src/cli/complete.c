@@ -1,5 +1,5 @@
 /* Prints the words that can complete a command line. The shells' scripts (scripts/completion) contain no names: they
- * call this, which looks up commands, their options, the keys of files and presets in the program's own tables. */
+ * run `trireme complete`, which looks up commands, options, keys of files and presets in the program's own tables. */
 #include "cli/complete.h"
 
 #include "cli/topics.h"
@@ -35,7 +35,7 @@ static void offer_words(const wanted *w, const tri_config_word *words) {
 
 /* ---- KEY=VALUE --------------------------------------------------------------------------------------------------- */
 
-/* Offers "tensor=" for each key of a table, or the words of a key if the typed word contains its `=`. */
+/* Offers one key of a table as "tensor=", or the key's values if the typed word begins with "tensor=". */
 static void offer_key(void *context, const tri_config_described *described) {
   static const tri_config_word answers[] = {{"true", 1}, {"false", 0}, {NULL, 0}};
   const wanted *w = context;
@@ -75,7 +75,7 @@ static void offer_list(const wanted *w, const char *const *words) {
   for (; *words != NULL; words++) offer(w, *words, NULL);
 }
 
-/* Offers the values of an option that takes words, presets or keys. */
+/* Offers the values of an option that takes words or keys; returns false for other options. */
 static bool offer_named(const char *command, const char *option, const wanted *w) {
   static const struct {
     const char *option, *words[8];
@@ -141,7 +141,7 @@ static void offer_options(const tri_command *command, const wanted *w) {
   offer(w, "--help", "describe the command");
 }
 
-/* Returns the option that a word is if it takes a value; else NULL. */
+/* Returns the option that a word ("-n", "--ranks") names, if the option takes a value; else NULL. */
 static const tri_option *takes_value(const tri_command *command, const char *word) {
   tri_option_place options[TRI_MOST_OPTIONS];
   const int count = tri_options_list(command->options, options, NULL);

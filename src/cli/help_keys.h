@@ -14,8 +14,8 @@ int tri_help_keys(const char *word, FILE *to);
 /* Prints all keys of a kind of file: on a terminal as paragraphs of its width, elsewhere each in one line. */
 void tri_help_topic(const tri_topic *topic, FILE *to);
 
-/* Finds the key of all these files whose name is nearest to a word that is not a key, and sets name[128]. Returns false
- * if none is near. */
+/* Finds the key of any kind of file whose name is nearest to a word that is not a key, and sets name[128] to its name.
+ * Returns false if none is near. */
 bool tri_help_nearest_key(const char *word, char name[128]);
 
 #endif

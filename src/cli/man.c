@@ -54,7 +54,7 @@ static void write_head(const char *name, int section, const char *summary, FILE 
 
 typedef struct line {
   const char *text; /* text after the leading blanks */
-  size_t bytes;     /* length of the text without trailing blanks */
+  size_t bytes;     /* length of the text without the newline */
   size_t indent;
 } line;
 
@@ -62,7 +62,7 @@ typedef struct line {
 typedef struct source {
   const char *parts[TRI_HELP_PARTS];
   int count, next;  /* number of parts; index of the next one */
-  const char *text; /* remaining text of the part that is read; NULL: none is */
+  const char *text; /* remaining text of the current part; NULL before the first part */
 } source;
 
 /* Reads the next line; returns false at the end. */
@@ -272,12 +272,13 @@ static void write_key(void *context, const tri_config_described *described) {
   write_line(described->key->help, strlen(described->key->help), to);
 }
 
-/* Writes the keys of a topic, without those below a section that has its own page. */
 typedef struct keys_to {
   const tri_topic *topic;
   FILE *file;
 } keys_to;
 
+/* Writes a key of a topic, unless it is below a section that has its own page; the section itself gets a reference to
+ * that page. */
 static void write_own_key(void *context, const tri_config_described *described) {
   const keys_to *to = context;
   const char *elsewhere = to->topic->elsewhere;

@@ -295,7 +295,7 @@ static tri_status print_summary(const arguments *given, const tri_published *pub
   return TRI_OK;
 }
 
-/* Prints the interval of errors over all predicted rows; a single set has too few. */
+/* Prints the interval of errors over the judged rows of all sets; a single set has too few. */
 static tri_status print_interval(const tri_published *published, FILE *to) {
   double *errors = NULL;
   int64_t count = 0, room = 0;

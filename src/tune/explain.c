@@ -63,8 +63,8 @@ static void find_effects(tri_explanation *e) {
   }
 }
 
-/* Computes the mean of the absolute Shapley values over the trials, of the model of the finished trials or (`failures`)
- * of all trials that ended. */
+/* Computes the mean absolute Shapley value of each parameter, in a model of the finished trials or (`failures`) of all
+ * trials that ended. Leaves `importance` unchanged if there are too many parameters or too few trials. */
 static tri_status find_importance(const tri_explanation *e, bool failures, double *importance) {
   const tri_space *space = &e->study->space;
   tri_gaussian *model = NULL;
@@ -180,7 +180,7 @@ static void print_known(const tri_explanation *e, FILE *to) {
   }
 }
 
-/* Prints the Pareto-optimal trials, fastest first; each needs less memory than the one before it. */
+/* Prints the Pareto-optimal trials, best first; each needs less memory than the preceding trial. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
   char text[TRI_POINT_TEXT_BYTES];
   double below = INFINITY;
@@ -199,8 +199,8 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
   }
 }
 
-/* Returns whether memory is known and is a price of better values. For a validation loss it is not: the run needs its
- * memory whatever the loss is. */
+/* Returns whether the memory of trials is known and trades off against their value. For a validation loss there is no
+ * such trade-off: the memory of a run does not depend on its loss. */
 static bool knows_memory(const tri_explanation *e) {
   if (e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return false;
   for (int64_t i = 0; i < e->count; i++) {
@@ -209,7 +209,7 @@ static bool knows_memory(const tri_explanation *e) {
   return false;
 }
 
-/* Prints why trials failed, each reason once, if none has succeeded. */
+/* Prints that no trial has succeeded, and each reason once with the number of trials that failed for it. */
 static void print_failures(const tri_explanation *e, FILE *to) {
   fprintf(to, "no trial has succeeded yet\n");
   for (int64_t i = 0; i < e->count; i++) {

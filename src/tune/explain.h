@@ -16,13 +16,14 @@ typedef struct tri_explanation {
   int64_t count, done, failed;
   const tri_trial *known;          /* [study->num_known]: results of the known recipes; state RUNNING: not tried */
   int64_t best;                    /* index of the best trial, or -1 */
-  double importance[TRI_KNOBS];    /* mean |Shapley value| over the finished trials, in units of the objective */
-  double with_failures[TRI_KNOBS]; /* the same over all trials, with value 0 for failed ones; 0 if none failed */
+  double importance[TRI_KNOBS];    /* mean |Shapley value| over the finished trials; 0 above TRI_SHAPLEY_DIMS */
+  double with_failures[TRI_KNOBS]; /* importance with failed trials included as value 0; 0 if no trial failed */
   int32_t order[TRI_KNOBS];        /* parameters by importance, the most important first */
   double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* mean shown value of the trials with each value; NaN: none */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 
+/* Analyses trials[count] and the results known[study->num_known] of the known recipes; all must outlive *out. */
 tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, const tri_trial *known,
                        tri_explanation *out);
 
@@ -32,10 +33,10 @@ char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTE
 
 /* Returns the unit of values, such as "TFLOP/s a device, recomputed products counted". */
 const char *tri_explain_unit(const tri_study *study);
-/* Returns a trial's value as it is shown, in that unit. */
+/* Returns a trial's value in the unit of tri_explain_unit. */
 double tri_explain_shown(const tri_explanation *e, const tri_trial *trial);
 
-/* Returns whether trial i is Pareto-optimal in value and memory; false if its memory is not known. */
+/* Returns whether trial i is Pareto-optimal in value and memory; false if it is not done or its memory is not known. */
 bool tri_explain_is_pareto(const tri_explanation *e, int64_t i);
 
 /* Returns the rank that a value would have among the finished trials: 1 is the best. */
@@ -46,7 +47,8 @@ json_t *tri_explain_json(const tri_explanation *e);
 /* Prints a self-contained page, without scripts and other files (explain_html.c). */
 void tri_explain_html(const tri_explanation *e, FILE *to);
 
-/* Writes how a value compares with the best: "+3.1 %", or "-" if the best is 0, as in a damaged store. Returns out. */
+/* Writes the difference of a value from the best trial's: "+3.1 %", or "-" if there is no best trial or its value is 0
+ * (damaged store). Returns out. */
 enum { TRI_EXPLAIN_BESIDE_BYTES = 48 };
 const char *tri_explain_beside_best(const tri_explanation *e, double value, char out[TRI_EXPLAIN_BESIDE_BYTES]);
 

@@ -11,13 +11,15 @@ struct tri_gaussian {
   bool is_category[TRI_GAUSSIAN_DIMS];
   double log[TRI_GAUSSIAN_NUMBERS], inverse_squares[TRI_GAUSSIAN_DIMS]; /* log hyperparameters; 1 / length^2 */
   double strength, noise;
-  /* factor: column j is row j of the lower Cholesky factor. */
+  /* x: points [count * dims]. factor: lower Cholesky factor of the covariance [count * count], row-major. inverse:
+   * scratch of slope_of [count * count]. targets: (y - mean) / scale [count]. weights: inverse covariance times targets
+   * [count]. */
   double *x, *factor, *inverse, *weights, *targets;
-  double mean, scale;
+  double mean, scale; /* mean and standard deviation of y */
 };
 
 /* Prior of the hyperparameters: normal distributions of their logarithms. Lengths are of the size of the space, the
- * strength is that of the targets, and noise is small. The prior keeps few points from determining too much. */
+ * strength is that of the targets, and noise is small. The prior prevents overfitting to few points. */
 static const double LENGTH = -0.35, LENGTH_VARIANCE = 0.5, STRENGTH_VARIANCE = 2, NOISE = -8, NOISE_VARIANCE = 12;
 
 enum { BLOCK = 16 };
@@ -56,8 +58,8 @@ static double unlikely(const tri_gaussian *g, double *slope) {
 }
 
 /* Factors the covariance and solves for the weights. Returns the negative log of the posterior (the marginal
- * likelihood, Rasmussen and Williams eq. 2.30, times the prior of the hyperparameters), or infinity if it cannot be
- * factored. */
+ * likelihood, Rasmussen and Williams eq. 2.30, times the prior of the hyperparameters) up to a constant, or infinity if
+ * the covariance cannot be factored. */
 static double factorise(tri_gaussian *g) {
   lapack_int n = (lapack_int)g->count;
   unpack(g);

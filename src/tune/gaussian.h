@@ -11,8 +11,8 @@
 
 enum { TRI_GAUSSIAN_DIMS = 16, TRI_GAUSSIAN_NUMBERS = TRI_GAUSSIAN_DIMS + 2 };
 
-/* Fitted hyperparameters as logarithms: the lengths, then strength and noise (variances, for targets whose variance is
- * 1). Each fit starts from that of the one before; {0}: no fit before. */
+/* Logarithms of the fitted hyperparameters: lengths [dims], strength, noise (both variances, for targets of variance
+ * 1). A fit starts from the result of the previous fit; {0}: no fit yet. */
 typedef struct tri_gaussian_state {
   double log[TRI_GAUSSIAN_NUMBERS];
   bool begun;
@@ -20,9 +20,9 @@ typedef struct tri_gaussian_state {
 
 typedef struct tri_gaussian tri_gaussian;
 
-/* Creates a model of x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First improves *state with
- * at most `evaluations` evaluations of the likelihood (each count^3 operations); 0: uses it unchanged. Release with
- * tri_gaussian_destroy. */
+/* Creates a model of x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First fits *state with at
+ * most `evaluations` evaluations of the likelihood (each count^3 operations) from one or two starting points; 0: keeps
+ * it. More noise is added if the covariance is singular. Release with tri_gaussian_destroy. */
 tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t count, const double *x, const double *y,
                                int evaluations, tri_gaussian_state *state, tri_gaussian **out);
 void tri_gaussian_destroy(tri_gaussian *gaussian);

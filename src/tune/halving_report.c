@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A trial and the last round that it ended. Standings are sorted by that round, the latest first, then by loss; failed
- * trials come last. */
+/* A trial and the last round that it ended, or its first round while that is running. Standings are sorted by round,
+ * the latest first, then by loss; failed trials come last. */
 typedef struct standing {
   const tri_member *last;
   double seconds; /* seconds of all rounds */
@@ -26,8 +26,7 @@ static int compare_standings(const void *left, const void *right) {
   return (a->member > b->member) - (a->member < b->member);
 }
 
-/* Sets *out to a standing for each trial, and returns their number; release *out with tri_free. A round in progress
- * does not count. */
+/* Sets *out to the sorted standings of all trials, and returns their number; release *out with tri_free. */
 static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   int64_t found = 0;
   if (tri_alloc("standings", (size_t)count, sizeof **out, out) != TRI_OK) return 0;
@@ -43,7 +42,7 @@ static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   return found;
 }
 
-/* Returns the number of steps that all trials have made. */
+/* Returns the number of steps of all rounds that have ended; a failed round counts in full. */
 static int64_t steps_made(const tri_study *study, const tri_member *rows, int64_t count) {
   int64_t steps = 0;
   for (int64_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /* Population-based training (Jaderberg et al. 2017): several runs of one model are trained in parallel, each with its
  * own parameters. After every round the members in the worst share continue from the weights of one of the best and
- * from its parameters, each multiplied or divided by a factor. So parameters such as the learning rate get a schedule
- * without one being written. Members do not wait for each other: a member is compared with those that have ended as
- * many rounds. */
+ * from its parameters, each multiplied or divided by a factor. In this way the study finds a schedule for parameters
+ * such as the learning rate. Members do not wait for each other: a member is compared with the members that have ended
+ * the same round so far. */
 #include "tune/population.h"
 
 #include "base/random.h"
@@ -25,7 +25,7 @@ static double uniform(const tri_study *study, int64_t member, int64_t round, int
   return tri_random_u32(key, (uint64_t)what) / 4294967296.0;
 }
 
-/* Draws new parameters, uniformly in the logarithm between low and high. */
+/* Draws new parameters, log-uniformly between low and high. */
 static void begin_anew(const tri_study *study, tri_member *out) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];

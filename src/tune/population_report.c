@@ -7,14 +7,15 @@
 
 #include <math.h>
 
-/* Finds the ancestors of the best row, by round: line[round - 1]. Returns their number. */
+/* Finds the ancestors of the best row, by round: line[round - 1]; NULL before a restart with new weights. Returns the
+ * round of the best row, 0 if there is none. */
 static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[TRI_MOST_ROUNDS]) {
   const tri_member *at = tri_rounds_best(rows, count);
   int64_t length = at == NULL ? 0 : at->round;
   for (int64_t round = length; round > 0 && at != NULL; round--) {
     line[round - 1] = at;
     at = at->parent > 0 ? tri_rounds_find(rows, count, at->parent, round - 1) : NULL;
-    if (at == NULL && round > 1) { /* the member restarted with new weights */
+    if (at == NULL && round > 1) {
       for (int64_t i = round - 1; i > 0; i--) line[i - 1] = NULL;
       break;
     }

@@ -67,7 +67,7 @@ static tri_status clear_away(const trainer *t) {
   return t->rounds.method->clear(&t->rounds, rows, count, t->folder);
 }
 
-/* Fails if a trial lacks a file and no trial has succeeded, because the others lack it, too. */
+/* Fails if no trial has succeeded. Called after a trial that lacks a file, because the other trials lack it, too. */
 static tri_status check_any_done(const trainer *t, const tri_member *row) {
   const tri_member *rows = NULL;
   int64_t count = 0;

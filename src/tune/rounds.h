@@ -33,10 +33,10 @@ typedef struct tri_rounds {
   const tri_rounds_method *method;
   const tri_study *study;
   int64_t members, rounds;
-  tri_point *points; /* halving: [members] */
+  tri_point *points; /* halving: point of each member, [members] or longer */
 } tri_rounds;
 
-/* Functions of a method. Decisions depend on all rows so far (rows[count], by round and member). */
+/* Functions of a method. rows[count]: all rounds that have begun, sorted by round and member. */
 struct tri_rounds_method {
   const char *member; /* name of a member in messages: "member", "trial" */
   bool of_points;     /* members are points of the study's space; otherwise they have values of its parameters */
@@ -44,8 +44,8 @@ struct tri_rounds_method {
   tri_status (*prepare)(tri_rounds *r);
   /* Logs the plan before training; NULL: nothing to log. */
   void (*announce)(const tri_rounds *r);
-  /* Sets *member to the one whose next round may begin; 0: none at present. *left: number of rounds that are not done,
-   * those in progress included. TRI_BAD_CONFIG if no member can continue. */
+  /* Chooses the member whose next round, *round, may begin; *member 0: none at present. *left: number of rounds that
+   * have not ended, at least those of the current round. TRI_BAD_CONFIG if no member can continue. */
   tri_status (*next)(const tri_rounds *r, const tri_member *rows, int64_t count, int64_t *member, int64_t *round,
                      int64_t *left);
   /* Sets the weights and values with which a member starts a round. */
@@ -93,6 +93,7 @@ tri_status tri_rounds_folder(const tri_rounds *r, const tri_member *row, const c
 tri_status tri_store_members(tri_store *store, const tri_member **out, int64_t *count);
 /* Claims a round of a member; *claimed is false if another tuner has it. */
 tri_status tri_store_begin_member(tri_store *store, const tri_member *row, bool *claimed);
+/* Store the result of a claimed round, or remove a claimed round that has not ended. */
 tri_status tri_store_end_member(tri_store *store, const tri_member *row);
 tri_status tri_store_forget_member(tri_store *store, const tri_member *row);
 

@@ -104,7 +104,8 @@ static bool next_line(tri_lines *lines, tri_line *line) {
   return lines != NULL && tri_lines_next_any(lines, line, &there) == TRI_OK && there;
 }
 
-/* Reads a number of each line of metrics.jsonl, which is a step's, after the first `skip` lines. Returns the count. */
+/* Reads the number `key` of each line of metrics.jsonl (one line for each step) after the first `skip` lines. Returns
+ * how many were read. */
 static int64_t read_metrics(const char *folder, const char *key, int64_t skip, double values[MOST_STEPS]) {
   char path[TRI_PATH_BYTES];
   tri_line line;

@@ -14,11 +14,11 @@ typedef struct tri_short_run {
   int count;
 } tri_short_run;
 
-/* Creates the command line of the study's run file on that many ranks, with the output `folder`; `resume`: value of
+/* Creates the command line that trains the study's run file on `ranks` ranks and writes to `folder`; `resume`: value of
  * --resume. Release *out with tri_free. */
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out);
-/* Append an option and its value, and --set key=value. */
+/* tri_short_run_add appends an option and its value, tri_short_run_set appends --set key=value. */
 void tri_short_run_add(tri_short_run *run, const char *option, const char *value);
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) TRI_PRINTF(3, 4);
 

@@ -148,7 +148,8 @@ static bool rule_holds(const tri_space *space, const tri_point *point, const cha
   return false;
 }
 
-/* Parses a condition such as "schedule = interleaved": a parameter of the space and one of its values. */
+/* Parses a condition such as "schedule = interleaved". Returns false if it is not a parameter of the space and one of
+ * its values. */
 static bool condition_of(const tri_space *space, const char *text, int64_t *knob, int32_t *value) {
   size_t length = strcspn(text, " =");
   *knob = tri_space_find(space, text, length);

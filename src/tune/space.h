@@ -14,7 +14,7 @@ typedef struct tri_knob {
   char name[32];
   char values[256];       /* such as "1 2 4 8" or "1f1b interleaved"; "": use the range */
   double low, high, step; /* the values low, low + step, ..., high */
-  bool powers;            /* the powers of two from low to high */
+  bool powers;            /* the values low, 2 low, 4 low, ... up to high; `step` is not used */
   char when[64]; /* condition such as "schedule = interleaved"; if it does not hold, the parameter has its first value;
                     "": none */
   /* Set by tri_space_complete. */
@@ -50,7 +50,8 @@ tri_status tri_space_complete(tri_space *space);
 /* Returns the index of the parameter with the name name[length]; -1: none. */
 int64_t tri_space_find(const tri_space *space, const char *name, size_t length);
 
-/* Lists all points that obey the rules, in order; release *out with tri_free. TRI_UNSUPPORTED above a million. */
+/* Lists all points that obey the rules, in order; release *out with tri_free. TRI_UNSUPPORTED if the values have more
+ * than a million combinations, valid or not. */
 tri_status tri_space_points(const tri_space *space, tri_point **out, int64_t *count);
 
 /* Sets parameters whose condition does not hold to their first value. */
@@ -63,7 +64,8 @@ enum { TRI_POINT_TEXT_BYTES = 1024 };
 char *tri_point_text(const tri_space *space, const tri_point *point, char *buffer, size_t bytes);
 tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *out);
 
-/* Sets x[num_knobs], the point's coordinates for models, in [0, 1]: logarithms if values differ by factors. */
+/* Sets x[num_knobs], the point's coordinates for models, in [0, 1]: logarithmic if the last value of a parameter is at
+ * least 4 times its first. */
 void tri_point_place(const tri_space *space, const tri_point *point, double *x);
 
 #endif

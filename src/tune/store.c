@@ -52,7 +52,6 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 
 /* ---- the study --------------------------------------------------------------------------------------------------- */
 
-/* Returns a hash. Files are identified by their contents, not by their names. */
 static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
 /* Removes a comment from a line of printed values, and the blanks before it. */
@@ -66,7 +65,8 @@ static void cut_comment(char *line) {
   *end = '\0';
 }
 
-/* Returns whether a line has no information: keys that are added to a table have such a default. */
+/* Returns whether a line of printed values is empty or sets a key to an empty value, which is the default of keys that
+ * later versions add to a table. */
 static bool is_nothing(const char *line) {
   static const char *const nothing[] = {": 0", ": 0.0", ": false", ": \"\"", ": auto", ": []"};
   for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
@@ -76,8 +76,8 @@ static bool is_nothing(const char *line) {
   return line[0] == '\0';
 }
 
-/* Returns a hash of a part of a study that was read from the file `name`; 0 if it has none. Comments and keys with
- * empty values are skipped, so that tables of other versions give the same hash. */
+/* Returns a hash of the part of a study that was read from the file `name`; 0 if `name` is empty. Comments and keys
+ * with empty values are skipped, so that tables of other versions give the same hash. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
   char *text = NULL, *rest = NULL;
   uint64_t sum = TRI_FNV1A_BEGIN;
@@ -136,8 +136,7 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
   }
 }
 
-/* Compares two descriptions, ignoring hashes of an earlier version, which included help texts. The names before them
- * are compared. */
+/* Returns whether two descriptions are equal except for hashes of an earlier version, which included help texts. */
 static bool is_same_but_for_sums(const char *theirs, const char *mine) {
   while (*theirs != '\0' && *mine != '\0') {
     const bool sum = strncmp(mine, " v2:", 4) == 0 && strncmp(theirs, " v2:", 4) != 0 && *theirs == ' ';
@@ -226,7 +225,7 @@ void tri_store_host(char host[TRI_HOST_BYTES]) {
 }
 
 /* Removes running rows of dead processes: on this host those whose process is gone, on others those without a heartbeat
- * for long. */
+ * for MOST_SILENT_S. */
 static tri_status forget_the_dead(tri_store *s, const char *table) {
   char host[TRI_HOST_BYTES], text[160];
   sqlite3_stmt *query = NULL, *drop = NULL;
@@ -280,7 +279,7 @@ tri_status tri_store_beat(tri_store *s) {
 }
 
 /* Returns whether a file is on a local file system. A write-ahead log is shared through memory, so all its users must
- * be on one machine. On a file system that several machines may have mounted, SQLite's older journal is used. */
+ * be on one machine. On a file system that several machines may have mounted, SQLite's rollback journal is used. */
 static bool is_local(const char *path) {
   static const long local[] = {0xEF53 /* ext */,       0x58465342 /* XFS */,     0x9123683E /* btrfs */,
                                0x01021994 /* tmpfs */, 0x794C7630 /* overlay */, 0x2FC12FC1 /* ZFS */};
@@ -292,7 +291,7 @@ static bool is_local(const char *path) {
   return false;
 }
 
-/* Checks that the file has our format number, or no tables because it is new. */
+/* Checks that the file has our format number. A new file, which has no tables, gets the number. */
 static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
@@ -329,8 +328,8 @@ static const struct {
      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
 };
 
-/* Creates a table if it is missing, and checks an existing one. Without our keys in it, a tuner would not find its own
- * trials, and would never end. */
+/* Creates a table if it is missing, and checks that an existing one has the same definition. In a table with other keys
+ * a tuner would not find its own trials, and would never end. */
 static tri_status make_table(tri_store *s, const char *name, const char *columns) {
   char sql[1024];
   sqlite3_stmt *query = NULL;
@@ -350,8 +349,8 @@ static tri_status make_table(tri_store *s, const char *name, const char *columns
                   s->path, name);
 }
 
-/* Removes trials whose key or file was refused, so that they are repeated: the file may exist now. A member that has
- * later rounds stays. */
+/* Removes trials whose key or file was refused, so that they are repeated: the file may exist now. A member's round
+ * stays if any member has a later round. */
 static tri_status forget_the_refused(tri_store *s) {
   char sql[512];
   snprintf(sql, sizeof sql,
@@ -374,7 +373,7 @@ static tri_status store_set_up(tri_store *s, const char *text) {
   return tri_store_forget_dead(s);
 }
 
-/* Opens the file and checks the kinds of its tables, before anything is read from them. */
+/* Opens the file, and checks its schema before anything is read from its tables. */
 static tri_status open_guarded(tri_store *s, int flags) {
   const char *kind = tri_path_odd_kind(s->path);
   int code = SQLITE_OK;
@@ -451,7 +450,7 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
   return read_point(s, row, 1, out);
 }
 
-/* Reads the rows after those in memory that have ended, because these do not change any more. */
+/* Reads the rows that follow the first num_ended trials in memory, which have ended and no longer change. */
 static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
   int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : INT64_MIN;
@@ -604,7 +603,7 @@ tri_status tri_store_note_known(tri_store *s, const tri_recipe *recipe, const tr
   return status;
 }
 
-/* ---- reading a store of an unnamed study ------------------------------------------------------------------------ */
+/* ---- reading a store without its study file ---------------------------------------------------------------------- */
 
 bool tri_store_begins(int file) {
   char first[16] = "";

@@ -11,9 +11,10 @@ typedef struct tri_store tri_store;
 enum { TRI_STORE_STOPPED_EARLY = 3 };
 
 /* Opens the file or creates it. TRI_BAD_CONFIG if it is the store of another study (name, space, model or objective),
- * TRI_BAD_FILE if it is not a store; nothing is overwritten. Removes running trials of dead processes of this machine,
- * so that they are repeated. `text`: the study's file, which is stored; NULL: only for reading, and nothing is checked
- * or removed. Release with tri_store_close. */
+ * TRI_BAD_FILE if it is not a store; nothing is overwritten. Removes running trials of dead tuners (as
+ * tri_store_forget_dead) and refused trials (TRI_TRIAL_REFUSED), so that they are repeated. `text`: the study's file,
+ * which is stored; NULL: only for reading, the study is not compared and nothing is removed. Release with
+ * tri_store_close. */
 tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out);
 void tri_store_close(tri_store *store);
 
@@ -27,10 +28,10 @@ tri_status tri_store_check_layouts(const char *path);
 /* Reads the layout of the best trial, in the format of tri_layout_text. TRI_BAD_FILE if no trial has succeeded. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
-/* Removes running trials of dead tuners: on this machine those whose process is gone, on others those without a
- * heartbeat for five minutes. */
+/* Removes running trials and rounds of dead tuners: on this machine those whose process is gone, on others those
+ * without a heartbeat for five minutes. */
 tri_status tri_store_forget_dead(tri_store *store);
-/* Writes a heartbeat for the trials that run here, at most every ten seconds. */
+/* Writes a heartbeat for the running trials and rounds of this process, at most every ten seconds. */
 tri_status tri_store_beat(tri_store *store);
 
 /* Reads all trials in the order of their numbers. The store owns (*out)[*count]; valid until the next call. */

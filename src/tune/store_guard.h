@@ -33,7 +33,8 @@ tri_status tri_store_check_schema(sqlite3 *db, const char *path, int *code);
 /* Returns whether SQLite failed because of the contents of the file, so that a retry cannot succeed. */
 bool tri_store_is_damage(int code);
 
-/* Check numbers of a row; TRI_BAD_FILE. `what`: name of the row's kind in messages: "trial", "member". */
+/* Return TRI_BAD_FILE if the number, the state or a value of the row `number` is out of range. `what`: name of the
+ * row's kind in messages: "trial", "member". */
 tri_status tri_store_check_number(const char *path, const char *what, int64_t number, int64_t most);
 tri_status tri_store_check_state(const char *path, const char *what, int64_t number, int64_t state, int64_t most);
 tri_status tri_store_check_real(const char *path, const char *what, int64_t number, const char *column, double value);

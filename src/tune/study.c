@@ -230,7 +230,7 @@ static tri_status unknown_knob(const char *name) {
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
-/* Adds the keys of the run file's layout that are not parameters; `data` follows from the devices. */
+/* Adds the keys of the run file's layout that are not parameters, except `data`, which follows from the devices. */
 static void add_rest(const tri_study *study, char *text, size_t bytes) {
   char word[TRI_LAYOUT_WORD_BYTES];
   for (const char *at = study->layout; tri_layout_next_word(&at, word);) {
@@ -447,7 +447,8 @@ static tri_status precision_of(tri_study *study) {
   return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
-/* Checks that the run has a validation loss, and that it accepts every value of each parameter. */
+/* Checks for an objective of a loss that the run has a validation loss, and that the run file's reader accepts every
+ * value of each parameter `optimizer.*`. */
 static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
   const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
@@ -474,7 +475,8 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
   return TRI_OK;
 }
 
-/* Takes from the run file what the study does not set. */
+/* Reads the run file. Its model, training options, precision and layout are those of the trials; its sequence and
+ * global batch are used if the study does not set them. */
 static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));

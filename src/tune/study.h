@@ -37,14 +37,14 @@ typedef struct tri_study {
   tri_point_search search;
   double exhaustive_seconds; /* TRI_METHOD_AUTO: all points are tried if simulating them takes at most this long */
   tri_prior prior;
-  double minutes;
-  double node_hours; /* budgets of minutes and of node hours; 0: no limit */
+  double minutes;    /* budget in minutes; 0: no limit */
+  double node_hours; /* budget in node-hours; 0: no limit */
   int64_t parallel;  /* number of parallel trials */
   struct {
-    int64_t warmup, steps;
+    int64_t warmup, steps; /* steps that do not count, before those that do; steps that count */
     double minutes, worse; /* time limit, INFINITY: none; a trial in the worse half that is `worse` times slower than
                               the best is stopped */
-    double memory_gib;     /* memory limit of a rank; 0: an equal share of the node's memory */
+    double memory_gib;     /* memory limit of a rank; 0: none, and reports assume an equal share of the node's memory */
     double target_loss;    /* TRI_OBJECTIVE_TIME_TO_LOSS */
     bool random_tokens;    /* train on random tokens in place of the run file's corpora */
   } trial;
@@ -56,7 +56,7 @@ typedef struct tri_study {
     double share, factor; /* share of members that continue from better ones; factor by which their parameters change */
   } population;
 
-  /* The following members are read from the files that the members above name. */
+  /* Set by tri_study_load: contents of the files that the members above name, and values that follow from them. */
   char *text; /* text of the study file */
   tri_model model;
   tri_cluster cluster;
@@ -68,8 +68,8 @@ typedef struct tri_study {
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* layout of the run file, for keys that are not in the space; "": no run file */
 } tri_study;
 
-/* Reads a study file. TRI_BAD_CONFIG, with file, line and key, also for a space without a valid point. `ranks`: number
- * of ranks of each real trial; 0: as in the file. Release with tri_study_release. */
+/* Reads a study file. TRI_BAD_CONFIG with file, line and key; TRI_BAD_LAYOUT for a space without a valid point.
+ * `ranks`: number of ranks of each real trial; 0: as in the file. Release with tri_study_release. */
 tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
 /* Reads the text of a study file for reports; `source` is its name in messages. The files that it names (model,
  * cluster, run) are not read. */
@@ -100,10 +100,11 @@ typedef struct tri_trial_plan {
   tri_optimizer_settings optimizer;
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);
-/* Makes the plan of a recipe in the same way. */
+/* Computes the plan of a recipe. */
 tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out);
 
-/* Lists all points that are valid layouts, in order; release *out with tri_free. TRI_UNSUPPORTED above a million. */
+/* Lists all points that are valid layouts, in order; release *out with tri_free. TRI_BAD_LAYOUT if there are none,
+ * TRI_UNSUPPORTED as in tri_space_points. */
 tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *count);
 
 /* Returns the request for simulating a plan; the study and the plan must outlive it. */

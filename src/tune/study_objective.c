@@ -53,7 +53,8 @@ static const tri_yaml *find(const tri_yaml *mapping, const char *key) {
   return mapping != NULL && mapping->kind == TRI_YAML_MAPPING ? tri_yaml_find(mapping, key) : NULL;
 }
 
-/* Returns the entry of `space` with that name, for its line in messages. */
+/* Returns the node with the name of the entry `name` of `space`, for its line in messages; otherwise `space` or the
+ * root. */
 static const tri_yaml *entry_of(const tri_yaml *root, const char *name) {
   const tri_yaml *space = find(root, "space");
   for (const tri_yaml *entry = space == NULL ? NULL : space->first; entry != NULL; entry = entry->next) {
@@ -100,7 +101,7 @@ static bool is_of_optimizer(const char *name) { return strncmp(name, "optimizer.
 /* Returns whether a parameter changes the loss after the same number of steps. */
 static bool changes_loss(const char *name) { return is_of_optimizer(name) || strcmp(name, "accumulation") == 0; }
 
-/* Returns whether the run file has such a key. `meant`: the nearest key, or "". */
+/* Returns whether `name` is a key of run files. Sets `meant` to the nearest key, or "". */
 static bool is_key(const char *name, char meant[128]) {
   if (!tri_config_meant(tri_run_config_table(), name, meant, 128)) meant[0] = '\0';
   return strcmp(meant, name) == 0;

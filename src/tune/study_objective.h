@@ -24,7 +24,8 @@ bool tri_objective_is_of_loss(tri_objective objective);
  * itself. */
 double tri_objective_shown(tri_objective objective, double value);
 
-/* Returns whether a parameter of `space` is a key of the optimizer, which only the run file's reader knows. */
+/* Returns whether a parameter of `space` is a key of the run file's `optimizer` other than name and state. Only the
+ * run file's reader knows these keys. */
 bool tri_objective_is_setting(const char *name);
 
 /* Checks the study file's objective, trials and space against the needs of the objective; `root` is the file's tree,
@@ -32,13 +33,15 @@ bool tri_objective_is_setting(const char *name);
  * the file does not set it. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
-/* Checks, before the file is read, that a study of a loss has a space, because the usual example is for speed. */
+/* Checks, before the table of keys is applied, that a study of a loss has a space: the example in the table's message
+ * is for speed. */
 tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 
-/* Appends the line of the parameter that the error message begins with ("`space`: `NAME` ..."). Returns `status`. */
+/* Appends a line number to an error message "`space`: `NAME` ...": that of the parameter NAME. Returns `status`. */
 tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
 
-/* Sets the steps of a trial that the study does not set to those of the run file; 0 if it counts epochs. */
+/* Sets trial.steps of a study of validation losses, if its file does not, to the run file's `steps`. TRI_BAD_CONFIG if
+ * that is 0 (the run file has epochs), or too few for halving. */
 tri_status tri_objective_set_steps(tri_study *study, int64_t steps);
 
 #endif

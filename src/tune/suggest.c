@@ -174,7 +174,7 @@ static void release_models(models *m) {
 }
 
 /* Compresses values below the median logarithmically: differences between bad points have little information about the
- * best, and an extreme value would flatten all others. Sets *best to the best value. */
+ * best, and an extreme value would flatten all others. Sets *best to the best value on the new scale. */
 static tri_status draw_together(samples *values, double *best) {
   double *sorted = NULL;
   int64_t n = values->count;
@@ -271,7 +271,8 @@ static uint64_t suggest_draw(const tri_suggester *s, uint64_t purpose, uint64_t 
   return (uint64_t)tri_random_u32(key, 2 * index) << 32 | tri_random_u32(key, 2 * index + 1);
 }
 
-/* Returns a random point without a trial, or the next such point after it; -1: none. */
+/* Returns the index of a random point without a trial; after DRAWS draws of points with trials, that of the next point
+ * without one, beginning at a random place; -1: none. */
 static int64_t at_random(const tri_suggester *s, int64_t count) {
   uint64_t from = suggest_draw(s, FOR_RANDOM_POINTS, (uint64_t)count) % (uint64_t)s->num_points;
   for (uint64_t i = 0; i < DRAWS; i++) {
@@ -378,8 +379,8 @@ static int64_t best_in(const field *f) {
   return best;
 }
 
-/* Fills the field with all points that differ from this one in one parameter, and in the parameters whose condition
- * that changes. */
+/* Fills the field with all untried points that differ from `point` in one parameter, and in parameters whose condition
+ * depends on that parameter. */
 static void add_neighbours(field *f, const tri_point *point) {
   const tri_space *space = f->s->space;
   f->num_points = 0;

@@ -17,7 +17,8 @@ typedef enum tri_method {
 
 typedef struct tri_search {
   tri_method method;
-  int64_t trials, initial; /* the budget, 0: the method's default; number of random trials at the beginning */
+  int64_t trials,
+      initial; /* maximum number of trials, 0: the default of the method; number of first trials at random */
   uint64_t seed;
 } tri_point_search;
 
@@ -35,7 +36,7 @@ typedef struct tri_trial {
   double memory;  /* share of the available memory that the trial needed, above 1 if it ran out of memory; 0: unknown */
   double seconds; /* duration of the trial */
   double node_s;  /* cost in seconds of a node; for a simulated trial that of the real run */
-  char reason[256]; /* if failed, or stopped early */
+  char reason[256]; /* if failed or stopped early; for TRI_OBJECTIVE_TIME_TO_LOSS also if done */
 } tri_trial;
 
 /* Returns the best finished trial, or NULL. A trial that was stopped early is never the best: it was slower over the
@@ -46,8 +47,8 @@ const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count);
 typedef struct tri_suggester {
   const tri_space *space;
   const tri_point_search *search;
-  tri_gaussian_state value, success, memory;
-  tri_point *points;           /* [num_points]: all valid points, in order */
+  tri_gaussian_state value, success, memory; /* fitted hyperparameters of the three models, kept between calls */
+  tri_point *points;                         /* [num_points]: all valid points, in order */
   double *prior;               /* [num_points]: expected value of each point before any trial; NULL: none */
   bool *tried;                 /* [num_points]: the point has a trial */
   int64_t marked, last_marked; /* number of trials that are marked in `tried`; number of the last one */

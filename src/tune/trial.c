@@ -103,7 +103,7 @@ tri_status tri_trial_seconds(const tri_study *study, const tri_point *points, in
 
 /* ---- real -------------------------------------------------------------------------------------------------------- */
 
-/* Returns the memory limit of a rank. */
+/* Returns the memory limit of a rank, or its share of this machine's memory if the study sets none. */
 static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   double given = (double)tri_short_run_limits(study, 0).memory_bytes;
   if (given > 0) return given;
@@ -111,8 +111,8 @@ static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   return (double)tri_system_memory_of_node() / here;
 }
 
-/* Returns the share of that limit that the fullest rank needs by the memory plan, which is known even if the trial
- * failed. */
+/* Returns the memory of the fullest rank by the memory plan, as a share of limit_bytes; 0: unknown. It does not depend
+ * on the outcome of the trial. */
 static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   tri_simulation_request request = tri_study_request(study, plan);
   tri_memory_parts memory;

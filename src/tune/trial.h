@@ -28,9 +28,9 @@ double tri_attempt_value(const tri_attempt *attempt, int64_t *steps);
 /* Ends the trial; its result is computed from the steps measured so far. */
 void tri_attempt_stop_early(tri_attempt *attempt, tri_trial *trial);
 
-/* Compute values[count]: the expected value of every point before any trial; 0: not valid, or does not fit. `expect`
- * simulates; `bound`, for spaces too large for that, is an upper bound from the planner's lower bounds of the step
- * time. */
+/* Compute values[count]: the expected value of every point before any trial; 0: not valid, or does not fit in memory.
+ * tri_trial_expect simulates; tri_trial_bound, for spaces too large for that, computes upper bounds from the planner's
+ * lower bounds of the step time. */
 tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int64_t count, double *values);
 tri_status tri_trial_bound(const tri_study *study, const tri_point *points, int64_t count, double *values);
 

@@ -22,7 +22,7 @@ void tri_trial_schedule_announce(const tri_study *study);
 /* Prints the command that trains the study's run with the values of `point`, and a line for each of the optimizer's
  * parameters whose value is the highest or lowest of the space. */
 void tri_trial_schedule_print_use(const tri_study *study, const tri_point *point, FILE *to);
-/* Prints the lines about values at an end of a range (`method: pbt`): [num_knobs]. */
+/* Prints a line for each of values[num_knobs] within 1 % of an end of its parameter's range (`method: pbt`). */
 void tri_trial_schedule_print_range_ends(const tri_study *study, const double *values, FILE *to);
 
 #endif

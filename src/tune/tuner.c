@@ -58,8 +58,8 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   }
 }
 
-/* Stores the result of a trial. Fails if it lacks a file and no trial has succeeded, because the others lack it, too.
- */
+/* Stores the result of a trial. Fails if the trial lacks a file and no trial has succeeded, because the other trials
+ * lack the file, too. */
 static tri_status finish(tuner *t, trial_slot *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const bool lacks_file = tri_attempt_lacks_file(s->attempt);
@@ -217,7 +217,8 @@ static tri_status write_tokens(const tri_study *study, const char *folder) {
   return status;
 }
 
-/* Prepares what real trials need. Other tuners of the study wait. */
+/* Creates the corpus of random tokens and the description of the cluster, if real trials need them. Holds a lock, so
+ * that other tuners of the study wait. */
 static tri_status furnish(tri_study *study, const char *folder) {
   TRI_TRY(tri_directory_create(folder));
   int lock = open(folder, O_RDONLY | O_DIRECTORY);
@@ -283,7 +284,7 @@ static tri_status tuner_prepare(tuner *t) {
   return TRI_OK;
 }
 
-/* Tries a known recipe like a trial, outside of the budget. */
+/* Tries a known recipe like a trial, outside of the budget, unless the store has its result. */
 static tri_status try_recipe(tuner *t, int64_t place) {
   const tri_recipe *recipe = &t->study->known[place];
   tri_trial_plan plan;

@@ -13,7 +13,7 @@ typedef struct tri_calibrate_request {
   int64_t ranks;
   double peak;            /* FLOP/s */
   double longest_s;       /* products of the grid that would take longer are left out */
-  double until_s;         /* deadline on tri_clock_s of the slowest rank; products after it are left out */
+  double until_s;         /* deadline on tri_clock_s of any rank; then the rest of the fine grid is left out */
   const tri_model *model; /* its shapes are measured, too, with each possible number of tensor ranks; NULL: none */
   int64_t sequence, micro_batch;
 } tri_calibrate_request;

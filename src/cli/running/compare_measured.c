@@ -273,8 +273,8 @@ static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
   return tri_layout_resolve(layout, &config->model, config->data.sequence, config->optimizer.global_batch, ranks);
 }
 
-/* Creates a device with the threads that a rank of the run had, assuming that the run used one such machine. Scratch
- * memory depends on them. */
+/* Creates a device with as many threads as a rank of the run had, assuming that all ranks ran on one machine such as
+ * this. The size of scratch memory depends on the number of threads. */
 static tri_status create_device(const tri_run_config *config, tri_device **out) {
   const tri_layout *layout = &config->layout;
   int64_t ranks = layout->tensor * layout->context * layout->data * layout->pipeline;

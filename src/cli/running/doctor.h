@@ -17,7 +17,7 @@ typedef struct tri_finding {
   bool required;     /* TRI_MARK_MISSING makes the exit status other than 0 */
   char value[320];   /* the result, as text */
   char advice[1024]; /* what to do about it; "": nothing */
-  json_t *facts;     /* the value as a JSON object                             */
+  json_t *facts;     /* the value as a JSON object */
 } tri_finding;
 
 /* Maximum findings of any machine without GPUs, and further findings of each GPU. */

@@ -1,4 +1,5 @@
-/* `trireme eval`: computes the loss of a checkpoint on a corpus. Every token but the first is predicted once. */
+/* `trireme eval`: reads the options, and evaluates models on a corpus of texts (eval_text.c) or of preferences
+ * (eval_preferences.c), or with questions (eval_choices.c, eval_answers.c). */
 #include "cli/cli.h"
 #include "cli/running/eval_preferences.h"
 #include "cli/running/eval_questions.h"
@@ -12,9 +13,9 @@
 
 typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
-  char *const *models;                    /* [num_models]: models of an ensemble; the first is `checkpoint` */
+  char *const *models;                    /* [num_models]: an ensemble, or models to ask; the first is `checkpoint` */
   int num_models;
-  int64_t sequence, batch;         /* 0: as in training */
+  int64_t sequence, batch;         /* 0: the sequence of training; the usual batch */
   const char *documents, *packing; /* NULL: as in training */
   const char *reference;           /* reference model for a corpus of preferences; NULL: none */
   bool chat;                       /* questions go through the chat template */

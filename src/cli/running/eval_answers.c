@@ -23,11 +23,11 @@ typedef struct session {
   tri_prompt *prompts; /* [questions.count] */
   tri_texts texts;
   json_t *results;
-  json_t *written; /* answers to the current question */
-  int64_t right;   /* right answers */
-  int64_t solved;  /* questions with a right answer */
-  int64_t right_here;
-  double shares, squares; /* sums over questions of the share of right answers */
+  json_t *written;        /* answers to the current question */
+  int64_t right;          /* right answers */
+  int64_t solved;         /* questions with a right answer */
+  int64_t right_here;     /* right answers to the current question */
+  double shares, squares; /* sums over questions of the share of right answers, and of its square */
 } session;
 
 /* Removes the beginning of prompts that leave no room for an answer. */

@@ -15,7 +15,7 @@ typedef struct tri_label_rows {
   bool masked; /* the last token of a piece has no label */
 } tri_label_rows;
 
-/* Starts as {.decoder, .unknown_token}; the caller releases the decoder. NULL: nothing is counted. */
+/* Starts as {.decoder, .unknown_token}; the caller releases the decoder. A decoder of NULL: nothing is counted. */
 typedef struct tri_label_bytes {
   tri_decoder *decoder;
   int32_t unknown_token; /* id for text that the tokenizer cannot represent; -1: none */

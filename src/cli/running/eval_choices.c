@@ -21,9 +21,9 @@ enum { USUAL_BATCH = 16 };
 typedef struct session {
   const tri_eval_questions *asked;
   tri_questions questions;
-  tri_choice_set set;    /* created for the first model that can be read */
-  bool encoded, refused; /* `set` is complete; the questions were refused for that model */
-  int64_t vocabulary, positions;
+  tri_choice_set set;            /* created for the first model that can be read */
+  bool encoded, refused;         /* `set` is complete; encoding the questions has failed */
+  int64_t vocabulary, positions; /* vocab_size and max_sequence of the first model */
   tri_device *device;
 } session;
 

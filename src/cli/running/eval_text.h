@@ -11,7 +11,7 @@ typedef struct tri_eval_text {
   const tri_corpus *corpus;
   const char *data, *bigram; /* name of the corpus; corpus to count the baseline on, or NULL */
   const tri_model_options *options;
-  int64_t sequence, batch;         /* 0: as in training; 4 */
+  int64_t sequence, batch;         /* 0: the sequence of training; a batch of 4 */
   const char *documents, *packing; /* NULL: as in training */
   bool json;
 } tri_eval_text;

@@ -1,6 +1,6 @@
 /* A conversation: each line of standard input is a message, and each answer goes to standard output. The prompt is
- * rendered with the folder's chat template for each answer. The generator does not read again the beginning that it
- * holds from the answer before. */
+ * rendered with the folder's chat template for each answer. The generator keeps the keys and values of the previous
+ * prompt and answer, and computes only the tokens after the common beginning. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"

@@ -39,7 +39,7 @@ typedef struct merging {
   tri_merged weights[TRI_COMBINE_MODELS + 1];
   tri_model model;                             /* the first model */
   float *values[TRI_COMBINE_MODELS + 1], *out; /* values of each model and of the result; room for the largest tensor */
-  uint16_t *narrow;
+  uint16_t *narrow;                            /* the result in bf16; NULL if `type` is fp32 */
   tri_checkpoint_saving *saving;
   tri_run_notes notes; /* notes that all models agree on */
   tri_dtype type;      /* type of the written tensors */
