@@ -96,7 +96,7 @@ def suites(build, seed):
         Suite("emulated-all", "oracle", skip=missing, environment={"TRIREME_TEST_DEVICE": "emulated", **with_devices}, slow=5, files={f"test_{name}.py": "" for name in EMULATED_FILES}),
         # The other MPI: of layouts in fp64 nothing but what passes between ranks is another's, and four steps pass all of it.
         Suite("mpich", "oracle", environment={"TRIREME_MPIEXEC": "mpiexec.mpich", **FEW_LAYOUTS}, files={
-            "test_layouts.py": "test_matrix or long or reduce or twice", "test_context.py": "test_matrix or long or reduce or twice"}),
+            "test_layouts.py": "test_matrix or long or reduce or twice", "test_context.py": "test_matrix or long or reduce or twice", "test_samples.py": "test_layouts"}),
         Suite("threads", "threads", slow=5),  # for a build under ThreadSanitizer (scripts/tsan.sh)
         Suite("full", "full", venv="venv-full"),  # beside the newest PyTorch and transformers
         Suite("slurm", "launch"),  # two nodes of a real Slurm on this machine
