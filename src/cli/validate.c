@@ -192,13 +192,12 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
             row->prediction.fits ? "yes" : "no", error);
   }
   if (summary->memory_rows > 0) {
-    fprintf(to, "\n%ld memory figures: mean error %.1f %%, signed %+.1f %%, worst %.1f %%.",
-            (long)summary->memory_rows, 100 * summary->memory_mean, percent(summary->memory_bias),
-            100 * summary->memory_worst);
+    fprintf(to, "\n%ld memory figures: mean error %.1f %%, signed %+.1f %%, worst %.1f %%.", (long)summary->memory_rows,
+            100 * summary->memory_mean, percent(summary->memory_bias), 100 * summary->memory_worst);
   }
   if (summary->oom_rows > 0) {
-    fprintf(to, "%s%ld runs ran out of memory; %ld of them are predicted to fit.", summary->memory_rows > 0 ? " " : "\n",
-            (long)summary->oom_rows, (long)summary->oom_said_to_fit);
+    fprintf(to, "%s%ld runs ran out of memory; %ld of them are predicted to fit.",
+            summary->memory_rows > 0 ? " " : "\n", (long)summary->oom_rows, (long)summary->oom_said_to_fit);
   }
   fprintf(to, " %ld of the runs that finished are predicted not to fit.\n", (long)summary->fit_said_not_to);
 }

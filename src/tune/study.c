@@ -447,8 +447,7 @@ static tri_status precision_of(tri_study *study) {
   return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
-/* Checks for an objective of a loss that the run has a validation loss, and that the run file's reader accepts every
- * value of each parameter `optimizer.*`. */
+/* Checks that a run whose loss is the objective has one, and that the reader accepts all values of `optimizer.*`. */
 static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
   const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
@@ -475,8 +474,7 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
   return TRI_OK;
 }
 
-/* Reads the run file. Its model, training options, precision and layout are those of the trials; its sequence and
- * global batch are used if the study does not set them. */
+/* Reads the run file: what all trials share, and sequence and global batch unless the study sets them. */
 static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
