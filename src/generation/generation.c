@@ -133,6 +133,8 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   TRI_TRY(tri_generation_settings_read(tri_model_files_tokenizer_folder(&out->weights), &folder));
   apply_settings(out, &folder);
   add_ends(out);
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(out->weights.named);
+  out->step = state == NULL ? -1 : state->step;
   return open_draft(out);
 }
 

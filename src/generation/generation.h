@@ -47,6 +47,7 @@ struct tri_generation {
   tri_runner *runner;
   tri_generator *generator;
   int64_t positions; /* largest number of positions of a text */
+  int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
   bool slid;         /* a text was longer than `positions`; only the first one is logged */
   tri_generation_request draft_request;
   tri_generation *draft_model; /* NULL: no draft model */

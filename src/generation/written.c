@@ -223,15 +223,10 @@ json_t *tri_written_json(const tri_written *w) {
   return out;
 }
 
-/* Returns the checkpoint's step; null if the folder is not a checkpoint. */
-static json_t *json_of_step(const tri_generation *g) {
-  const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
-  return state == NULL ? json_null() : json_integer(state->step);
-}
-
 json_t *tri_generation_json(const tri_generation *g, const tri_written *w) {
-  json_t *line = json_pack("{s:o, s:I, s:I, s:o}", "step", json_of_step(g), "number", (json_int_t)w->number, "sample",
-                           (json_int_t)w->sampling.sample, "prompt", tri_json_text(w->prompt, w->prompt_bytes));
+  json_t *line = json_pack("{s:o, s:I, s:I, s:o}", "step", g->step < 0 ? json_null() : json_integer(g->step), "number",
+                           (json_int_t)w->number, "sample", (json_int_t)w->sampling.sample, "prompt",
+                           tri_json_text(w->prompt, w->prompt_bytes));
   json_t *rest = tri_written_json(w);
   const bool whole = line != NULL && rest != NULL && json_object_update(line, rest) == 0;
   json_decref(rest);

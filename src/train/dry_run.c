@@ -117,7 +117,7 @@ static void print_device(const tri_device *device, FILE *to) {
           tri_device_describe_reserved(&device->info, taken, sizeof taken));
 }
 
-/* Prints the memory plan. Memory for samples is temporary; the rest stays allocated. */
+/* Prints the memory plan. A copy of the weights for samples is temporary; the rest stays allocated. */
 static void print_memory(const tri_memory_plan *plan, const tri_runner_need *samples, FILE *to) {
   const size_t samples_bytes = samples->device_bytes + samples->host_bytes;
   const struct {

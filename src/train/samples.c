@@ -157,18 +157,25 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
 
 /* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */
 
-typedef struct samples {
+typedef struct tri_samples {
   tri_generation_request request;
   char folder[TRI_PATH_BYTES];
   tri_sample_prompts prompts;
   tri_generation generation;
   tri_texts texts;
-} samples;
+} tri_samples;
+
+static tri_status begin_texts(const tri_run_config *config, tri_samples *s) {
+  const tri_texts_request texts = {.prompts = s->prompts.list,
+                                   .num_prompts = tri_num_samples(config),
+                                   .batch = BATCH,
+                                   .tokens = config->samples.tokens};
+  return tri_texts_begin(&s->generation, &texts, &s->texts);
+}
 
 /* Prepares the texts. The weights are written, unless they are to be moved. */
-static tri_status open_texts(tri_training *t, int64_t step, weights_from from, samples *s) {
+static tri_status open_texts(tri_training *t, int64_t step, weights_from from, tri_samples *s) {
   tri_run_config *config = t->config;
-  const int64_t count = tri_num_samples(config);
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
   if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail_internal("the path of a checkpoint");
   TRI_TRY(tri_sample_prompts_make(config, t->data.tokenizer, &s->prompts));
@@ -194,14 +201,23 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, s
       break;
     case FROM_MEMORY_MOVED: s->request.without_weights = true; break;
   }
-  const tri_texts_request texts = {
-      .prompts = s->prompts.list, .num_prompts = count, .batch = BATCH, .tokens = config->samples.tokens};
   TRI_TRY(tri_generation_open(&s->request, &s->generation));
-  TRI_TRY(tri_texts_begin(&s->generation, &texts, &s->texts));
+  TRI_TRY(begin_texts(config, s));
   return tri_texts_load(&s->texts);
 }
 
-static tri_status write_line(const samples *s, int64_t number, FILE *to) {
+/* Prepares the texts of a later step, with the generator of an earlier one. */
+static tri_status reopen_texts(tri_training *t, int64_t step, tri_samples *s) {
+  tri_runner_sizes same;
+  tri_texts_release(&s->texts);
+  s->generation.step = step;
+  TRI_TRY(tri_engine_finish(t->engine));
+  TRI_TRY(tri_generator_publish(s->generation.generator, TRI_PUBLISH_BETWEEN));
+  TRI_TRY(begin_texts(t->config, s));
+  return tri_texts_sizes(&s->texts, &same);
+}
+
+static tri_status write_line(const tri_samples *s, int64_t number, FILE *to) {
   json_t *line = tri_generation_json(&s->generation, &s->texts.list[number]);
   const char *message = s->prompts.messages[number];
   if (line != NULL && message != NULL) json_object_set_new(line, "message", json_string(message));
@@ -214,7 +230,7 @@ static tri_status write_line(const samples *s, int64_t number, FILE *to) {
 }
 
 /* Appends the texts that are not in the file. */
-static tri_status append_texts(const samples *s, const char *path, const bool *there) {
+static tri_status append_texts(const tri_samples *s, const char *path, const bool *there) {
   tri_status status = TRI_OK;
   FILE *to = fopen(path, "ae");
   if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, tri_write_fault(errno));
@@ -228,34 +244,54 @@ static tri_status append_texts(const samples *s, const char *path, const bool *t
   return status;
 }
 
-static void samples_close(samples *s) {
+static void samples_close(tri_samples *s) {
+  if (s == NULL) return;
   tri_texts_release(&s->texts);
   tri_generation_close(&s->generation);
   tri_sample_prompts_release(&s->prompts);
   tri_free(s);
 }
 
-/* Generates the texts of samples that are open, and appends those that are not in the file. `status`: of opening them.
- */
-static tri_status write_texts(tri_training *t, int64_t step, const bool *there, tri_status status, samples *s) {
+void tri_training_close_samples(tri_training *t) {
+  samples_close(t->samples);
+  t->samples = NULL;
+}
+
+/* Generates the texts of samples that are open, and appends those that are not in the file. `status`: status of opening
+ * them. *good: whether all texts were generated. */
+static tri_status write_texts(tri_training *t, int64_t step, const bool *there, tri_status status, tri_samples *s,
+                              bool *good) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
   if (status == TRI_OK) status = tri_texts_write(&s->texts, NULL, NULL);
-  if (status == TRI_OK) return append_texts(s, path, there);
+  *good = status == TRI_OK;
+  if (*good) return append_texts(s, path, there);
   tri_warn("there are no samples of step %ld: %s", (long)step, tri_status_message());
   return TRI_OK;
 }
 
-/* On the first rank: writes samples with weights that need no other rank. */
+/* Opens the samples, or those that were kept open. */
+static tri_status open_samples(tri_training *t, int64_t step, weights_from from, tri_samples **out) {
+  *out = t->samples;
+  t->samples = NULL;
+  if (*out != NULL && from == FROM_MEMORY_IN_PLACE) return reopen_texts(t, step, *out);
+  samples_close(*out);
+  TRI_TRY(tri_alloc("samples", 1, sizeof **out, out));
+  return open_texts(t, step, from, *out);
+}
+
+/* On the first rank: writes samples with weights that need no other rank. A generator that reads the engine's weights
+ * is kept open for the next checkpoint. */
 static tri_status write_samples(tri_training *t, int64_t step, weights_from from, const bool *there) {
-  samples *s = NULL;
+  tri_samples *s = NULL;
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "write samples");
-  TRI_TRY(tri_alloc("samples", 1, sizeof *s, &s));
   const uint64_t ticket = tri_recorder_begin(&record);
-  tri_status status = open_texts(t, step, from, s);
-  status = write_texts(t, step, there, status, s);
+  bool good = false;
+  tri_status status = open_samples(t, step, from, &s);
+  status = write_texts(t, step, there, status, s, &good);
   tri_recorder_end(ticket);
-  samples_close(s);
+  if (good && from == FROM_MEMORY_IN_PLACE) t->samples = s;
+  if (t->samples == NULL) samples_close(s);
   return status;
 }
 
@@ -263,8 +299,8 @@ static tri_status write_samples(tri_training *t, int64_t step, weights_from from
 static tri_status move_and_write(tri_training *t, int64_t step, const bool *there) {
   const tri_group *world = &t->mesh.world;
   const bool first = tri_training_is_rank0(t);
-  samples *s = NULL;
-  bool opened = false;
+  tri_samples *s = NULL;
+  bool opened = false, written = false;
   tri_status status = tri_first_rank_status(world, first ? tri_alloc("samples", 1, sizeof *s, &s) : TRI_OK);
   tri_saved_error failed = {TRI_OK, ""};
   TRI_TRY(status);
@@ -276,8 +312,8 @@ static tri_status move_and_write(tri_training *t, int64_t step, const bool *ther
     if (first) to = tri_runner_target(s->generation.runner);
     status = tri_engine_send_weights(t->engine, first ? &to : NULL);
   }
-  if (status == TRI_OK && first) status = write_texts(t, step, there, tri_saved_error_restore(&failed), s);
-  if (first) samples_close(s);
+  if (status == TRI_OK && first) status = write_texts(t, step, there, tri_saved_error_restore(&failed), s, &written);
+  samples_close(s);
   return tri_first_rank_status(world, status);
 }
 

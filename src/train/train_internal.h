@@ -48,7 +48,9 @@ typedef struct tri_training {
   bool unjudged;                     /* it was logged that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step of the last finite evaluation, or -1 */
   size_t predicted_bytes;
-  int64_t sampled_step; /* step of the newest checkpoint that has samples, or -1 */
+  struct tri_samples *samples; /* on the first rank: the generator of samples, open between checkpoints while it reads
+                                  the weights in place; NULL: none is open */
+  int64_t sampled_step;        /* step of the newest checkpoint that has samples, or -1 */
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* folder of the ranks' flight reports */
   tri_timing timing;
@@ -131,6 +133,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
                                      tri_device *device, tri_runner_need *out);
 /* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it already has samples. */
 tri_status tri_training_sample(tri_training *t);
+/* LOCAL. Closes the generator of samples; before the engine, whose weights it reads, is destroyed. */
+void tri_training_close_samples(tri_training *t);
 /* LOCAL, on the first rank. Removes samples of steps that will be repeated from the file, and adds those of checkpoints
  * that a run which was killed or stopped did not write. */
 tri_status tri_training_resume_samples(tri_training *t);

@@ -49,6 +49,7 @@ static tri_status dry_run(tri_training *t, int rank) {
 
 static void release(tri_training *t) {
   if (t->task != NULL && t->task->release != NULL) t->task->release(t);
+  tri_training_close_samples(t);
   tri_metrics_close(t->metrics);
   tri_watchdog_stop(t->watchdog);
   tri_saver_destroy(t->saver);
