@@ -21,8 +21,7 @@ tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabul
   return TRI_OK;
 }
 
-/* ---- GEMMs, with a B that is read in place
- * ------------------------------------------------------------------------- */
+/* ---- GEMMs with a B that is read in place ------------------------------------------------------------------------ */
 
 static tri_matmul add_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
   tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_FORWARD, of.rows);
@@ -40,7 +39,7 @@ static tri_matmul du_product(const tri_op_call *call, const tri_lora_up *at, tri
   return product;
 }
 
-/* dy^T u, or for a B stored as [rank, out] u^T dy. */
+/* Returns the GEMM of B's gradient: dy^T u, or u^T dy for a B that is stored as [rank, out]. */
 static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
   tri_matmul product = tri_weight_gradient(call, &at->b, of.rows);
   switch (at->b.order) {
