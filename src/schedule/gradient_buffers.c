@@ -1,4 +1,4 @@
-/* Which gradients of activations share a buffer.
+/* Decides which gradients of activations share a buffer.
  *
  * The gradient of a slot is alive from the first call that writes it (a consumer of the slot, going backward) to the
  * last pass of the call that reads it (its producer). Two kinds of sharing save memory and copies:

@@ -355,7 +355,8 @@ static void plan_columns(const tri_op_list *list, const tri_op_context *context,
   }
 }
 
-/* Plans the columns and slices of the micro-batches that are held, adjacent so that one copy transfers them. */
+/* Plans the values and results of a step, and the columns and slices of the micro-batches in memory, adjacent so that
+ * one copy transfers them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
   const tri_op_context context = tri_op_list_context(list);
@@ -417,7 +418,8 @@ static size_t most_passing(const tri_memory_request *request) {
   return most;
 }
 
-/* Plans the results of routers: counts of rows, in training only, followed by the log-probabilities of labels. */
+/* Plans the results of a step after tri_step_results: in training the routers' counts of rows, then the
+ * log-probabilities of labels if they are requested. */
 static void find_routers(const tri_memory_request *request, tri_memory_plan *plan) {
   for (int64_t c = 0; c < request->num_chunks; c++) {
     plan->chunks[c].first_router = plan->num_routers;

@@ -1,6 +1,5 @@
-/* All that describes a step of one rank before memory is allocated: its share of the parameters, its lists of
- * operations, its buckets, its program. The engine executes them, the simulator prices them, the memory plan lays them
- * out. */
+/* The description of a rank's step before memory is allocated: its share of the parameters, lists of operations,
+ * buckets, updates and program. The engine executes them, the simulator prices them, the memory plan lays them out. */
 #ifndef TRI_SCHEDULE_PARTS_H
 #define TRI_SCHEDULE_PARTS_H
 

@@ -74,8 +74,8 @@ static bool is_backward(tri_turn_kind kind) {
   return false;
 }
 
-/* A forward receives from the virtual stage before, a backward from the one after; no gradient is sent to stages below
- * the lowest trained parameter. The tag is the virtual stage of the turn, with the direction. */
+/* A forward receives from the previous virtual stage, a backward from the next one; no gradient is sent to stages below
+ * the lowest trained parameter. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out) {
   int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
@@ -162,8 +162,8 @@ static tri_status reduce_bucket(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-/* A bucket's gradients are computed in its reduce buffer, which must be free: the bucket that used it before has been
- * reduced and copied out. */
+/* Waits until the reduce buffer, in which a bucket's gradients are computed, is free: until the bucket that used the
+ * buffer before has been reduced and copied out. */
 static tri_status free_reduce_buffer(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
   if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
@@ -320,8 +320,8 @@ static tri_status gather_segment(building *b, segments *p, int64_t i) {
   return append_bucket(b, TRI_GATHER, p->all[i].bucket);
 }
 
-/* While segment i runs, gathers the parameters of the next segment that lacks them, if no segment before that one needs
- * the bucket in their gather buffer. */
+/* While segment i runs, gathers the parameters of the next segment that lacks them, if no segment before that one still
+ * needs the same gather buffer. */
 static tri_status gather_ahead(building *b, segments *p, int64_t i) {
   int64_t next = i + 1;
   while (next < p->count && is_held(b, p, next)) next++;
@@ -578,9 +578,9 @@ done:
   return status;
 }
 
-/* Returns the number of stage buffers of each kind. With two, one is filled while the other is used. The interleaved
- * schedule needs more, because a group travels around the whole ring before its first message is consumed. An
- * evaluation sends its micro-batches one by one, through the stage buffers of the steps. */
+/* Returns the number of stage buffers of each kind. Two are enough without virtual stages: one is filled while the
+ * other is used. The interleaved schedule needs more, because a group travels around the whole ring before its first
+ * message is consumed. An evaluation sends its micro-batches one by one, through the stage buffers of the steps. */
 static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;
