@@ -48,7 +48,7 @@ void tri_comm_fail(tri_status status);
 int tri_comm_rank(void);      /* 0 when alone */
 int tri_comm_size(void);      /* 1 when alone */
 int tri_comm_num_nodes(void); /* number of nodes of the job; 1 when alone */
-/* This rank's number among the ranks of its node, and the number of these. */
+/* Return this rank's number among the ranks of its node, and the number of ranks of the node. */
 int tri_comm_local_rank(void);
 int tri_comm_local_size(void);
 /* Returns the number of the node on which a rank of the job runs. */

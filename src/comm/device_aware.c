@@ -267,7 +267,7 @@ static tri_status queue_sums(tri_device_aware *d) {
   for (int node = 0; node < group->impl->num_nodes; node++) {
     growing own;
     TRI_TRY(add_node(d, node, first, count, &adds, &own));
-    /* The next node's sum needs the array that holds the first node's, so that is moved. */
+    /* The next node's sum needs the array that holds the first node's sum, so the latter is moved. */
     if (all.now == NULL && group->impl->num_nodes > 1 && own.now == own.room) {
       TRI_TRY(tri_queue_move(queue, all.room, own.now, (size_t)count * tri_dtype_bytes(tri_dtype_wide(d->call.type))));
       own.now = all.room;
