@@ -124,7 +124,7 @@ const char *tri_device_describe(const tri_device *device, char *text, size_t tex
 /* Prints why memory_bytes is not all of its memory, for messages: " (of 139.0 GiB; ...)", or "". Returns text. */
 const char *tri_device_describe_reserved(const tri_device_info *info, char *text, size_t text_bytes);
 
-/* Sets a limit for the memory that can be allocated. 0: no limit. */
+/* Lowers the limit of the memory that can be allocated to `bytes`. 0, or more than the current limit: no effect. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);
 
 /* Allocate and release memory of the device, and host memory for copies; all layers above use these, since they count
