@@ -66,8 +66,7 @@ typedef struct forward {
   void *out, *log_sum_exp;
 } forward;
 
-/* ---- plain attention ----------------------------------------------------------------------------------------------
- */
+/* ---- plain attention --------------------------------------------------------------------------------------------- */
 
 /* Computes a query's output, in four passes over the keys that it attends to. scores: room for all keys. */
 static void plain_row(const forward *x, const tri_attention_slice *slice, int64_t h, int64_t row, double *scores) {
@@ -108,8 +107,7 @@ static void plain_row(const forward *x, const tri_attention_slice *slice, int64_
   }
 }
 
-/* ---- parts of a call ----------------------------------------------------------------------------------------------
- */
+/* ---- parts of a call --------------------------------------------------------------------------------------------- */
 
 static bool shares(const tri_attention *c) { return c->shares_queries || c->shares_keys; }
 
@@ -277,8 +275,7 @@ tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention
   return run_forward(&x, slices, &s);
 }
 
-/* ---- pages: consecutive rows of all heads
- * ---------------------------------------------------------------------------- */
+/* ---- pages: consecutive rows of all heads ------------------------------------------------------------------------ */
 
 tri_status tri_reference_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows,
                                      const void *k, const void *v, void *keys, void *values) {

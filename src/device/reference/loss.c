@@ -82,8 +82,7 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
   return TRI_OK;
 }
 
-/* ---- queries of logits
- * ------------------------------------------------------------------------------------------------ */
+/* ---- queries of logits ------------------------------------------------------------------------------------------- */
 
 /* Returns the sum of the weights exp((x - most) / temperature), and sets *spread to the sum of each weight times its
  * logarithm. */
