@@ -133,8 +133,7 @@ void tri_comm_unshare(void *memory);
  * A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
  * wait. The caller must not touch the buffer until tri_request_wait returns. Requests of one group finish in the order
  * in which they were started, on all ranks. The _start functions are COLLECTIVE over the group, except those of
- * messages, which are LOCAL.
- */
+ * messages, which are LOCAL. */
 
 typedef struct tri_request tri_request; /* freed by tri_request_wait */
 

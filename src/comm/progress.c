@@ -106,8 +106,7 @@ tri_status tri_comm_progress(void) {
   return TRI_OK;
 }
 
-/* Calls MPI so that it makes progress. MPI may still hold messages in its queues although their requests are finished.
- */
+/* Calls MPI so that it makes progress. MPI may still hold messages in its queues when their requests are finished. */
 static tri_status poke(void) {
   int there;
   const tri_group_impl *world = tri_comm_job()->world.impl;

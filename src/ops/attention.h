@@ -15,8 +15,7 @@ int64_t tri_attention_key_width(tri_heads heads);
 /* Returns the address of the first row's keys in qkv; the row's values follow them. */
 void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv);
 
-/* Returns the description of attention on `rows` rows of q, k and v, with the maximum number of slices.
- * */
+/* Returns the description of attention on `rows` rows of q, k and v, with the most slices. */
 tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t rows);
 /* Sets the number of slices in *p. Returns the slices of the call's window and of block `block` of `blocks`. */
 const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,

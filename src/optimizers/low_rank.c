@@ -389,8 +389,7 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
 }
 
 /* Two GEMMs, and the work per element in the unit of the other optimizers (schedule/bucket_cuts.c). If `every` is
- * small, the singular vectors cost most: the host multiplies the matrix with its transpose, and decomposes the result.
- */
+ * small, the singular vectors cost most: the host multiplies the matrix by its transpose and decomposes the product. */
 double tri_low_rank_work(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
   const sides s = sides_of(tensor);
   const double of_an_element = 1000;

@@ -107,8 +107,7 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings);
 /* Checks that the settings fit the parameters of a model. */
 tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *settings, const tri_model *model);
 
-/* Keys of the run file's sections for single optimizers, and for a group. Offsets count from the section's own struct.
- */
+/* Keys of the run file's sections for single optimizers, and for a group. Offsets are in the section's own struct. */
 extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys, tri_galore_keys,
     tri_fira_keys, tri_average_keys;
 extern const tri_config_table tri_group_keys, tri_vector_group_keys;
@@ -145,8 +144,7 @@ typedef struct tri_optimizer_state {
   const char *suffix; /* suffix of its tensor's name in a checkpoint */
   tri_state_owner owner;
   bool with_sign; /* false: never negative */
-  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is always stored wide
-                   */
+  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), always stored wide */
   /* Returns its shape for a whole tensor of a parameter (each tensor of a stack). NULL: one number per element. */
   tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
   /* Returns whether a run keeps it; for a state of the run. */

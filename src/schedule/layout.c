@@ -91,8 +91,7 @@ static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
                   (long)product, (long)ranks, start);
 }
 
-/* Finds the nearest divisors of n on both sides of `near`: *below is at least 1; *above is 0 if there is no larger one.
- */
+/* Finds the nearest divisors of n on both sides of `near`: *below is at least 1; *above is 0 if none is larger. */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *above) {
   *below = 1;
   *above = 0;
@@ -220,8 +219,7 @@ static tri_status check_regather(const tri_layout *layout) {
 }
 
 /* Checks the number and the sum of stage_layers, and that each stage has a layer, except the first, which has the
- * embedding, and the last, which has the head. Fails if `balance` is set as well.
- * */
+ * embedding, and the last, which has the head. Fails if `balance` is set as well. */
 static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
   const tri_count_list *list = layout->stage_layers;
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);

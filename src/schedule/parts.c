@@ -42,8 +42,7 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Returns the scratch for gradients of frozen vectors: some operations compute the gradients of their vectors together.
- */
+/* Returns the scratch for gradients of frozen vectors: some operations compute their vectors' gradients together. */
 static int64_t sink_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {

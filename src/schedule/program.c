@@ -200,8 +200,7 @@ static bool has_parameters(const tri_op_call *call) {
   return false;
 }
 
-/* Returns whether a call runs with the experts of its layer: it belongs to them, or follows them and has no parameters.
- */
+/* Returns whether a call runs with the experts of its layer: it belongs to them, or follows and has no parameters. */
 static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   if (list->calls[call].expert || has_parameters(&list->calls[call])) return list->calls[call].expert;
   int32_t before = call;
@@ -352,8 +351,7 @@ static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
 }
 
 /* Gathers the parameters of a whole layer, if the layer is recomputed before its backward begins: then the later
- * segments need their parameters as well. These are at most two adjacent buckets, which have different gather buffers.
- */
+ * segments need their parameters as well. These are at most two adjacent buckets, whose gather buffers differ. */
 static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
@@ -545,9 +543,8 @@ static tri_status append_step(building *b) {
   return TRI_OK;
 }
 
-/* Assigns to each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns
- * it.
- */
+/* Assigns to each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward
+ * returns it. */
 static tri_status assign_frames(tri_program *program, bool forward_only) {
   int64_t n = program->num_micro_batches;
   int32_t *frame_of = NULL;

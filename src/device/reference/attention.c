@@ -180,8 +180,7 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the score of a dot product of q and k. slope_of is the derivative of the score with respect to the product.
- */
+/* Returns the score of a dot product of q and k. slope_of is the score's derivative with respect to the product. */
 static double score_of(const tri_attention *c, double product) {
   if (c->soft_cap == 0) return c->scale * product;
   return c->soft_cap * tanh(c->scale * product / c->soft_cap);
