@@ -199,6 +199,7 @@ static tri_status show(tri_request *request) {
   return TRI_OK;
 }
 
+/* Copies a part from the memory of local rank `local`, a span at a time, as tri_share_looking requires. */
 static tri_status read_in_place(tri_request *request, int local, size_t first, size_t bytes) {
   const tri_group_impl *group = request->group;
   const int from = group->local_ranks[local];

@@ -239,8 +239,8 @@ static tri_status term_of(const tri_device_aware *d, int rank, int64_t first, in
   return TRI_OK;
 }
 
-/* Queues the sum over one node's ranks. *adds counts the additions that remain; the last one writes to the result's
- * final place. */
+/* Queues the sum over one node's ranks. *adds counts the additions so far. The last of all writes to the result's final
+ * place, unless the type is narrow. */
 static tri_status add_node(const tri_device_aware *d, int node, int64_t first, int64_t count, int *adds, growing *out) {
   const tri_group *group = &d->call.group;
   *out = (growing){NULL, array_of(d, SUM_OF_NODE)};
@@ -255,6 +255,7 @@ static tri_status add_node(const tri_device_aware *d, int node, int64_t first, i
   return TRI_OK;
 }
 
+/* Queues the sum over all ranks of this rank's slice: over the ranks of each node, then over nodes. */
 static tri_status queue_sums(tri_device_aware *d) {
   tri_queue *queue = d->call.queue;
   const tri_group *group = &d->call.group;

@@ -222,6 +222,7 @@ static void place(tri_document_cut *cut, const document *d, double limit, int64_
   give_shared(cut, d, best);
 }
 
+/* Cuts the sequence with one tolerance, into cut->now. */
 static void try_one(tri_document_cut *cut, double tolerance) {
   attempt *a = &cut->now;
   double total = 0;

@@ -200,6 +200,8 @@ static tri_status add_to_block(tri_run *run, const tri_op_call *call, int64_t ow
   return TRI_OK;
 }
 
+/* In each step, computes on the block that is here, and passes on the block and the sums of its gradients. After the
+ * last step the sums are with the block's owner. */
 static tri_status pass_round(tri_run *run, const tri_op_call *call, const ring_memory *m) {
   const attention_ring *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);

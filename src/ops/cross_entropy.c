@@ -348,6 +348,8 @@ static tri_status find_factors(tri_run *run, const tri_op_call *call, const comp
   return TRI_OK;
 }
 
+/* A row's gradient factor depends on the log-probabilities of its whole completion, so all chunks are computed before
+ * the first gradient. Then the logits of each chunk but the last are computed again. */
 static tri_status run_completions(tri_run *run, const tri_op_call *call) {
   const int64_t chunk = chunk_rows(call), chunks = (call->rows + chunk - 1) / chunk;
   completions_memory c;

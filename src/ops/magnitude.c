@@ -139,6 +139,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target
   return TRI_OK;
 }
 
+/* Computes the sums of squares of the outputs of one target of the factors. */
 static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t target, char *squares) {
   const magnitudes *at = call->attributes;
   const tri_factors *factors = &at->factors;

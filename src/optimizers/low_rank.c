@@ -85,7 +85,7 @@ tri_status tri_low_rank_check_model(const tri_optimizer_settings *settings, cons
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* GEMMs of a step, all wide: R = G P^T, or transposed; and N P. */
+/* GEMMs of a step, all wide: into the space, R = G P^T (turned: P G), and back, N P (turned: P^T N). */
 typedef struct products {
   tri_matmul into, back;
 } products;

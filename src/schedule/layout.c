@@ -165,6 +165,7 @@ static bool can_hold(const tri_model *model, int64_t ranks, int64_t expert_tenso
   return expert <= model->num_experts && ranks % (expert_tensor * expert) == 0;
 }
 
+/* Fails, with the nearest numbers of expert ranks that are possible. */
 static tri_status refuse_expert(const tri_layout *layout, const tri_model *model, int64_t ranks) {
   int64_t wanted = layout->expert, of_each = layout->expert_tensor, below = 0, above = 0;
   for (int64_t e = 1; e <= ranks / of_each && e <= model->num_experts; e++) {

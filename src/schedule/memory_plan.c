@@ -241,6 +241,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
   return TRI_OK;
 }
 
+/* Places what is alive during a part of a pass, and records the places of slots, gradients and workspaces. */
 static tri_status place_transients(planning *p) {
   tri_chunk_plan *plan = p->plan;
   size_t bytes = 0;
@@ -380,6 +381,7 @@ static void plan_notes(tri_memory_plan *plan, size_t *end) {
   }
 }
 
+/* Plans the host memory, and adds its size to the totals by purpose. */
 static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t *end = &plan->host_bytes;
   if (request->num_batches > 0) {

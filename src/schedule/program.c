@@ -369,6 +369,8 @@ static bool is_last_of_bucket(const segments *p, int64_t i) {
   return true;
 }
 
+/* Appends a pass in segments, with the gathers and reductions of their buckets. The last bucket's reduction is left to
+ * append_turn, which sends the pass's result first. */
 static tri_status append_segments(building *b, segments *p) {
   for (int buffer = 0; buffer < TRI_BUCKET_BUFFERS; buffer++) p->held[buffer] = -1;
   for (int64_t i = 0; i < p->count; i++) {
@@ -428,6 +430,7 @@ static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_b
   return append_split(b, instruction);
 }
 
+/* Appends a turn with its messages. A stage buffer whose last message may still be on its way is waited for. */
 static tri_status append_turn(building *b, const tri_turn *turn) {
   tri_stage_buffer_kind in_kind = TRI_STAGE_BUFFER_ACTIVATION_IN, out_kind = TRI_STAGE_BUFFER_ACTIVATION_OUT;
   tri_message in, out;
@@ -451,6 +454,7 @@ static tri_status append_turn(building *b, const tri_turn *turn) {
   return bucket < 0 ? TRI_OK : reduce_bucket(b, bucket);
 }
 
+/* Appends all turns. Receives are posted before the first turn, and sends are awaited after the last. */
 static tri_status append_turns(building *b) {
   size_t turns = (size_t)b->turns->count + 1;
   TRI_TRY(tri_alloc("a step program", turns, sizeof *b->program->turn_first, &b->program->turn_first));

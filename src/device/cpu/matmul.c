@@ -132,6 +132,7 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
 
 /* ---- the primitive ----------------------------------------------------------------------------------------------- */
 
+/* Returns b, or its dense copy in a's type in the workspace. */
 static const void *staged_b(const call *at) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_b) return at->b;
