@@ -57,7 +57,7 @@ bool tri_comm_is_device_aware(tri_device_peer peer) {
 /* ---- a collective ------------------------------------------------------------------------------------------------ */
 
 /* One tag is enough: messages of one group are matched in the order in which they are sent, and all ranks call the
- * collectives in the same order. It is the largest tag that every MPI supports, and no stage buffer uses it. */
+ * collectives in the same order. It is the largest tag that every MPI supports, and no pipeline message has it. */
 enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT = 64 };
 
 /* The phases of one piece. */

@@ -138,7 +138,7 @@ typedef enum tri_phase {
  * copied to all ranks of the node (`gather`). */
 typedef struct tri_node_pass {
   bool reduce, gather;
-  tri_combine combine; /* adds the terms, if `reduce` */
+  tri_combine combine; /* adds the terms, or finds their maximum, if `reduce` */
   char *partials;      /* destination of the sums, one owned part every round_bytes; NULL: `values` */
   int64_t round;       /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
   tri_phase phase;

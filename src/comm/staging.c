@@ -7,7 +7,7 @@
  *   copies piece i of every other owner's elements into that owner's slot of its own buffer,
  *   adds piece i - 1 of its own elements: its own values, and its slot in every other buffer, in the order of the
  *     ranks; the sums go to their place in memory and into its own slot of its own buffer, which no other rank fills,
- *   copies piece i - 2 of every other owner's elements from there to its own memory.
+ *   copies piece i - 2 of every other owner's elements from that owner's slot of the owner's buffer to its own memory.
  *
  * So three pieces are in progress at once, each element of a rank's own memory is read once and written once, all other
  * traffic stays in the caches, and there is one wait for each piece. */

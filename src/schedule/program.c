@@ -211,7 +211,7 @@ static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   return false;
 }
 
-/* Finds the early bucket of a call's parameters; -1 if they are not in one. */
+/* Finds the early bucket of a layer, or of its experts; -1 if there is none. */
 static int64_t find_bucket(const building *b, int32_t chunk, int32_t layer, bool experts) {
   const tri_buckets *buckets = b->request->buckets;
   for (int64_t k = 0; k < buckets->count; k++) {
@@ -454,7 +454,8 @@ static tri_status append_turn(building *b, const tri_turn *turn) {
   return bucket < 0 ? TRI_OK : reduce_bucket(b, bucket);
 }
 
-/* Appends all turns. Receives are posted before the first turn, and sends are awaited after the last. */
+/* Appends all turns. The first receives are posted before the first turn, and the last sends are awaited after the last
+ * turn. */
 static tri_status append_turns(building *b) {
   size_t turns = (size_t)b->turns->count + 1;
   TRI_TRY(tri_alloc("a step program", turns, sizeof *b->program->turn_first, &b->program->turn_first));
