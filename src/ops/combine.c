@@ -206,6 +206,7 @@ static tri_rows live_rows(const window *w) {
   return (tri_rows){w->at->rows.capacity, w->memory.here + w->at->rows.num_experts};
 }
 
+/* Gets the rows of the current window and their weights, and computes the forward up to the activation. */
 static tri_status forward_to_active(const window *w) {
   const scratch *m = &w->memory;
   tri_run *run = w->run;
@@ -348,6 +349,7 @@ static later_work later_of(tri_pass pass) {
   return (later_work){0};
 }
 
+/* Adds the expected cost of the later windows. */
 static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const combine *at = call->attributes;
   const tri_expert_rows *rows = &at->rows;

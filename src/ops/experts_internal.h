@@ -95,9 +95,8 @@ typedef struct tri_travel {
   const tri_expert_host_state *host_state; /* its current window is the one to exchange */
   const int32_t *arrivals;                 /* table of that window, in device memory */
   tri_dtype type;
-  int64_t width; /* elements of each row: the width of the residual stream, or 1 for weights */
-  char *own,
-      *window; /* parts of the transfer buffer: for the rows of this rank's pairs, and for the rows of a window */
+  int64_t width;      /* elements of each row: the width of the residual stream, or 1 for weights */
+  char *own, *window; /* parts of the transfer buffer: rows of this rank's pairs, and rows of a window */
 } tri_travel;
 
 /* Return the exchange of rows of the residual stream, and of one number of the wide type for each row. */

@@ -106,9 +106,8 @@ typedef struct tri_op_list {
   bool recomputable;         /* `recomputable` of the next calls (op.h) */
   tri_dtype type;
   bool training;
-  bool generating; /* `generating` of the next calls */
-  int64_t logit_rows,
-      table_pages;  /* generating: maximum number of rows that have logits; number of pages of all sequences' tables */
+  bool generating;                 /* `generating` of the next calls */
+  int64_t logit_rows, table_pages; /* generating: maximum rows with logits; pages of all sequences' tables */
   unsigned columns; /* columns of a sample in the batches (mesh/batch_columns.h); TRI_COLUMNS_ALWAYS after
                        tri_op_list_create */
   bool scores;      /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */

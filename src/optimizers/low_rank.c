@@ -120,10 +120,9 @@ typedef struct rest_values {
 
 /* Offsets in the workspace. */
 typedef struct scratch {
-  size_t parts,
-      whole; /* gradients of all ranks, if the tensor is split; one matrix, unless it is in one piece already */
-  size_t projected, adam;       /* R and N */
-  size_t step, rest;            /* as large as a matrix */
+  size_t parts, whole;    /* gradients of all ranks, if the tensor is split; one matrix, unless it is in one piece */
+  size_t projected, adam; /* R and N */
+  size_t step, rest;      /* as large as a matrix */
   size_t adam_squares, squares; /* squares of each row of N; of R, later of the rest */
   size_t values;                /* a rest_values */
   size_t of_products;

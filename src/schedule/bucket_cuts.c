@@ -114,8 +114,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each =
-      sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is the work of the whole stack */
+  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work: of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);

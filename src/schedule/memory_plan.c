@@ -216,7 +216,7 @@ static void plan_chunk_notes(planning *p) {
   p->plan->host_state[p->list->num_calls] = end;
 }
 
-/* Plans the workspaces, packed weights and constants of calls. */
+/* Plans the constants, the buffers and the workspaces of calls. */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
   const tri_op_list *list = p->list;
   tri_chunk_plan *plan = p->plan;
