@@ -24,12 +24,13 @@ enum {
 
 typedef enum parts_way {
   PARTS_IN_BUFFER = 1,
-  PARTS_IN_PLACE, /* at the address in the note */
+  PARTS_IN_PLACE, /* in the send buffer, which the note locates */
   PARTS_BY_MESSAGES
 } parts_way;
 
 /* Contents of a rank's staging buffer, for the other ranks of its node. `first` is the offset of a rank's part, in
- * bytes: from the end of this structure, or in the segment that the note names. */
+ * bytes: from the end of this structure, or (PARTS_IN_PLACE) from the beginning of the send buffer, which the note
+ * locates. */
 typedef struct shown {
   int64_t way;
   struct {
@@ -198,6 +199,7 @@ static tri_status show(tri_request *request) {
   return TRI_OK;
 }
 
+/* Copies a part from the memory of local rank `local`, a span at a time, as tri_share_looking requires. */
 static tri_status read_in_place(tri_request *request, int local, size_t first, size_t bytes) {
   const tri_group_impl *group = request->group;
   const int from = group->local_ranks[local];
@@ -238,8 +240,8 @@ static tri_status receive_node_part(tri_request *request, int local) {
                        (long long)theirs->way);
 }
 
-/* Called when all ranks of the node have published their step: receives their parts. If any was read in place,
- * publishes a second step, so that its owner knows that it has been read. */
+/* Called when all ranks of the node have published their step: receives their parts. If any part was read in place,
+ * publishes a second step, so that the part's owner knows that it has been read. */
 static tri_status meet(tri_request *request) {
   tri_group_impl *group = request->group;
   bool in_place = false;

@@ -1,8 +1,7 @@
 /* Reductions and gathers over a group, on one node or several.
  *
  * A buffer has one part for each rank of the group. In a reduce, rank r ends with the sum of part r; in a gather, rank
- * r's part r is copied to all ranks; an all-reduce is both. Inside a node this is one pass through the shared staging
- * buffers (staging.c).
+ * r's part r is copied to all ranks; an all-reduce is both. Inside a node this is one pass (pass.c).
  *
  * If a group spans nodes, part r is summed on each node by one rank, its owner there: on rank r's own node that is
  * rank r, and on the others the rank with the same place among its node's ranks, modulo their number (group.c). So the
@@ -13,9 +12,9 @@
  *   arrive     rank r sends its part to the owners of part r on the other nodes,
  *   gather     inside each node, every owner hands its parts to all.
  *
- * The work is cut into rounds, each of round_elements of every part, so that the buffers stay small. The stages of
- * three rounds overlap: while the partial sums of one round are in flight, the next round is reduced, and the values of
- * the previous round arrive and are gathered.
+ * The work is cut into rounds, each of round_elements of every part, so that the buffers stay small. Three rounds are
+ * in progress at once: in each turn one round is reduced, the partial sums of the round before are added and the result
+ * is sent back, and the values of the round before that one are gathered.
  *
  * The order of every sum is therefore: ranks of a node in the order of the group, then nodes in the order of their
  * first ranks in the group. It depends on where the ranks run and on nothing else. With one rank a node, or one node,

@@ -48,7 +48,7 @@ void tri_comm_fail(tri_status status);
 int tri_comm_rank(void);      /* 0 when alone */
 int tri_comm_size(void);      /* 1 when alone */
 int tri_comm_num_nodes(void); /* number of nodes of the job; 1 when alone */
-/* This rank's number among the ranks of its node, and the number of these. */
+/* Return this rank's number among the ranks of its node, and the number of ranks of the node. */
 int tri_comm_local_rank(void);
 int tri_comm_local_size(void);
 /* Returns the number of the node on which a rank of the job runs. */
@@ -133,8 +133,7 @@ void tri_comm_unshare(void *memory);
  * A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
  * wait. The caller must not touch the buffer until tri_request_wait returns. Requests of one group finish in the order
  * in which they were started, on all ranks. The _start functions are COLLECTIVE over the group, except those of
- * messages, which are LOCAL.
- */
+ * messages, which are LOCAL. */
 
 typedef struct tri_request tri_request; /* freed by tri_request_wait */
 

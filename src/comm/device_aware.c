@@ -57,7 +57,7 @@ bool tri_comm_is_device_aware(tri_device_peer peer) {
 /* ---- a collective ------------------------------------------------------------------------------------------------ */
 
 /* One tag is enough: messages of one group are matched in the order in which they are sent, and all ranks call the
- * collectives in the same order. It is the largest tag that every MPI supports, and no stage buffer uses it. */
+ * collectives in the same order. It is the largest tag that every MPI supports, and no pipeline message has it. */
 enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT = 64 };
 
 /* The phases of one piece. */
@@ -239,8 +239,8 @@ static tri_status term_of(const tri_device_aware *d, int rank, int64_t first, in
   return TRI_OK;
 }
 
-/* Queues the sum over one node's ranks. *adds counts the additions that remain; the last one writes to the result's
- * final place. */
+/* Queues the sum over one node's ranks. *adds counts the additions so far. The last of all writes to the result's final
+ * place, unless the type is narrow. */
 static tri_status add_node(const tri_device_aware *d, int node, int64_t first, int64_t count, int *adds, growing *out) {
   const tri_group *group = &d->call.group;
   *out = (growing){NULL, array_of(d, SUM_OF_NODE)};
@@ -255,6 +255,7 @@ static tri_status add_node(const tri_device_aware *d, int node, int64_t first, i
   return TRI_OK;
 }
 
+/* Queues the sum over all ranks of this rank's slice: over the ranks of each node, then over nodes. */
 static tri_status queue_sums(tri_device_aware *d) {
   tri_queue *queue = d->call.queue;
   const tri_group *group = &d->call.group;
@@ -267,7 +268,7 @@ static tri_status queue_sums(tri_device_aware *d) {
   for (int node = 0; node < group->impl->num_nodes; node++) {
     growing own;
     TRI_TRY(add_node(d, node, first, count, &adds, &own));
-    /* The next node's sum needs the array that holds the first node's, so that is moved. */
+    /* The next node's sum needs the array that holds the first node's sum, so the latter is moved. */
     if (all.now == NULL && group->impl->num_nodes > 1 && own.now == own.room) {
       TRI_TRY(tri_queue_move(queue, all.room, own.now, (size_t)count * tri_dtype_bytes(tri_dtype_wide(d->call.type))));
       own.now = all.room;

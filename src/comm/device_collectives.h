@@ -30,8 +30,7 @@ struct tri_device_collectives {
                            const int64_t *to_begins, void *to);
   tri_status (*pass)(void *member, tri_queue *queue, int to, size_t send_bytes, const void *send, int from,
                      size_t receive_bytes, void *receive);
-  /* LOCAL. Queue a message between two ranks of the group. Messages are matched by sender, receiver and tag, in order.
-   */
+  /* LOCAL. Queue a message between two ranks of the group. Messages match by sender, receiver and tag, in order. */
   tri_status (*send)(void *member, tri_queue *queue, int to, int tag, size_t bytes, const void *data);
   tri_status (*receive)(void *member, tri_queue *queue, int from, int tag, size_t bytes, void *data);
 };

@@ -173,7 +173,8 @@ static void retire(tri_group_impl *group) {
   job->retired = group;
 }
 
-/* Returns the same status on all ranks of the group, so that no rank continues alone. */
+/* Returns TRI_OK if all ranks of the group call it with TRI_OK; else every rank fails, with its own status or TRI_COMM,
+ * so that no rank continues alone. */
 static tri_status agree(const tri_group_impl *group, tri_status status) {
   int mine = status == TRI_OK ? 1 : 0;
   int all = 0;

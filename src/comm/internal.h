@@ -138,7 +138,7 @@ typedef enum tri_phase {
  * copied to all ranks of the node (`gather`). */
 typedef struct tri_node_pass {
   bool reduce, gather;
-  tri_combine combine; /* adds the terms, if `reduce` */
+  tri_combine combine; /* adds the terms, or finds their maximum, if `reduce` */
   char *partials;      /* destination of the sums, one owned part every round_bytes; NULL: `values` */
   int64_t round;       /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
   tri_phase phase;
@@ -214,13 +214,13 @@ tri_status tri_collective_advance(tri_group_impl *group, bool *moved);
 tri_status tri_message_advance(tri_request *request);
 /* Appends a request to its group's collectives. */
 void tri_collective_enqueue(tri_request *request);
-/* Returns a rank of the group for which its active request waits, or -1 if there is none or it is not known. */
+/* Returns a rank for which the group's active request waits, or -1 if there is no such rank or it is not known. */
 int tri_collective_behind(const tri_group_impl *group);
 
 /* ---- all-to-all (all_to_all.c) ----------------------------------------------------------------------------------- */
 
 tri_status tri_parts_begin(tri_request *request);
-/* Advances it as far as possible without waiting; sets *moved to true if anything happened. */
+/* Advances an all-to-all as far as possible without waiting; sets *moved to true if anything happened. */
 tri_status tri_parts_advance(tri_request *request, bool *moved);
 /* Returns the rank whose message to or from this rank must finish next, or -1. */
 int tri_parts_behind(const tri_request *request);
@@ -247,7 +247,7 @@ void tri_exchange_add(tri_request *request, int64_t round);
 /* Starts the messages with the values of a round: this rank's part to its owners on other nodes, and the parts that
  * this rank owns from their ranks. */
 tri_status tri_exchange_values(tri_request *request, int64_t round);
-/* Sets *arrived to whether all of these messages are finished. */
+/* Sets *arrived to whether all messages of `moving` are finished. */
 tri_status tri_exchange_arrived(tri_group_impl *group, tri_moving *moving, bool *arrived);
 
 /* ---- inside a node (pass.c, staging.c, in_place.c) --------------------------------------------------------------- */

@@ -47,8 +47,8 @@ static tri_status check_shape(const tri_mesh_shape *shape, int ranks) {
                   (long long)(places > INT32_MAX ? INT32_MAX : places), ranks);
 }
 
-/* Returns the first domain with the same ranks. A domain of one rank has its own group, which costs nothing and has its
- * name. */
+/* Returns the first domain with the same ranks whose group the domain may use. A domain of one rank has its own group,
+ * which costs nothing and has the domain's name. */
 static tri_domain find_group(const tri_mesh_shape *shape, tri_domain domain) {
   if (tri_domain_size(shape, domain) == 1) return domain;
   int first = 0;

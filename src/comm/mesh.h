@@ -11,7 +11,7 @@ typedef struct tri_mesh {
   tri_mesh_coordinates place;           /* coordinates of this rank */
   tri_group world;                      /* the whole mesh: its parent */
   tri_group groups[TRI_NUM_DOMAINS];    /* [domain]; a group of one rank if the domain has no group */
-  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the first domain with the same ranks, whose group it uses */
+  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the domain with the same ranks whose group it uses; often itself */
   tri_group tied; /* the first and the last stage of this rank's pipeline, for tied embeddings; on other stages a group
                      of one */
 } tri_mesh;

@@ -5,6 +5,7 @@
 
 static const size_t PIECE_BYTES = TRI_MOST_MESSAGE_BYTES;
 
+/* Creates a request, with room for one MPI request for each piece. */
 static tri_status begin(const tri_group *group, tri_operation operation, int peer, int tag, size_t bytes,
                         tri_request **out) {
   tri_request *request = NULL;

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A smaller pass through the staging buffers has one piece. The extra step that exchanges the positions of the buffers
- * would cost more than it saves. */
+/* Minimum size of a pass in place. A smaller pass takes one piece through the staging buffers: the additional step that
+ * exchanges the positions of the buffers would cost more than it saves. */
 enum { IN_PLACE_BYTES = 8 * 1024 };
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
@@ -24,7 +24,7 @@ void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass) {
   tri_staged_begin(request);
 }
 
-/* Returns whether the buffers of all ranks of the node are shared. */
+/* Sets group->theirs. Returns whether the buffers of all ranks of the node are shared. */
 static bool can_look(const tri_request *request) {
   const tri_group_impl *group = request->group;
   for (int l = 0; l < group->num_local; l++) {

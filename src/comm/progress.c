@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <time.h>
 
-enum { TURNS_OF_CHECK = 64 }; /* turns of a waiting loop, about 3 us, in which it only tests the request */
+enum { TURNS_OF_CHECK = 64 }; /* turns of a wait, about 3 us, in which only the request's group advances */
 
 /* Time of waiting before a rank calls sched_yield. A rank with its own core gains nothing by yielding it, and if
  * another process takes the core, gets it back only after milliseconds. If ranks share cores, the rank that is waited
@@ -106,7 +106,7 @@ tri_status tri_comm_progress(void) {
   return TRI_OK;
 }
 
-/* Calls MPI so that it makes progress. It may still hold messages in its queues for which our requests are finished. */
+/* Calls MPI so that it makes progress. MPI may still hold messages in its queues when their requests are finished. */
 static tri_status poke(void) {
   int there;
   const tri_group_impl *world = tri_comm_job()->world.impl;
@@ -146,7 +146,7 @@ static void patience_look(patience *p, double now_s) {
                    : 0;
 }
 
-/* Every waiting loop calls this after a turn without progress. */
+/* Pauses, yields or sleeps after a turn of a wait. */
 static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
   if (++p->turns < TURNS_OF_CHECK) {
     relax();

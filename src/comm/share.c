@@ -261,6 +261,7 @@ static struct view *find_view(const char *at) {
   return NULL;
 }
 
+/* Drops the pages of other ranks' memory that this rank has read since the last call. */
 static void let_go(void) {
   for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
     for (int l = 0; l < tri_comm_job()->local_size && segment->shared; l++) {

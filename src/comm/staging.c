@@ -1,13 +1,13 @@
 /* A pass by copies: values go from rank to rank of a node through the buffers of the shared window.
  *
- * A buffer is cut into one slot for each rank of the node, and a message into pieces that fill a slot. Every element
+ * A buffer is cut into one slot for each rank of the node, and the values into pieces that fill a slot. Every element
  * has an owner among the ranks of the node (see collective.c), and the pieces of all owners travel side by side. In
- * iteration i of a pass that reduces and gathers, which is one step (see pass.c), a rank
+ * iteration i of a pass that reduces and gathers, which is one step (see node_steps.c), a rank
  *
  *   copies piece i of every other owner's elements into that owner's slot of its own buffer,
  *   adds piece i - 1 of its own elements: its own values, and its slot in every other buffer, in the order of the
  *     ranks; the sums go to their place in memory and into its own slot of its own buffer, which no other rank fills,
- *   copies piece i - 2 of every other owner's elements from there to its own memory.
+ *   copies piece i - 2 of every other owner's elements from that owner's slot of the owner's buffer to its own memory.
  *
  * So three pieces are in progress at once, each element of a rank's own memory is read once and written once, all other
  * traffic stays in the caches, and there is one wait for each piece. */

@@ -2,9 +2,8 @@
 
 #include <string.h>
 
-/* Terms are added block by block: the partial sum of a block stays in the first-level cache, and every term is read
- * once. `omp simd` allows vectorisation although `out` may be one of the terms: element i depends only on elements i.
- */
+/* Terms are added block by block: a block's partial sum stays in the first-level cache, and each term is read once.
+ * `omp simd` allows vectorisation although `out` may be one of the terms: element i depends on elements i only. */
 enum { BLOCK = 1024 };
 
 static inline int64_t block_length(int64_t count, int64_t at) { return count - at < BLOCK ? count - at : BLOCK; }

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* out[i] = ((x[0][i] + x[1][i]) + x[2][i]) + ... of `terms` >= 1 arrays. out may be one of the arrays; it must not
- * overlap them in any other way. */
+/* Combines `terms` >= 1 arrays in order: out[i] = ((x[0][i] + x[1][i]) + x[2][i]) + ..., or the maximum instead of the
+ * sum. out may be one of the arrays; it must not overlap them in any other way. */
 typedef void (*tri_combine)(int terms, const void *const *x, int64_t count, void *out);
 
 /* A reduction: how the values of several ranks become one value. A "partial" is the sum over the ranks of one node, in
@@ -25,7 +25,7 @@ const tri_sum *tri_sum_of(tri_dtype type);
 /* Returns the maximum for the same types. The maximum is NaN if any value is NaN. */
 const tri_sum *tri_maximum_of(tri_dtype type);
 const tri_sum *tri_sum_int64(void);
-/* Returns a placeholder for operations that only move elements, of 1 to 8 bytes. */
+/* Returns a placeholder for operations that only move elements, of 1, 2, 4 or 8 bytes. */
 const tri_sum *tri_sum_none(size_t bytes);
 
 #endif

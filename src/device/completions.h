@@ -27,8 +27,8 @@ TRI_HOST_AND_GPU int tri_preference_is_paired(int32_t loss) {
   return 0;
 }
 
-/* Sums over the labels of completion `number` of a sequence: in any order, since the sums are exact. `reference` may be
- * 0. A nonexistent completion has no labels. */
+/* Returns the sums over the labels of completion `number` of a sequence, which are exact. `reference` may be NULL. A
+ * nonexistent completion has no labels. */
 TRI_HOST_AND_GPU tri_completion_sums tri_completion_of(int32_t number, int64_t tokens, const int32_t *segments,
                                                        const double *log_probs, const double *reference) {
   tri_exact_sum logp, of_reference;
@@ -87,15 +87,15 @@ TRI_HOST_AND_GPU void tri_completions_pair(const tri_completions *of, int64_t pa
   losses[pair] = values->segment_scale * value.loss;
 }
 
-/* Returns the number of pairs that a sequence may have: segments ascend. */
+/* Returns the number of pairs of a sequence up to its last completion; segments ascend. */
 TRI_HOST_AND_GPU int64_t tri_completions_count(int64_t tokens, const int32_t *segments) {
   int64_t last = tokens - 1;
   while (last >= 0 && segments[last] < 0) last--;
   return last < 0 ? 0 : segments[last] / 2 + 1;
 }
 
-/* Computes for row r its factor, and in losses[r] its part of the cross entropy. `places` has the position of a row
- * among those of the whole sequences; 0: its position among its own. */
+/* Computes factors[r] of row r, and its part of the cross entropy, losses[r]. places[r]: position of the row among the
+ * rows of the whole sequences; NULL: r. */
 TRI_HOST_AND_GPU void tri_completions_row(const tri_completions *of, int64_t r, const int32_t *labels,
                                           const float *weights, const int32_t *places, const int32_t *segments,
                                           const double *slopes, const double *log_probs, const tri_step_values *values,

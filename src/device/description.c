@@ -1,11 +1,11 @@
 /* Descriptions of kinds of devices that this machine does not have, for plans.
  *
- * Both need weights in the type of the activations, in addition to the optimizer's wide ones: in bf16 that is half a
- * parameter more for each form that GEMMs read. */
+ * Both kinds need weights in the type of the activations, in addition to the optimizer's wide ones: in bf16 half the
+ * bytes of the wide weights for each form that GEMMs read. */
 #include "device/description.h"
 
-/* Workspace of a GEMM library: NVIDIA's documentation of cuBLAS recommends 32 MiB on Hopper and 4 MiB before it. A
- * round figure of such libraries. */
+/* Workspace of a GEMM library, a round figure: NVIDIA's documentation of cuBLAS recommends 32 MiB on Hopper and 4 MiB
+ * on earlier GPUs. */
 static const size_t accelerator_workspace = (size_t)32 << 20;
 
 static size_t weight_bytes(const tri_matmul *product) {
@@ -20,7 +20,7 @@ static tri_status narrow_packed(const tri_device_description *of, const tri_matm
   return TRI_OK;
 }
 
-/* Returns the scratch bytes of a weight that is not packed ahead, and narrowed before the GEMM. */
+/* Returns the scratch bytes of a weight that is not packed ahead, but narrowed before the GEMM. */
 static size_t narrowed_bytes(const tri_matmul *product) {
   return product->b_type == product->a_type ? 0 : weight_bytes(product);
 }
@@ -37,7 +37,7 @@ static tri_status cpu_matmul(const tri_device_description *of, const tri_matmul 
   return TRI_OK;
 }
 
-/* The same for the weights of all groups. */
+/* Sets the workspace of grouped GEMMs, with the narrowed weights of all groups. */
 static tri_status accelerator_grouped(const tri_device_description *of, const tri_grouped_matmul *product,
                                       size_t *bytes) {
   (void)of;

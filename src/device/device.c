@@ -266,8 +266,7 @@ void tri_device_host_destroy(tri_device *device, void *memory, size_t bytes) {
   device->host_bytes -= bytes;
 }
 
-/* ---- descriptions
- * --------------------------------------------------------------------------------------------------- */
+/* ---- descriptions ------------------------------------------------------------------------------------------------ */
 
 const char *tri_device_describe(const tri_device *device, char *text, size_t text_bytes) {
   const tri_device_info *info = &device->info;
@@ -291,8 +290,7 @@ const char *tri_device_describe_reserved(const tri_device_info *info, char *text
   return text;
 }
 
-/* ---- supported types
- * ------------------------------------------------------------------------------------------------ */
+/* ---- supported types --------------------------------------------------------------------------------------------- */
 
 static bool runs(const tri_device *device, tri_dtype type) { return (device->info.types >> (unsigned)type & 1u) != 0; }
 

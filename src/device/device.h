@@ -36,14 +36,13 @@ typedef struct tri_device_info {
   char place[TRI_DEVICE_PLACE_BYTES]; /* its bus address, if the machine has several; else "" */
   char chip[TRI_DEVICE_CHIP_BYTES];   /* from its driver: "sm_90a, 132 processors at 1.98 GHz"; or "" */
   size_t memory_bytes;                /* bytes that it can allocate, as far as known or as a run allows; 0: not known */
-  size_t total_bytes,
-      taken_bytes;      /* if it has its own memory: all of it, and the part used by other processes; else 0 */
-  int sharers;          /* processes of this job that share it, this one included; 1: not known */
-  bool host_memory;     /* its memory is that of the host */
-  bool host_access;     /* the host may read and write its memory while no queue does */
-  tri_device_peer peer; /* which libraries can access its memory */
-  bool reached;         /* the job's MPI is device-aware for it, on all ranks (engine/rank_device.h) */
-  unsigned types;       /* bit 1 << t for each type t of activations that it supports */
+  size_t total_bytes, taken_bytes;    /* its own memory: all of it, and the part in use by other processes; else 0 */
+  int sharers;                        /* processes of this job that share it, this one included; 1: not known */
+  bool host_memory;                   /* its memory is that of the host */
+  bool host_access;                   /* the host may read and write its memory while no queue does */
+  tri_device_peer peer;               /* which libraries can access its memory */
+  bool reached;                       /* the job's MPI is device-aware for it, on all ranks (engine/rank_device.h) */
+  unsigned types;                     /* bit 1 << t for each type t of activations that it supports */
 } tri_device_info;
 
 /* The functions of a kind of device other than kernels. Comments give the meaning of a NULL function. */
@@ -124,7 +123,7 @@ const char *tri_device_describe(const tri_device *device, char *text, size_t tex
 /* Prints why memory_bytes is not all of its memory, for messages: " (of 139.0 GiB; ...)", or "". Returns text. */
 const char *tri_device_describe_reserved(const tri_device_info *info, char *text, size_t text_bytes);
 
-/* Sets a limit for the memory that can be allocated. 0: no limit. */
+/* Lowers the limit of the memory that can be allocated to `bytes`. 0, or more than the current limit: no effect. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);
 
 /* Allocate and release memory of the device, and host memory for copies; all layers above use these, since they count

@@ -23,7 +23,7 @@ typedef struct tri_exact_sum {
   int64_t pending;                    /* terms since carries were propagated                               */
 } tri_exact_sum;
 
-/* Most terms, each below 2^32, between two propagations of carries: limbs stay far below 2^63. */
+/* Maximum number of terms, each below 2^32, between two propagations of carries: limbs stay far below 2^63. */
 enum { TRI_EXACT_MOST_PENDING = 1 << 29 };
 
 /* A term, split for addition: parts[i] is added to limb first + i. */
@@ -101,8 +101,7 @@ TRI_HOST_AND_GPU double tri_exact_value(tri_exact_sum *sum) {
   return negative ? -value : value;
 }
 
-/* ---- host only ----------------------------------------------------------------------------------------------------
- */
+/* ---- host only --------------------------------------------------------------------------------------------------- */
 
 #if !defined(TRI_ON_GPU)
 

@@ -16,8 +16,8 @@ enum { TRI_DEVICE_GEMM_LIBRARY_BYTES = 192 };
  * other use of the device. */
 void tri_device_allow_tf32(tri_device *device);
 
-/* Returns the chooser, with the versions and the chip that its choices are valid for: "cuBLASLt 13.1.0 on NVIDIA H200
- * (sm_90a)"; "" if the device has nothing to choose. */
+/* Writes the name of the chooser, with the versions and the chip for which its choices are valid: "cuBLASLt 13.1.0 on
+ * NVIDIA H200 (sm_90a)"; "" if the device has nothing to choose. */
 void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]);
 
 /* Lists the GEMMs that a plan has requested from the device (tri_device_description.matmul_workspace), in a fixed

@@ -1,6 +1,6 @@
 /* A query of a row of logits and its result: a token that is sampled from the whole distribution, or a given one, with
- * its log-probability. Shared by kernels of all devices, so it is the common subset of C and C++ of
- * device/gpu/kernels/primitives.h.
+ * its log-probability. Shared by kernels of all devices, so it is written in the common subset of C and C++
+ * (device/gpu/kernels/primitives.h).
  *
  * With u uniform in [0, 1), the sampled token is the first whose cumulative probability, in the order of the ids, is
  * above u. Devices sum the weights exp((x - maximum) / temperature) of ranges of the row, find the range, and then the

@@ -116,7 +116,7 @@ TRI_HOST_AND_GPU float tri_nf4_inverse(float largest) {
 
 #if !defined(TRI_ON_GPU)
 
-/* Elements of a block, bytes of its codes, and blocks that share a scale. */
+/* Elements of a block, bytes of its codes, blocks that share a scale, and partial sums of tri_nf4_mean. */
 enum { TRI_NF4_BLOCK = TRI_NF4_BLOCK_ELEMENTS, TRI_NF4_BLOCK_BYTES = 32, TRI_NF4_GROUP = 256, TRI_NF4_SUMS = 256 };
 
 typedef struct tri_nf4_layout {
@@ -166,9 +166,10 @@ static inline size_t tri_nf4_wide_bytes(int64_t count, size_t element_bytes) {
   return tri_bytes_in_lines(tri_bytes_times((size_t)count, element_bytes));
 }
 
-/* Scratch memory for quantising a matrix and keeping a cut of it: its values from byte 0 on, then codes of the whole,
- * then those of the cut. Codes are written to their destination directly (size 0 here) if the cut is the whole, or if
- * all of the cut's bytes are kept. */
+/* Scratch memory for quantising a matrix and keeping a cut of it: the matrix's values from byte 0 on, then codes of the
+ * whole, then codes of the cut. Codes that are written directly to their destination have size 0 here: those of the
+ * whole if it is the cut and all of its bytes are kept, those of the cut if it is the whole or all of its bytes are
+ * kept. */
 typedef struct tri_nf4_scratch {
   size_t whole, whole_bytes, cut, cut_bytes; /* offsets and sizes */
   size_t bytes;

@@ -315,22 +315,21 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_of_gain(const tri_preferenc
   return out;
 }
 
-/* With x = beta (r - z) (Ethayarajh et al. 2024, equation 7). */
+/* tri_preference_of_gain with x = beta (r - z) (Ethayarajh et al. 2024, equation 7). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_kto(const tri_preference_settings *settings,
                                                          const tri_completion_sums *completion, int desirable) {
   return tri_preference_of_gain(settings, settings->beta * (tri_preference_ratio(completion) - settings->kl),
                                 desirable);
 }
 
-/* With x = beta r: the halves of apo_zero separately. */
+/* tri_preference_of_gain with x = beta r: the halves of apo_zero separately. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_zero_unpaired(const tri_preference_settings *settings,
                                                                        const tri_completion_sums *completion,
                                                                        int desirable) {
   return tri_preference_of_gain(settings, settings->beta * tri_preference_ratio(completion), desirable);
 }
 
-/* ---- by name
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- by name ----------------------------------------------------------------------------------------------------- */
 
 TRI_HOST_AND_GPU tri_preference_value tri_preference_none(void) {
   tri_preference_value out;
@@ -348,7 +347,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_none(void) {
 #define TRI_PREFERENCE_PAIR(VALUE, name, paired, ...) TRI_PREFERENCE_CASE(VALUE, TRI_PREFERENCE_PAIR_##paired(name))
 #define TRI_PREFERENCE_SINGLE(VALUE, name, paired, ...) TRI_PREFERENCE_CASE(VALUE, TRI_PREFERENCE_SINGLE_##paired(name))
 
-/* Returns a loss of pairs; NaN for another loss. */
+/* Returns the value of settings->loss, a loss of pairs; NaN for other losses. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_pair(const tri_preference_settings *settings,
                                                           const tri_completion_sums *chosen,
                                                           const tri_completion_sums *rejected) {
@@ -356,7 +355,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_pair(const tri_preference_s
   return tri_preference_none();
 }
 
-/* Returns a loss of single completions; NaN for another loss. */
+/* Returns the value of settings->loss, a loss of single completions; NaN for other losses. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_single(const tri_preference_settings *settings,
                                                             const tri_completion_sums *completion, int desirable) {
   switch ((tri_preference_loss)settings->loss) { TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_SINGLE) }

@@ -27,7 +27,7 @@ typedef struct tri_step_values {
 typedef struct tri_step_results {
   double loss;                 /* loss of the current micro-batch, before it is added to `losses` */
   double routers;              /* the same of its routers' losses */
-  tri_exact_sum losses;        /* sum over all labels of this rank, times their weights */
+  tri_exact_sum losses;        /* sum of the losses of this rank's labels, times their weights */
   tri_exact_sum router_losses; /* sum of the routers' losses */
   tri_exact_sum squares;       /* sum of squares of this rank's gradients */
 } tri_step_results;

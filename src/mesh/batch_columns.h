@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /* Columns of samples: one value for each token of a sequence. A feed fills them for whole sequences (data/feed.h).
- * X(name, type, blank, rows, wanted): `blank` is the value before a feed has filled it, of token i of a sequence.
- * `rows`: a rank keeps its OWN tokens, or the WHOLE sequences. `wanted`: ALWAYS, or only if the OBJECTIVE needs it
+ * X(name, type, blank, rows, wanted): `blank` is the value of token i of a sequence that no feed has filled. `rows`: a
+ * rank keeps its OWN tokens, or the WHOLE sequences. `wanted`: ALWAYS, or only if the OBJECTIVE needs it
  * (tri_op_list.columns).
  *
  * ids        the token
@@ -22,9 +22,8 @@
  *            document, which begins at the last position 0
  * weights    weight of a label in the cross entropy: 1, or the weight of its source (data/sampler.h)
  * segments   number of the completion to which the token's label belongs, from 0 on; -1: none. Completions 2 p and
- *            2 p + 1 are a pair: chosen and rejected (device/preference.h); without pairs, 2 p is desirable
- *            and 2 p + 1 undesirable. A completion's labels are adjacent, and
- *            completions ascend
+ *            2 p + 1 are a pair: chosen and rejected (device/preference.h); without pairs, 2 p is desirable and 2 p + 1
+ *            undesirable. A completion's labels are adjacent, and completions ascend
  * reference  log-probability of the label under the reference model */
 #define TRI_SAMPLE_COLUMNS(X)                                                                                          \
   X(ids, int32_t, 0, OWN, ALWAYS)                                                                                      \
@@ -86,7 +85,7 @@ typedef struct tri_sample {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
 } tri_sample;
 
-/* The same columns for reading, each [samples, tokens]; a NULL column has its blanks. */
+/* The same columns for reading, each [samples, tokens]; a NULL column stands for its blanks. */
 #define TRI_COLUMN_READ_(NAME, TYPE, ...) const TYPE *NAME;
 typedef struct tri_tokens {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_READ_)

@@ -1,6 +1,6 @@
-/* Coordinates of a rank in the mesh, along its axes, fastest first: tensor, context (two axes: ranks of the inner one
- * exchange heads, ranks of the outer one keys), data, pipeline. Plain arithmetic, which also
- * works for machines that are only described; the groups of ranks that communicate are in comm/mesh.h.
+/* Coordinates of a rank in the mesh, along its axes, fastest first: tensor, context (two axes: ranks along the inner
+ * one exchange heads, ranks along the outer one keys), data, pipeline. Plain arithmetic, which also works for machines
+ * that are only described; the groups of ranks that communicate are in comm/mesh.h.
  *
  * MoE layers use a second mesh over the ranks of a pipeline stage, with the same rank numbers: expert_tensor (fastest),
  * expert, expert_data. Its size is that of tensor x context x data, but an axis of one mesh need not be part of an axis

@@ -16,7 +16,7 @@ typedef struct given {
   tri_token_range range;
 } given;
 
-/* One attempt. */
+/* One attempt to cut a sequence: work and query-key pairs of each part, and its ranges. */
 typedef struct attempt {
   double *load, *area; /* [parts] */
   int64_t *room;       /* [parts]: tokens that the part still lacks */
@@ -32,7 +32,7 @@ struct tri_document_cut {
   document *documents; /* [tokens] */
   int64_t num_documents;
   attempt now, best;
-  double *before; /* [parts]: load at the beginning */
+  double *before; /* [parts]: load from earlier sequences */
   int64_t *order; /* [parts] */
 };
 
@@ -40,7 +40,7 @@ struct tri_document_cut {
  * more ranks. Below 0: every document is split over all ranks, which is always balanced. */
 static const double tolerances[] = {0.0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.4, -1.0};
 
-/* Most ratio of the largest area of a rank to the mean in a balanced cut. */
+/* Maximum ratio of the largest area of a rank to the mean in a balanced cut. */
 static const double balanced = 1.05;
 
 static tri_status attempt_create(int64_t tokens, int64_t parts, attempt *out) {
@@ -139,7 +139,7 @@ static bool choose_least_loaded_parts(tri_document_cut *cut, int64_t count, int6
   return true;
 }
 
-/* Returns the zig-zag part of a document with rank i in the order of their tokens, most first. */
+/* Returns the number of the zig-zag part that has index i if a document's parts are sorted by length, longest first. */
 static int64_t by_size(int64_t length, int64_t degree, int64_t i) {
   return length % (2 * degree) > degree ? degree - 1 - i : i;
 }
@@ -222,6 +222,7 @@ static void place(tri_document_cut *cut, const document *d, double limit, int64_
   give_shared(cut, d, best);
 }
 
+/* Cuts the sequence with one tolerance, into cut->now. */
 static void try_one(tri_document_cut *cut, double tolerance) {
   attempt *a = &cut->now;
   double total = 0;

@@ -25,7 +25,8 @@ typedef enum tri_domain {
   TRI_DOMAIN_EXPERT_HOLDERS,  /* expert ranks that hold different experts */
   TRI_DOMAIN_EXPERT_TENSOR,   /* expert ranks that hold different parts of the same experts */
   TRI_DOMAIN_EXPERT_REPLICAS, /* hold the same parts of the same experts: their gradients are summed over it */
-  TRI_DOMAIN_SEQUENCE,        /* have different tokens of the same sequences, or are to have the same of them */
+  TRI_DOMAIN_SEQUENCE, /* share sequences: context ranks have different tokens of them, tensor ranks the same tokens or
+                          slices of these */
 } tri_domain;
 enum { TRI_NUM_DOMAINS = TRI_DOMAIN_SEQUENCE + 1 };
 
@@ -38,8 +39,8 @@ bool tri_domain_has(tri_domain domain, tri_axis axis);
 /* Returns whether the domain's axes belong to the expert mesh. */
 bool tri_domain_is_folded(tri_domain domain);
 
-/* Returns the axis under which reports show the domain's communication: its slowest axis, or that of the domain that
- * contains it. */
+/* Return the axis under which reports show the domain's communication; and whether that of any domain is shown under an
+ * axis. */
 tri_axis tri_domain_axis(tri_domain domain);
 bool tri_axis_is_shown(tri_axis axis);
 

@@ -1,7 +1,7 @@
 /* Causal self-attention, exact, in tiles that never hold positions x positions (Dao et al. 2022).
  *
- * Training reads q, k and v from the input. In generation the new keys and values are appended to pages of the run's
- * cache, and the queries read those. */
+ * In training and evaluation q, k and v are read from the input. In generation the new keys and values are appended to
+ * pages of the run's cache, and attention reads keys and values from these pages. */
 #include "ops/attention.h"
 #include "device/kernels.h"
 #include "ops/context.h"

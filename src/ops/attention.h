@@ -15,7 +15,7 @@ int64_t tri_attention_key_width(tri_heads heads);
 /* Returns the address of the first row's keys in qkv; the row's values follow them. */
 void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv);
 
-/* Returns the description of attention of `rows` rows of q, k and v on themselves, without slices. */
+/* Returns the description of attention on `rows` rows of q, k and v, with the most slices. */
 tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t rows);
 /* Sets the number of slices in *p. Returns the slices of the call's window and of block `block` of `blocks`. */
 const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
@@ -26,8 +26,8 @@ const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tr
 tri_status tri_attention_shape(const tri_op_call *call, tri_heads heads, const tri_shape *input,
                                tri_shape outputs[TRI_OP_OUTPUTS]);
 
-/* Sets the cost of the products over the part of the causal half of sequences of `tokens` that masks leave; the
- * backward recomputes the scores. */
+/* Sets the cost of attention over sequences of `tokens`: of the causal half of the scores, only the part that masks
+ * leave (call->attention_fraction). The backward recomputes the scores. */
 void tri_attention_cost(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t tokens, tri_pass pass,
                         tri_cost *out);
 
@@ -35,8 +35,8 @@ void tri_attention_cost(const tri_op_call *call, tri_heads heads, tri_scores sco
  * ring. */
 tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out);
 tri_status tri_op_attention_ring(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out);
-/* Append the exchange of heads between the inner context ranks: of q, k and v before attention, where *heads becomes
- * the number of this rank's heads; and of attention's output, back. */
+/* Append the exchange of heads between the inner context ranks: tri_op_split_heads before attention, which sets *heads
+ * to this rank's part of the heads; tri_op_join_heads for the output of attention, back to all heads. */
 tri_status tri_op_split_heads(tri_op_list *list, tri_heads *heads, int32_t qkv, int32_t *out);
 tri_status tri_op_join_heads(tri_op_list *list, tri_heads heads, int32_t x, int32_t *out);
 

@@ -20,7 +20,7 @@ typedef struct attention_gather {
   tri_scores scores;
   bool masked;
   int64_t tokens, all_rows, ranks, rank;
-  const int64_t *begins; /* [ranks + 1]: keys and values of each rank, in elements */
+  const int64_t *begins; /* [ranks + 1]: first element of each rank's keys and values */
 } attention_gather;
 
 static tri_attention gather_problem(const tri_op_call *call) {
@@ -39,14 +39,14 @@ static size_t all_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines(elements * tri_dtype_bytes(call->type));
 }
 
-/* Returns the bytes that a rank sends with masked documents, at most: all of its keys and values to every rank. */
+/* Returns the maximum bytes that a rank sends with masked documents: all of its keys and values to every rank. */
 static size_t send_bytes(const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   size_t elements = (size_t)(at->ranks * call->rows * tri_attention_key_width(at->heads));
   return at->masked ? tri_bytes_in_lines(elements * tri_dtype_bytes(call->type)) : 0;
 }
 
-/* Returns the bytes of the sums of the gradients of this rank's keys and values. */
+/* Returns the bytes of the sums of the gradients of this rank's keys and values, which only masked documents need. */
 static size_t sum_bytes(const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   size_t elements = (size_t)(call->rows * tri_attention_key_width(at->heads));
@@ -61,7 +61,8 @@ static tri_status op_attention_gather_shape(const tri_op_call *call, const tri_s
   return tri_attention_shape(call, at->heads, &inputs[0], outputs);
 }
 
-/* Workspace: keys and values in order, their gradients, the sums, and attention's own workspace. */
+/* Sets the workspace: keys and values in the order of the sequence, their gradients, the sums (sum_bytes), and
+ * attention's own workspace. */
 static tri_status op_attention_gather_memory(const tri_op_call *call, const tri_device_description *device,
                                              tri_op_memory *out) {
   tri_attention p = gather_problem(call);
@@ -199,9 +200,9 @@ static tri_status op_attention_gather_backward_input(tri_run *run, const tri_op_
   return at->masked ? scatter_needed(run, call, &m, gradient_qkv) : scatter_all(run, call, &m, gradient_qkv);
 }
 
-/* Sets the exchanges under masked documents. How far documents reach beyond a rank is not known in advance. The
- * estimate: on average over its tokens a document is as long as the fraction of attention that masks leave (pairs:
- * squares of lengths), and its ranks need all of it; the part within one rank's tokens is not sent. */
+/* Sets the exchanges with masked documents. The lengths of documents are not known in advance, so this is an estimate:
+ * attention_fraction is the length of a token's document as a fraction of the sequence, on average over tokens. A rank
+ * receives the keys of a document of that length, except those in its own part of the sequence. */
 static void needed_cost(const tri_op_call *call, tri_pass pass, double all, tri_cost *out) {
   const attention_gather *at = call->attributes;
   double ranks = (double)at->ranks, own = 1 / ranks,

@@ -36,14 +36,15 @@ static size_t query_bytes(const tri_op_call *call, tri_dtype type) {
 
 static bool is_narrow(const tri_op_call *call) { return tri_dtype_wide(call->type) != call->type; }
 
-/* Two blocks of keys and values and two of their gradients: one of each is used while the next arrives. */
+/* Returns the bytes of two blocks of keys and values and, in training, of two blocks of their gradients: one block of
+ * each is used while the next one arrives. */
 static size_t op_attention_ring_transfer_bytes(const tri_op_call *call) {
   size_t keys = 2 * block_bytes(call, call->type), gradients = 2 * block_bytes(call, tri_dtype_wide(call->type));
   return keys + (call->training ? gradients : 0);
 }
 
-/* Returns the problem for the largest block. For a smaller block and for merging, the caller changes the key rows and
- * the flag. */
+/* Returns the description of attention on the largest block, merged with earlier blocks. The caller sets key_rows for
+ * another block, and clears `merge` for the first block. */
 static tri_attention ring_problem(const tri_op_call *call) {
   const attention_ring *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);
@@ -62,8 +63,8 @@ static tri_status op_attention_ring_shape(const tri_op_call *call, const tri_sha
   return tri_attention_shape(call, at->heads, &inputs[0], outputs);
 }
 
-/* The workspace. Forward: the merged output, if it is wider than the slot. Backward: the queries, the output and its
- * gradient in dense rows of queries, and the gradients that this rank adds to a block's. */
+/* The workspace. Forward: the merged output, if it is wider than the slot. Backward: dense rows of queries and of their
+ * gradients, and `partial`, the gradients that this rank adds to those of a block. */
 typedef struct ring_memory {
   char *out, *q, *gradient_q, *partial, *scratch;
 } ring_memory;
@@ -199,6 +200,8 @@ static tri_status add_to_block(tri_run *run, const tri_op_call *call, int64_t ow
   return TRI_OK;
 }
 
+/* In each step, computes on the block that is here, and passes on the block and the sums of its gradients. After the
+ * last step the sums are with the block's owner. */
 static tri_status pass_round(tri_run *run, const tri_op_call *call, const ring_memory *m) {
   const attention_ring *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);

@@ -1,10 +1,11 @@
 /* Sends the rows of experts back to their tokens and sums them, in the order of the token's experts; the partial rows
- * of the ranks of a holder are summed first, in the order of the ranks.
+ * of the ranks of a holder are summed first, in the order of the ranks. experts_internal.h defines holder, pool and
+ * window.
  *
  * Nearly always all rows of a pool are in one window, which `dispatch`, `arrive` and `experts` have processed. If a
- * pool has more rows, this call processes the rest, window by window, in scratch memory: their rows are still on the
- * ranks that they come from, and are sent again in the backward passes. So no row is dropped, and memory is known in
- * advance. */
+ * pool has more rows, this call processes the rest, window by window, in scratch memory: the rows of later windows are
+ * still on the ranks that they come from, and are sent again in the backward passes. So no row is dropped for lack of
+ * memory, and memory is known in advance. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/expert_factors.h"
@@ -34,7 +35,7 @@ typedef struct scratch {
   char *places;  /* [pairs, width]: rows of this rank's pairs */
   char *numbers; /* [pairs], wide */
   int32_t *here, *arrivals;
-  char *x, *weights; /* a later window's rows and their weights */
+  char *x, *weights; /* rows of a later window and their weights */
   char *up, *active; /* output of gate and up; output of the activation */
   char *y;           /* output of down, or its gradient */
   char *up_gradient, *active_gradient, *weights_gradient;
@@ -145,9 +146,10 @@ static window window_of(tri_run *run, const tri_op_call *call) {
   return w;
 }
 
-/* Makes window `number` the current one. The host state and the device tables are for the first window, so the tables
- * of a later one are computed here. With number 1 the queue is finished first, because the device may still be reading
- * the first window's host tables: no other call waits for it if that window's rows do not leave the rank. */
+/* Makes window `number` the current one. The device tables of `dispatch` are those of window 0, so the tables of a
+ * later window are computed and uploaded here. Before window 1 overwrites the host tables, the queue is finished,
+ * because the device may still be reading those of window 0: if the rows of that window do not leave the rank, nothing
+ * else has waited for the device. */
 static tri_status open_window(window *w, int64_t number) {
   const tri_expert_rows *rows = &w->at->rows;
   const tri_expert_host_state *n = &w->host_state;
@@ -167,7 +169,7 @@ static tri_status open_window(window *w, int64_t number) {
   return TRI_OK;
 }
 
-/* Matrices of experts; factors: NULL if they have none. */
+/* The `experts` call of gate and up, or of down, and the call of its LoRA factors; NULL: no factors. */
 typedef struct matrices {
   const tri_op_call *experts, *factors;
 } matrices;
@@ -204,6 +206,7 @@ static tri_rows live_rows(const window *w) {
   return (tri_rows){w->at->rows.capacity, w->memory.here + w->at->rows.num_experts};
 }
 
+/* Gets the rows of the current window and their weights, and computes the forward up to the activation. */
 static tri_status forward_to_active(const window *w) {
   const scratch *m = &w->memory;
   tri_run *run = w->run;
@@ -273,8 +276,8 @@ static tri_status op_combine_forward(tri_run *run, const tri_op_call *call) {
   return add_up(run, call, rows, out, false);
 }
 
-/* Starts the gradient of X with the contributions of later windows. The gradient of the weights has a place for every
- * pair. */
+/* Starts the gradient of X with the contributions of later windows. The gradient of the weights need not be cleared:
+ * each pair's is written by the window of the pair. */
 static tri_status later_inputs(window *w) {
   const tri_op_call *call = w->call;
   tri_run *run = w->run;
@@ -331,8 +334,8 @@ static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (tri_expert_rows_travel(rows)) out->exchanges[0] = tri_expert_exchange(rows, here, row, 1);
 }
 
-/* The work of each later window: GEMMs in units of half the GEMM of gate and up (which is 2; down is 1), and exchanges
- * of rows and of numbers: the forward up to the activation, and the part of it that the pass needs. */
+/* The work of one later window: number of GEMMs of the size of down's (the GEMM of gate and up counts as 2), and of
+ * exchanges of rows and of numbers. Each pass recomputes the forward up to the activation before its own part. */
 typedef struct later_work {
   double products, rows, numbers;
 } later_work;
@@ -346,6 +349,7 @@ static later_work later_of(tri_pass pass) {
   return (later_work){0};
 }
 
+/* Adds the expected cost of the later windows. */
 static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const combine *at = call->attributes;
   const tri_expert_rows *rows = &at->rows;

@@ -22,12 +22,14 @@
  * exchange three numbers a row: the maximum, the sum of exponentials and the label's logit; logits are never gathered.
  * The gradient of h is then a partial sum, which the operation before this one reduces.
  *
- * LoRA factors add to the logits of a chunk (lora_up.h); the gradient of their u is kept as that of h is. */
+ * LoRA factors add to the logits of a chunk (lora_up.h); the gradient of their u is kept for the backward, like that of
+ * h. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/lora_up.h"
 
-/* Bytes of the logits of a chunk: large enough for GEMMs at full speed, small in comparison to the rest of a step. */
+/* Approximate bytes of the logits of a chunk: large enough for GEMMs at full speed, small in comparison to the rest of
+ * a step. */
 static const int64_t chunk_target_bytes = 128ll << 20;
 enum { CHUNK_MIN_ROWS = 64 };
 
@@ -96,19 +98,21 @@ static char *from_row(const tri_op_call *call, void *rows, int64_t width, int64_
   return (char *)rows + (size_t)(first * width) * tri_dtype_bytes(call->type);
 }
 
-/* The same for the factors' u, or its gradient. NULL: no factors. */
+/* Returns the address of row `first` of the factors' u, or of its gradient; NULL: no factors. */
 static char *u_from(const tri_op_call *call, void *const *slots, int32_t slot, int64_t first) {
   const cross_entropy *at = call->attributes;
   return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.b.in, first);
 }
 
-/* The call's workspace, in order, for a chunk's rows, or with an objective of completions for all rows. */
+/* The call's workspace, in order: the logits of a chunk, then columns of one number per row of the chunk (with an
+ * objective of completions: per row of the micro-batch), then scratch of the GEMMs. */
 typedef struct chunk_memory {
   char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *scratch;
 } chunk_memory;
 
-/* The part of the workspace before it, with an objective of completions: for all rows; for the rows of the whole
- * sequences; for pairs. */
+/* The part of the workspace before chunk_memory, with an objective of completions. log_probs, factors, row_losses: one
+ * number per row; `whole`: log-probabilities per token of the whole sequences, if context ranks share them; slopes,
+ * pair_losses: two numbers and one per pair. */
 typedef struct completions_memory {
   double *log_probs, *factors, *row_losses, *whole, *slopes, *pair_losses;
 } completions_memory;
@@ -122,7 +126,7 @@ static double *allocate_doubles(char *base, size_t *used, int64_t count) {
   return (double *)(void *)at;
 }
 
-/* Returns the bytes of this part. */
+/* Sets the addresses in *out, from `base` on. Returns the bytes of the part. */
 static size_t lay_out_completions(const tri_op_call *call, char *base, completions_memory *out) {
   const cross_entropy *at = call->attributes;
   size_t used = 0;
@@ -199,8 +203,7 @@ static tri_status op_cross_entropy_prepare(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* Combines the statistics of the vocabulary's slices to those of the whole vocabulary. The sums and the labels' logits
- * are adjacent, and reduced together. */
+/* Combines the statistics of the vocabulary's slices to those of the whole vocabulary. */
 static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
   tri_dtype wide = tri_dtype_wide(call->type);
@@ -240,15 +243,15 @@ static tri_status add_bias_gradient(tri_run *run, const tri_op_call *call, int64
   return TRI_OK;
 }
 
-/* Returns the address of a chunk's losses: in the output of a list of scores, else in scratch memory that only their
- * sum is taken from. */
+/* Returns the address of a chunk's losses: in the output if the list has scores, else in scratch memory, because only
+ * their sum is needed. */
 static void *losses_of(const tri_run *run, const tri_op_call *call, int64_t first, const chunk_memory *m) {
   if (call->training || call->outputs[0] < 0) return m->losses;
   return (char *)run->slots[call->outputs[0]] + (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
 }
 
-/* Computes the gradients of a chunk of rows from `first` on, whose logits are in memory. Each row's gradient has its
- * factor of `factors`, or, if that is NULL, the label's weight. */
+/* Computes the gradients of a chunk of rows from `first` on, whose logits are in memory. A row's gradient is multiplied
+ * by its element of `factors` or, if that is NULL, by the label's weight. */
 static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t first, const chunk_products *p,
                                 const chunk_memory *m, const double *factors) {
   const cross_entropy *at = call->attributes;
@@ -267,7 +270,7 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
 }
 
-/* Processes rows [first, first + rows): logits, losses, and if a backward follows all three gradients. */
+/* Processes rows [first, first + rows): logits, losses, and, if a backward follows, all gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
   tri_queue *queue = run->queue;
@@ -326,7 +329,8 @@ static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completi
   return TRI_OK;
 }
 
-/* Computes the loss, of pairs once and of labels on the rank that has them, and each row's gradient factor. */
+/* Computes the loss and each row's gradient factor. The first context rank adds the losses of pairs, and each rank
+ * those of its own labels. */
 static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
@@ -344,6 +348,8 @@ static tri_status find_factors(tri_run *run, const tri_op_call *call, const comp
   return TRI_OK;
 }
 
+/* A row's gradient factor depends on the log-probabilities of its whole completion, so all chunks are computed before
+ * the first gradient. Then the logits of each chunk but the last are computed again. */
 static tri_status run_completions(tri_run *run, const tri_op_call *call) {
   const int64_t chunk = chunk_rows(call), chunks = (call->rows + chunk - 1) / chunk;
   completions_memory c;
@@ -391,7 +397,7 @@ static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_cal
   return TRI_OK;
 }
 
-/* Returns the bytes copied for each logit, in addition to those that all logits need. */
+/* Returns the bytes per logit that a scale, a cap or the gradient of a bias reads and writes. */
 static double copied_bytes(const tri_op_call *call) {
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
   const bool sums = has_bias(call) && call->training && !tri_op_is_frozen(call, 1);
@@ -405,7 +411,7 @@ static double products_again(const tri_op_call *call) {
   return 1.0 - (double)chunk_rows(call) / (double)call->rows;
 }
 
-/* Returns the bytes of log-probabilities that the ranks of a sequence reduce. */
+/* Returns the bytes of log-probabilities that the context ranks reduce. */
 static double whole_bytes(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   return at->of_completions && call->training ? (double)whole_rows(at) * sizeof(double) : 0;

@@ -22,8 +22,8 @@ static tri_status op_dispatch_shape(const tri_op_call *call, const tri_shape inp
   return TRI_OK;
 }
 
-/* Workspace for returned rows. It is needed if a holder's ranks return partial rows, or if a pool may have several
- * windows. */
+/* Sets the workspace for the gradients of returned rows. It is needed in training if a holder's ranks return partial
+ * rows, or if a pool may have several windows. */
 static tri_status op_dispatch_memory(const tri_op_call *call, const tri_device_description *device,
                                      tri_op_memory *out) {
   const tri_expert_rows *at = call->attributes;
@@ -55,8 +55,8 @@ static tri_status sort(tri_run *run, const tri_op_call *call, const int32_t *exp
   return TRI_OK;
 }
 
-/* Changes the `begins` of all ranks to those after dropping: of the rows of an expert, the rows of the first ranks are
- * kept. */
+/* Changes `begins` of all ranks to the values after dropping: of an expert's rows, the first most_of_expert in the
+ * order of the ranks are kept. */
 static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n) {
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = (int32_t)at->most_of_expert;
   for (int64_t r = 0; r < at->ranks; r++) {
@@ -70,7 +70,7 @@ static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n
   }
 }
 
-/* Removes the expert from this rank's pairs beyond the number that is kept of their expert. */
+/* Sets the expert of this rank's dropped pairs to -1: of the pairs with the same expert, those after the kept ones. */
 static void drop_rest(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t pairs) {
   const int32_t *own = n->begins + at->rank * (at->experts + 1);
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = own[e + 1] - own[e];
@@ -112,7 +112,7 @@ static tri_row_copy numbers_of(const tri_op_call *call, tri_rows rows) {
   return (tri_row_copy){rows, 1, wide, wide, 1, 1};
 }
 
-/* Returns the pairs that have a place: those of tokens whose rows are not dropped. */
+/* Returns the pairs that have a place: pairs that are neither dropped nor padding. */
 static tri_rows placed(const tri_run *run, const tri_op_call *call) {
   const tri_expert_rows *at = call->attributes;
   return (tri_rows){tri_run_rows(run, call) * at->chosen, table(run, call, at->begins) + at->experts};
@@ -161,8 +161,8 @@ static tri_status op_dispatch_forward(tri_run *run, const tri_op_call *call) {
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* Sums the gradients of all pairs' rows at their places. If there are several windows, `combine` has added the
- * gradients of the later ones, and their places are not valid here. */
+/* Sums for each token the gradients of the rows of its pairs. If there are several windows, `combine` has added the
+ * gradients of the later ones, and their places are 0 here. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, const void *at_places, bool accumulate) {
   const tri_expert_rows *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, sum_rows, call->type, tri_all_rows(tri_run_rows(run, call)), at->chosen, at->width,
@@ -170,7 +170,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, const void *at
   return TRI_OK;
 }
 
-/* Clears the weights' gradients if rows may be dropped: the pairs of a token without a place get no gradient. */
+/* Clears the weights' gradients if rows may be dropped: dropped pairs get no gradient. */
 static tri_status clear_weights(tri_run *run, const tri_op_call *call) {
   const tri_expert_rows *at = call->attributes;
   size_t bytes = (size_t)(tri_run_rows(run, call) * at->chosen) * tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -220,8 +220,8 @@ static void forward_cost(const tri_op_call *call, const tri_expert_rows *at, tri
   out->exchanges[1] = tri_expert_exchange(at, tri_expert_rows_first(at), tri_expert_number_bytes(call), 1);
 }
 
-/* Sets the cost of the backward: the rows that `arrive` has sent back come first; the parts of a holder's ranks are
- * summed, then the rows of a token. */
+/* Sets the cost of the backward: the transfer of rows that `arrive` has started, and the weights' gradients; the parts
+ * of a holder's ranks are summed, then the rows of a token. */
 static void backward_cost(const tri_op_call *call, const tri_expert_rows *at, tri_cost *out) {
   const double row = tri_expert_row_bytes(call, at), pairs = (double)at->pairs, rows = tri_expert_rows_first(at);
   out->copied = (pairs + (double)call->rows) * row;
@@ -294,7 +294,8 @@ static tri_status op_arrive_backward_input(tri_run *run, const tri_op_call *call
   return tri_expert_return_start(run, &rows, run->gradients[call->outputs[0]], host_state.transfer);
 }
 
-/* Rows are put in order, or back. Each pass waits for the rows that it receives. */
+/* Sets the cost of putting rows in order, or back. The forward waits for its rows; for those of the backward,
+ * backward_input of `dispatch` waits. */
 static void op_arrive_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const arrive *at = call->attributes;
   const double row = tri_expert_row_bytes(call, &at->rows), rows = tri_expert_rows_first(&at->rows);

@@ -7,7 +7,7 @@
 
 typedef struct dropout {
   double probability;
-  int64_t width, tokens, site; /* elements of a row on this rank, tokens of a sequence */
+  int64_t width, tokens, site; /* a row's elements here; a sequence's tokens; the dropout's number in the model */
   int64_t row_elements, first; /* elements of a whole row, and the first one on this rank */
 } dropout;
 

@@ -56,8 +56,8 @@ static tri_status op_exchange_heads_shape(const tri_op_call *call, const tri_sha
   return TRI_OK;
 }
 
-/* Returns the bytes of one rank's gradients of keys and values in the wide type; the sum over copies has
- * the same size. */
+/* Returns the bytes of one rank's gradients of keys and values in the wide type, which is also the size of the sum over
+ * copies; 0 without copies. */
 static size_t sum_bytes(const tri_op_call *call) {
   const exchange_heads *at = call->attributes;
   size_t elements = (size_t)(at->own_rows * tri_attention_key_width(at->part));
@@ -80,7 +80,7 @@ typedef struct columns {
   int64_t stride;
 } columns;
 
-/* Copies columns `here` to `there`, or `back`. */
+/* Copies columns `here` to `there`; with `back`, `there` to `here`. */
 static tri_status move(const tri_run *run, const tri_op_call *call, bool back, int64_t rows, int64_t width,
                        columns here, columns there) {
   const columns from = back ? there : here, to = back ? here : there;
@@ -90,7 +90,8 @@ static tri_status move(const tri_run *run, const tri_op_call *call, bool back, i
   return TRI_OK;
 }
 
-/* Return the queries in the part of some rows, and the keys and values that follow them. */
+/* Return the columns of queries in a part of `rows` rows, of keys and values together, which follow the queries, and of
+ * values alone. */
 static columns part_queries(const tri_op_call *call, char *part) {
   const exchange_heads *at = call->attributes;
   return (columns){NULL, part, tri_attention_query_width(at->part)};
@@ -114,7 +115,7 @@ static columns own_columns(const tri_op_call *call, void *own, int64_t first_hea
   return (columns){NULL, element_at(call, own, first_head * at->all.head_dim), own_width(at)};
 }
 
-/* Returns the columns of rank r's rows in the order of the sequences. */
+/* Returns the columns, from element `first` on, of the joined rows that are rank r's. */
 static columns joined_columns(const tri_run *run, const tri_op_call *call, int64_t r, void *joined, int64_t first) {
   const exchange_heads *at = call->attributes;
   return (columns){run->inner_order + at->row_begins[r], element_at(call, joined, first), joined_width(at)};

@@ -3,9 +3,9 @@
  *
  *   u = scale x A_e^T        du = scale dy B_e        dx += du A_e        dB_e = dy^T u        dA_e = du^T x
  *
- * The scale is in u and in du, so that each of the four GEMMs is plain. If `expert_tensor` ranks have parts of a
- * matrix, factors are split in the same way: for gate and up, B is split by rows, and dA is a partial sum; for down, A
- * is split by columns, so that u, y and dB are partial sums. */
+ * The scale is in u and in du, so that the GEMMs of y, dx, dB and dA need none. If `expert_tensor` ranks have parts of
+ * a matrix, factors are split in the same way: for gate and up, B is split by rows, and dA is a partial sum; for down,
+ * A is split by columns, so that u, y and dB are partial sums. */
 #include "ops/expert_factors.h"
 
 #include "base/count.h"
@@ -74,7 +74,7 @@ static tri_status want_up(const tri_op_call *call, const tri_device_description 
   return TRI_OK;
 }
 
-/* Raises *out to the memory of GEMMs and of copies of weights, without u and du. */
+/* Raises *out to the memory of GEMMs and of packed weights, without u and du. */
 static tri_status want_products(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const expert_factors *at = call->attributes;
   tri_matmul down = down_product(call, TRI_DIRECTION_FORWARD, false);
@@ -234,7 +234,8 @@ static tri_status op_expert_factors_backward_weight(tri_run *run, const tri_op_c
                        run->gradients[call->outputs[SUM]], run->workspace);
 }
 
-/* Each expert has two thin GEMMs in each direction; their cost is the memory traffic. */
+/* Sets the cost: for each expert two thin GEMMs in the forward and in backward_input, and three in backward_weight,
+ * which computes du again. Memory traffic dominates. */
 static void op_expert_factors_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const expert_factors *at = call->attributes;
   const double rows = at->expected, count = (double)at->count, of_each = rows / count;

@@ -4,14 +4,14 @@
 
 #include "ops/experts_internal.h"
 
-/* Appends the call that adds the products of the experts' rows x and their factors to y, the products of their
- * matrices, if `parameter` has factors. *call: the number of the appended call, or -1. No other call may read y. */
+/* If `parameter` has factors, appends the call that adds scale x A^T B^T to y, the product of x and the experts'
+ * matrices, and sets *y to the sum. *call: the number of the appended call, or -1. No other call may read the old y. */
 tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *at, int64_t in, int32_t parameter, int32_t x,
                                  int32_t tables, int32_t *y, int32_t *call);
 
 /* The same products for rows that are not the call's own; all scratch memory is in `workspace`. `add`: y += scale (x
- * A^T) B^T; `back`: adds to gradient_x the part that comes from gradient_y; `accumulate`: the gradients of the
- * factors. */
+ * A^T) B^T; `back`: adds the factors' part of the input's gradient to gradient_x; `accumulate`: computes the gradients
+ * of the factors. */
 tri_status tri_expert_factors_add(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x, void *y,
                                   void *workspace);
 tri_status tri_expert_factors_back(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *gradient_y,

@@ -2,8 +2,8 @@
  *
  * Each rank routes its own rows. Ranks that split a layer and all have the same rows first take a slice each, and
  * gather their results at the end. The shared experts are an ordinary dense part; they are computed while rows are in
- * transfer, so that both overlap, unless they need rows that were not sliced: then they come first, since the gradient
- * of a slice cannot be added to another. */
+ * transfer, so that both overlap, unless they need rows that were not sliced: then they come first, since the operation
+ * that takes a slice cannot add its gradient to another. */
 #include "ops/expert_factors.h"
 #include "ops/experts_internal.h"
 

@@ -47,7 +47,7 @@ static double expected_rows(const tri_op_list *list, const tri_expert_rows *at) 
   return rows < (double)most ? rows : (double)most;
 }
 
-/* Sets the capacity. The result is the same on all ranks. */
+/* Sets `most`, `capacity` and `most_of_expert`. The result is the same on all ranks. */
 static void find_capacity(const tri_op_list *list, int64_t most_rows, int64_t holders, tri_expert_rows *at) {
   const double room = list->shard.expert_capacity > 0 ? list->shard.expert_capacity : 1.5;
   const int64_t most_experts = tri_divide_up(at->experts, holders), all = at->ranks * at->most_pairs;
@@ -167,8 +167,8 @@ static row_range within(int64_t first, int64_t rows, int64_t window_first, int64
   return (row_range){from - first, tri_larger(0, to - from), from - window_first};
 }
 
-/* Sets the rows that this rank sends to a holder in a window and, if the holder is this rank's, the rows that each rank
- * sends to it. */
+/* Sets the number of rows that this rank sends to a holder in a window, and the first place that it sends. If
+ * `received` is not NULL, adds the rows that each rank r sends to the holder to received[r + 1]. */
 static void window_of_holder(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window, int64_t holder,
                              int64_t *first_place, int64_t *sent, int64_t *received) {
   const int64_t first = window * at->capacity, end = first + at->capacity;
@@ -281,7 +281,7 @@ static void set_elements(const tri_travel *t) {
   }
 }
 
-/* Ranges of adjacent ranks that are contiguous in memory are copied together. */
+/* Copies the rows for adjacent ranks with one kernel if their places are adjacent, too. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *t, const int32_t *map, const void *x,
                                  tri_transfer **out) {
   const tri_expert_host_state *n = t->host_state;

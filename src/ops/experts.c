@@ -1,4 +1,4 @@
-/* GEMMs of the rows of experts, y = x W_e^T for the rows of each, and the activation between them: y = w silu(gate) up,
+/* GEMMs of the rows of experts, y = x W_e^T for the rows of each, and the activation between them: y = w act(gate) up,
  * with the weight w that the router gave the row. The weight is applied to rows that are narrow and kept anyway, and
  * its gradient is computed on the expert's rank.
  *
@@ -50,7 +50,7 @@ static tri_status op_experts_memory(const tri_op_call *call, const tri_device_de
   product = product_of(call, TRI_DIRECTION_BACKWARD);
   product.accumulate = call->accumulate[X];
   TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
-  if (product.accumulate) { /* the backward of later windows writes instead */
+  if (product.accumulate) { /* for later windows the backward does not accumulate */
     product.accumulate = false;
     TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
   }

@@ -1,5 +1,5 @@
-/* A layer of experts (mixture of experts): the feed-forward part of a layer, of whose experts each token uses a few
- * (Shazeer et al. 2017).
+/* A layer of experts (mixture of experts): the feed-forward part of a layer has many small networks, the experts, and
+ * each token uses a few of them (Shazeer et al. 2017).
  *
  * One function appends all of its calls:
  *
@@ -44,7 +44,7 @@ tri_status tri_op_expert_layer(tri_op_list *list, const tri_expert_layer *layer,
 /* The load of experts that is assumed for a list's cost; all 0 for a list without experts. */
 typedef struct tri_expert_load {
   double rows;          /* rows of a micro-batch on the rank with the most loaded experts */
-  int64_t room, rounds; /* capacity in rows; number of rounds that `rows` take */
+  int64_t room, rounds; /* capacity in rows; number of windows (experts_internal.h) that `rows` take */
   double times; /* `rows` as a multiple of the rows under perfect balance; less than the requested imbalance if that is
                    impossible, since a token uses an expert only once */
 } tri_expert_load;

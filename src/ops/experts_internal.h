@@ -71,14 +71,15 @@ typedef struct tri_expert_host_state {
   int64_t *first_place;     /* [ranks]: first one of this rank's places that are sent to each rank */
   int64_t *sent, *received; /* [ranks + 1]: first row of each rank in the send buffer; in the receive buffer */
   int64_t *sent_elements, *received_elements; /* [ranks + 1]: the same, in elements */
-  int32_t *here, *arrivals;                   /* tables of the first window, before they are copied to the device */
+  int32_t *here, *arrivals;                   /* host copies of the tables, to be uploaded to the device */
   int32_t *experts, *left;                    /* [pairs], [experts]: scratch, only if rows may be dropped */
 } tri_expert_host_state;
 
 size_t tri_expert_notes_bytes(const tri_expert_rows *at);
 tri_expert_host_state tri_expert_host_state_of(const tri_expert_rows *at, void *host_state);
 
-/* Makes `window` the current window: sets which of this rank's places are sent, and how many rows each rank sends. */
+/* Makes `window` the current window: sets which of this rank's places are sent, and how many rows arrive from each
+ * rank. */
 void tri_expert_window(const tri_expert_rows *at, const tri_expert_host_state *host_state, int64_t window);
 /* Returns the number of windows. `begins` of all ranks must be known. */
 int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_state *host_state);
@@ -94,9 +95,8 @@ typedef struct tri_travel {
   const tri_expert_host_state *host_state; /* its current window is the one to exchange */
   const int32_t *arrivals;                 /* table of that window, in device memory */
   tri_dtype type;
-  int64_t width; /* elements of each row: the width of the residual stream, or 1 for weights */
-  char *own,
-      *window; /* parts of the transfer buffer: for the rows of this rank's pairs, and for the rows of a window */
+  int64_t width;      /* elements of each row: the width of the residual stream, or 1 for weights */
+  char *own, *window; /* parts of the transfer buffer: rows of this rank's pairs, and rows of a window */
 } tri_travel;
 
 /* Return the exchange of rows of the residual stream, and of one number of the wide type for each row. */
@@ -107,16 +107,16 @@ tri_travel tri_expert_numbers_travel(tri_travel travel);
 /* Returns the bytes of the transfer buffer. */
 size_t tri_expert_passing_bytes(const tri_op_call *call, const tri_expert_rows *at);
 
-/* Sends rows to the holders: rows map[place] of x become rows of the window. In two halves, between which no other rows
- * may be exchanged; or both at once. */
+/* Sends rows to the holders: rows map[place] of x become rows of the window. Between `start` and `end` no other rows
+ * may be exchanged; tri_expert_send does both. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x,
                                  tri_transfer **out);
 tri_status tri_expert_send_end(tri_run *run, const tri_travel *travel, tri_transfer **transfer, void *window);
 tri_status tri_expert_send(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x, void *window);
 
-/* Sends the rows of a window back to their places. *out: the rows [pairs, width] by place. They are in `places`, or, if
- * there is only one window, in the transfer buffer, valid until the next exchange of rows. The rows that several ranks
- * of a holder return are summed. */
+/* Sends the rows of a window back to their places. *out: the rows [pairs, width] by place. They are in `places` or, if
+ * there is only one window and holders have one rank each, in the transfer buffer, valid until the next exchange of
+ * rows. The rows that several ranks of a holder return are summed. */
 tri_status tri_expert_return_start(tri_run *run, const tri_travel *travel, const void *window, tri_transfer **out);
 tri_status tri_expert_return_end(tri_run *run, const tri_travel *travel, tri_transfer **transfer, void *places,
                                  const void **out);

@@ -38,7 +38,7 @@ static void op_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out)
                           tri_pass_choose(pass, 3.0, 5.0, 0), out);
 }
 
-/* All are bound by memory bandwidth; their cost is the measured cost of SwiGLU. */
+/* All gated activations are bound by memory bandwidth; their cost is the measured cost of SwiGLU. */
 #define OPERATION(VALUE, name_, hf_names, operation, gated, ...)                                                       \
   {.name = gated,                                                                                                      \
    .work = "swiglu",                                                                                                   \

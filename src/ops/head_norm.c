@@ -2,8 +2,8 @@
  * and v. A group is a head (Dehghani et al. 2023, section 2.1, with RMS norm; Qwen 3), or all of q and all of k
  * (OLMoE). Values are copied unchanged.
  *
- * All heads share their weights: if the heads are split over ranks, each rank has a partial sum of the weights'
- * gradient. */
+ * If groups are heads, all heads share their weights: if the heads are split over ranks, each rank has a partial sum of
+ * the weights' gradient. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

@@ -149,8 +149,8 @@ static tri_status append_product(tri_op_list *list, const linear *attributes, in
   return tri_op_list_append_first(list, &call, 1, out);
 }
 
-/* Appends the GEMM of a matrix with magnitudes. With dropout, let x' be x with dropped elements: x - x' is multiplied
- * by the matrix alone, and x' by the matrix with factors and magnitudes (magnitude.c). */
+/* Appends the GEMM of a matrix with magnitudes. With dropout, let x' be x after dropout: x - x' is multiplied by the
+ * matrix alone, and x' by the matrix with factors and magnitudes (magnitude.c). */
 static tri_status append_with_magnitudes(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight,
                                          int32_t bias, int32_t *out) {
   linear at = *attributes;
@@ -179,9 +179,9 @@ static tri_status append_one(tri_op_list *list, const linear *attributes, int32_
   return tri_op_lora(list, attributes->weight.in, weight, x, y, out);
 }
 
-/* Returns the number of matrices, from number `first` of those at `weight` on, that are adjacent in memory, and so are
- * their biases: if some are trained and others not, they are not adjacent (model/trainable.c). *width: the sum of their
- * outputs. */
+/* Returns the number of matrices from weight + first on that are adjacent in memory and whose biases are adjacent too;
+ * a trained and a frozen matrix are not adjacent (model/trainable.c). `most`: outputs of all matrices from `first` on.
+ * *width: the sum of the outputs of the counted ones. */
 static int64_t count_joined(const tri_op_list *list, int32_t weight, int32_t bias, int64_t first, int64_t most,
                             int64_t *width) {
   const tri_op_parameter *weights = list->parameters + weight, *biases = bias < 0 ? NULL : list->parameters + bias;

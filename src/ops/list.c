@@ -134,7 +134,7 @@ size_t tri_shape_bytes(const tri_shape *shape) {
   return tri_bytes_times(tri_bytes_times((size_t)shape->rows, (size_t)shape->width), tri_dtype_bytes(shape->type));
 }
 
-/* Refuses sizes whose bytes cannot be counted, because kernels multiply the same numbers. */
+/* Fails if the bytes of a slot do not fit into size_t: kernels compute the same product without a check. */
 static tri_status check_size(const tri_shape *shape) {
   if (tri_shape_bytes(shape) < TRI_BYTES_MOST) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY,
@@ -166,8 +166,7 @@ bool tri_op_list_is_windowed(const tri_op_list *list) { return list->windows.tok
 
 double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window) {
   const double tokens = (double)sequence, seen = (double)window;
-  const double length =
-      fraction * (tokens + 1) - 1; /* length of documents that fill the sequence and leave that fraction */
+  const double length = fraction * (tokens + 1) - 1; /* of equal documents that leave that fraction */
   if (window == 0 || seen >= length) return fraction;
   return (seen * (seen + 1) / 2 + (length - seen) * seen) / length * 2 / (tokens + 1);
 }
@@ -250,7 +249,7 @@ static void place_outputs(tri_op_list *list) {
   }
 }
 
-/* Finds norms that directly follow a residual sum. */
+/* Sets `sum` of the norms that directly follow a residual sum. */
 static void find_sums(tri_op_list *list) {
   for (int64_t c = 1; c < list->num_calls; c++) {
     tri_op_call *call = &list->calls[c];
@@ -307,8 +306,8 @@ static void find_trained(tri_op_list *list) {
   join_experts(list);
 }
 
-/* Finds the slots with a gradient, walking backward: an input has one if its call leads to the loss and passes a
- * gradient back; the second call that writes it adds. */
+/* Finds the slots with a gradient, walking backward: an input has a gradient if backward_input of its call runs. The
+ * first call that writes a gradient overwrites it, the others add. */
 static tri_status find_gradients(tri_op_list *list) {
   for (int64_t c = list->num_calls - 1; c >= 0; c--) {
     tri_op_call *call = &list->calls[c];

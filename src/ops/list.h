@@ -98,7 +98,7 @@ typedef struct tri_op_list {
   int32_t window;            /* index of the window of the next calls */
   int32_t layer;             /* layer of the next calls */
   tri_op_shard shard;        /* the rank that the list is for; one rank alone after tri_op_list_create */
-  bool expert;               /* the next calls work on rows of experts */
+  bool expert;               /* `expert` of the next calls (op.h) */
   int32_t num_routers;       /* number of routers so far */
   int64_t router_experts;    /* number of experts that each router chooses from */
   bool sliced;               /* the next calls work on a slice of the rows */
@@ -106,9 +106,8 @@ typedef struct tri_op_list {
   bool recomputable;         /* `recomputable` of the next calls (op.h) */
   tri_dtype type;
   bool training;
-  bool generating; /* `generating` of the next calls */
-  int64_t logit_rows,
-      table_pages;  /* generating: maximum number of rows that have logits; number of pages of all sequences' tables */
+  bool generating;                 /* `generating` of the next calls */
+  int64_t logit_rows, table_pages; /* generating: maximum rows with logits; pages of all sequences' tables */
   unsigned columns; /* columns of a sample in the batches (mesh/batch_columns.h); TRI_COLUMNS_ALWAYS after
                        tri_op_list_create */
   bool scores;      /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
@@ -121,7 +120,7 @@ typedef struct tri_op_list {
   int64_t num_blocks, blocks_room;
 } tri_op_list;
 
-/* Return the number of ranks of the list's domain, and the number in it of the rank that the list is for. */
+/* Return the number of ranks in the domain, and the index in it of the rank that the list is for. */
 int64_t tri_op_list_ranks(const tri_op_list *list, tri_domain domain);
 int64_t tri_op_list_rank(const tri_op_list *list, tri_domain domain);
 
@@ -152,8 +151,8 @@ double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window)
 /* Copies `bytes` bytes of attributes to memory that the list owns. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);
 
-/* Computes [ranks of the domain + 1] the first element of each rank's slice of the rows of a [rows, width] matrix. The
- * list owns the array. */
+/* Sets *out to an array [ranks of the domain + 1] with the first element of each rank's slice of the rows of a [rows,
+ * width] matrix. The list owns the array. */
 tri_status tri_op_list_keep_slices(tri_op_list *list, tri_domain domain, int64_t width, const int64_t **out);
 
 tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out);
@@ -168,13 +167,13 @@ tri_status tri_op_list_append_first(tri_op_list *list, const tri_op_call *call, 
 /* Completes the list; no more calls may be appended. */
 tri_status tri_op_list_finish(tri_op_list *list);
 
-/* Decides again, on a finished list, which slots a backward pass reads, and which outputs are written over their
- * inputs; an input that is pinned is not overwritten. Clears the marks of recomputation. */
+/* Recomputes on a finished list which slots a backward pass reads, and which outputs are written over their inputs; a
+ * pinned input is not overwritten. Clears the marks of recomputation. */
 void tri_op_list_place(tri_op_list *list);
 
 size_t tri_shape_bytes(const tri_shape *shape);
 
-/* Shape of an operation whose output is like its input. */
+/* Sets the shape of output 0 to that of input 0. For tri_op.shape. */
 tri_status tri_op_same_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                              tri_shape outputs[TRI_OP_OUTPUTS]);
 

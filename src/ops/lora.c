@@ -223,7 +223,8 @@ static tri_status op_factors_backward_weight(tri_run *run, const tri_op_call *ca
   return TRI_OK;
 }
 
-/* Two thin GEMMs in each direction; their cost is the memory traffic. */
+/* Sets the cost: two thin GEMMs in the forward and in backward_input, and three in backward_weight, which may compute
+ * du again. Memory traffic dominates. */
 static void op_factors_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const factors *at = call->attributes;
   const double rows = (double)call->rows, in = (double)at->down.in, ranks = (double)at->down.out;
@@ -260,7 +261,7 @@ static const tri_op op_factors = {
     .cost = op_factors_cost,
 };
 
-/* The initial factors, which are subtracted: no activations are kept, as they have no gradients. */
+/* The initial factors, which are subtracted: they have no gradients, so no activations are kept. */
 static const tri_op op_first_factors = {
     .name = "first factors",
     .in_place = true,

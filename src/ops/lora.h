@@ -25,9 +25,9 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
 /* Appends the adapter's dropout on x if a matrix of `weight` has factors; else *out is x itself. */
 tri_status tri_op_factor_dropout(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t *out);
 
-/* Appends the sum of y, a matrix's product with x[R, in], and the product of its factors, if it has any. `weight` is
- * that matrix, or the first of several joined ones. No other call may read y. tri_op_lora applies the adapter's dropout
- * to x; the x of tri_op_lora_dropped already has it. */
+/* Appends the addition of scale x A^T B^T to y, the product of x[R, in] and the matrix `weight`, or the first of
+ * several joined ones; appends nothing if no matrix has factors. No other call may read y. tri_op_lora applies the
+ * adapter's dropout to x; the x of tri_op_lora_dropped already has it. */
 tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 

@@ -52,7 +52,7 @@ static size_t du_bytes(const tri_op_call *call) {
 }
 
 /* Sets the workspace. Forward: the table, or scratch of a GEMM. Backward: du, followed by scratch of a GEMM, or by the
- * table's gradient and a row of A's. */
+ * table's gradient and a row of A's gradient. */
 static tri_status op_lora_embedding_memory(const tri_op_call *call, const tri_device_description *device,
                                            tri_op_memory *out) {
   const lora_embedding *at = call->attributes;
@@ -110,7 +110,7 @@ static tri_status op_lora_embedding_backward_input(tri_run *run, const tri_op_ca
   return pass_on(run, call, run->gradients[call->outputs[SUM]], run->gradients[call->inputs[0]]);
 }
 
-/* Writes or adds the table's gradient to A's gradient; `row` is scratch for a row of A's, used if the gradient
+/* Writes or adds the table's gradient to A's gradient; `row` is scratch for a row of A's gradient, used if the gradient
  * accumulates. */
 static tri_status write_a(tri_run *run, const tri_op_call *call, const void *table, void *row) {
   const lora_embedding *at = call->attributes;
@@ -138,7 +138,8 @@ static tri_status op_lora_embedding_backward_weight(tri_run *run, const tri_op_c
   return write_a(run, call, behind, (char *)behind + table_bytes(call));
 }
 
-/* A thin GEMM forward, two backward; and A, which is read and written, or its gradient, which is cleared too. */
+/* Sets the cost: one thin GEMM in the forward, two in the backward; and the transposition of A, or of its gradient,
+ * which is also cleared. */
 static void op_lora_embedding_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const lora_embedding *at = call->attributes;
   const double rows = (double)call->rows, rank = (double)at->up.b.in, width = (double)at->up.b.out;

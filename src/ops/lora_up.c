@@ -8,8 +8,7 @@ tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabul
   if (list->parameters == NULL || list->parameters[weight].factors[0] < 0) return TRI_OK;
   const int32_t a = list->parameters[weight].factors[0], b = list->parameters[weight].factors[1];
   const tri_op_parameter *down = &list->parameters[a];
-  const tri_weight_order order =
-      down->in_out ? TRI_WEIGHT_IN_OUT : TRI_WEIGHT_OUT_IN; /* the order of an embedding's factors */
+  const tri_weight_order order = down->in_out ? TRI_WEIGHT_IN_OUT : TRI_WEIGHT_OUT_IN; /* an embedding's order */
   int32_t u = hidden;
   TRI_TRY(tri_op_dropout(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, u, &u));
   TRI_TRY(tri_op_linear(list, width, down->out, order, u, a, -1, &u));
@@ -21,8 +20,7 @@ tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabul
   return TRI_OK;
 }
 
-/* ---- GEMMs, with a B that is read in place
- * ------------------------------------------------------------------------- */
+/* ---- GEMMs with a B that is read in place ------------------------------------------------------------------------ */
 
 static tri_matmul add_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
   tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_FORWARD, of.rows);
@@ -40,7 +38,7 @@ static tri_matmul du_product(const tri_op_call *call, const tri_lora_up *at, tri
   return product;
 }
 
-/* dy^T u, or for a B stored as [rank, out] u^T dy. */
+/* Returns the GEMM of B's gradient: dy^T u, or u^T dy for a B that is stored as [rank, out]. */
 static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
   tri_matmul product = tri_weight_gradient(call, &at->b, of.rows);
   switch (at->b.order) {

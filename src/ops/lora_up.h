@@ -29,14 +29,14 @@ typedef struct tri_up_rows {
 tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabulary, int32_t weight, int32_t hidden,
                                tri_op_call *call, tri_lora_up *out);
 
-/* Raises out->workspace_bytes to the bytes that these GEMMs need. */
+/* Raises out->workspace_bytes to the bytes that the GEMMs of B need. */
 tri_status tri_lora_up_memory(const tri_op_call *call, const tri_device_description *device, const tri_lora_up *at,
                               tri_up_rows of, tri_op_memory *out);
 
-/* y += u B^T; does nothing in a run without factors. */
+/* Adds u B^T to y; does nothing in a run without factors. */
 tri_status tri_lora_up_add(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of, const void *u,
                            void *y, void *workspace);
-/* du = dy B, and B's gradient from dy^T u. */
+/* Computes du = dy B, and B's gradient, dy^T u. */
 tri_status tri_lora_up_gradients(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of,
                                  const void *gradient, const void *u, void *du, void *workspace);
 

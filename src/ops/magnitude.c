@@ -5,11 +5,11 @@
  *   dy = f dy'        dm = sum over the rows of dy' (y - bias), divided by |V|        dbias = column sums of dy'
  *
  * Norms are recomputed whenever weights have changed: W is widened some rows at a time, the factors' product is added
- * to it, and squares are summed. If inputs are split over tensor ranks (then A is, too), these sums are reduced. Under
- * ZeRO 3 weights are gathered for each use, and norms are computed in each forward.
+ * to it, and squares are summed. If inputs are split over tensor ranks (then A is, too), the sums of squares are
+ * reduced. Under ZeRO 3 weights are gathered for each use, and norms are computed in each forward.
  *
- * With dropout, PEFT multiplies W by x with dropped elements, too: y' = x W^T + bias + (f - 1) xd W^T + f scale xd A^T
- * B^T. That equals (x - xd) W^T + bias, plus f times the product of V and xd. */
+ * With dropout, PEFT uses xd, which is x after dropout, also for a product with W: y' = x W^T + bias + (f - 1) xd W^T +
+ * f scale xd A^T B^T. That equals (x - xd) W^T + bias, plus f times the product of V and xd. */
 #include "ops/magnitude.h"
 
 #include "base/count.h"
@@ -116,8 +116,8 @@ static tri_status op_magnitude_memory(const tri_op_call *call, const tri_device_
   return TRI_OK;
 }
 
-/* Computes the squares of rows [first, first + rows) of the stored matrix. If rows are outputs, `squares` is written;
- * if rows are inputs, it accumulates. `b`: B of these outputs, or of all. */
+/* Computes the sums of squares of rows [first, first + rows) of the stored matrix. If rows are outputs, their elements
+ * of `squares` are written; if rows are inputs, `squares` accumulates. `b`: B of these outputs, or of all. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target, int64_t first, int64_t rows,
                            const void *a, const void *b, void *squares) {
   const magnitudes *at = call->attributes;
@@ -139,6 +139,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target
   return TRI_OK;
 }
 
+/* Computes the sums of squares of the outputs of one target of the factors. */
 static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t target, char *squares) {
   const magnitudes *at = call->attributes;
   const tri_factors *factors = &at->factors;
@@ -159,7 +160,7 @@ static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t tar
   return TRI_OK;
 }
 
-/* Computes the sums of squares. Those of columns without magnitudes are unused. */
+/* Computes the sums of squares of all columns of y with magnitudes. */
 static tri_status make_squares(tri_run *run, const tri_op_call *call) {
   const magnitudes *at = call->attributes;
   char *squares = run->buffers[call->index * TRI_OP_BUFFERS + SQUARES];
@@ -174,7 +175,7 @@ static tri_status op_magnitude_prepare(tri_run *run, const tri_op_call *call) {
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Arguments of the kernels on a target's columns. */
+/* A target is a matrix with factors and magnitudes: its columns of y, and arguments of the kernels. */
 typedef struct target {
   int64_t first, width;
   const void *magnitudes, *squares, *bias;
@@ -271,7 +272,8 @@ static void add_norms(const tri_op_call *call, tri_cost *out) {
   }
 }
 
-/* Each array is read or written once; and if weights are gathered for each use, norms are computed in each forward. */
+/* Sets the cost: each array is read or written once; if weights are gathered for each use, each forward also computes
+ * the norms. */
 static void op_magnitude_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const magnitudes *at = call->attributes;
   const double elements = (double)call->rows * (double)at->weight.out;
@@ -363,7 +365,7 @@ static tri_status op_left_forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-/* The workspace has the values that are added to the gradient of `dropped`. */
+/* Sets the workspace, for values that are added to a gradient. */
 static tri_status op_left_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   (void)device;
   const int64_t width = *(const int64_t *)call->attributes;

@@ -8,9 +8,10 @@
 /* Returns whether one of the matrices that share the GEMM of `weight` has magnitudes. */
 bool tri_op_has_magnitudes(const tri_op_list *list, int32_t weight);
 
-/* Appends the scaling of y, the product of such matrices with the factors' product and the bias in it: each output
- * column of the matrix gets the norm that its magnitude gives. bias -1: no bias; `adds_bias`: this rank has added it.
- * `alone`: y is without the bias, and the result is zero in a run without factors. */
+/* Appends the scaling of y, which is the product of x and the matrices that share the GEMM of `parameter`, plus LoRA
+ * factors and bias: each column of y, without its bias, is multiplied by magnitude / norm. bias -1: no bias;
+ * `adds_bias`: this rank has added the bias. `alone`: y is without the bias, and the result is zero in a run without
+ * factors. */
 tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t parameter, int32_t bias,
                             bool adds_bias, bool alone, int32_t y, int32_t *out);
 

@@ -78,7 +78,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
   return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
 }
 
-/* Copies `from`, or adds it to `to`. */
+/* Copies `from` to `to`, or adds it. */
 static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to, bool adds) {
   const mesh_collective *at = call->attributes;
   if (!adds) return copy(run, call, rows, from, to);
@@ -136,8 +136,8 @@ static void op_mesh_collective_cost(const tri_op_call *call, tri_pass pass, tri_
   out->exchanges[0] = (tri_cost_exchange){.collective = collective, .domain = at->row->domain, .bytes = bytes};
 }
 
-/* A row without communication in one direction may run in place in both. `cheap`: its forward needs no communication
- * when it is recomputed. */
+/* A row without slices, whose forward or backward needs no communication, may run in place in both directions. `cheap`:
+ * its forward needs no communication when it is recomputed. */
 #define FUNCTIONS                                                                                                      \
   .shape = op_mesh_collective_shape, .forward = op_mesh_collective_forward,                                            \
   .backward_input = op_mesh_collective_backward_input, .cost = op_mesh_collective_cost

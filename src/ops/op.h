@@ -19,20 +19,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Maximum numbers in a call. */
+/* Maximum number of inputs, outputs, parameters and buffers of a call. */
 enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 5, TRI_OP_BUFFERS = 2 };
 
 /* The type in which the values of a parameter are stored: WIDE is the type of master weights (fp32, or fp64 on
  * `reference`), NARROW that of activations. */
 #define TRI_STORED(X)                                                                                                  \
   X(WIDE, wide)                                                                                                        \
-  X(NARROW, narrow) /* in the activations' type */                                                                     \
-  X(NF4, nf4)       /* in 4 bits (device/nf4.h), dequantised to the activations' type before each GEMM (weight.c) */
+  X(NARROW, narrow)                                                                                                    \
+  X(NF4, nf4) /* in 4 bits (device/nf4.h), dequantised to the activations' type before each GEMM (weight.c) */
 #define TRI_STORED_VALUE(VALUE, name) TRI_STORED_##VALUE,
 typedef enum tri_stored { TRI_STORED(TRI_STORED_VALUE) } tri_stored;
 enum { TRI_NUM_STORED = TRI_STORED_NF4 + 1 };
 
-/* Returns the type in which GEMMs read a parameter of that storage, with activations of that type. */
+/* Returns the type in which GEMMs read a parameter that is stored as `stored`. `activations`: type of activations. */
 static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE: return tri_dtype_wide(activations);
@@ -42,7 +42,7 @@ static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations
   return activations;
 }
 
-/* Returns the bytes of one unit of an array of such parameters: an element, or a byte for NF4. */
+/* Returns the bytes of one unit of an array that is stored as `stored`: of an element, or 1 for NF4. */
 static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -52,8 +52,8 @@ static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) 
   return 1;
 }
 
-/* Returns the type in which ranges of such an array are exchanged between ranks, and how many units of the array
- * (tri_stored_bytes) make up one element of it. */
+/* Return the type in which ranks exchange ranges of an array that is stored as `stored`, and the number of units
+ * (tri_stored_bytes) in one element of that type. */
 static inline tri_dtype tri_stored_gathered(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -142,8 +142,8 @@ typedef struct tri_cost {
   double capped;       /* part of vector_flops for soft caps of scores, which tables of measurements do not contain */
   double bytes;        /* bytes read and written, each tensor once */
   double copied;       /* bytes read and written by copies and sums before and after the computation */
-  double spread; /* part of `copied` that each further tensor rank of an expert adds; collectives among these ranks do
-                    without it */
+  double spread; /* part of `copied` that is due to experts split over tensor ranks; 0 on a system whose ranks of a
+                    holder gather rows (plan/system.h: gathers_experts) */
   double rows, inner, columns; /* shape of the GEMM of `flops`: [rows, inner] x [inner, columns]; 0: no GEMM */
   double products;             /* number of GEMMs of that shape at the same time */
   tri_product_form form;
@@ -162,7 +162,7 @@ struct tri_op {
   unsigned only_for_weights; /* bit i: input i is read only for the gradients of parameters */
   bool in_place;             /* forward may write output 0 over input 0 */
   bool backward_in_place;    /* backward_input may write the gradient of input 0 over that of output 0 */
-  bool passes_gradient;      /* each input's gradient is that of output 0: no work if they share memory */
+  bool passes_gradient;      /* each input's gradient is that of output 0: no work if the gradients share memory */
   bool passes_messages;      /* receives its rows from another stage, or sends them to one */
   unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i */
   unsigned no_gradients;     /* bit i: input i has no gradient, because it is not a value of the model */
@@ -174,16 +174,16 @@ struct tri_op {
   bool sums;                 /* output 0 is just input 0 + input 1 */
   bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0 */
   bool takes_sum;            /* forward can compute its input 0 if that is a sum: tri_op_call.sum */
-  bool awaits; /* waits for a transfer that the call which produces input 0 has started: exchange 0 of its forward
-                  overlaps the calls between them, and so does exchange 0 of that call's backward_input */
+  bool awaits; /* waits for a transfer that the producer of input 0 has started: exchange 0 of this call's forward and
+                  exchange 0 of the producer's backward_input overlap with the calls between the two */
 
   /* Computes the local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                       tri_shape outputs[TRI_OP_OUTPUTS]);
   /* Computes the memory that a call needs. NULL: none. */
   tri_status (*memory)(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out);
-  /* Returns the bytes of the transfer buffer, through which rows go to other ranks during one of its passes; other
-   * ranks of the node may read it in place. NULL: none. */
+  /* Returns the bytes of the transfer buffer, through which rows go to other ranks during a pass of the call; other
+   * ranks of the node may read the buffer in place. NULL: none. */
   size_t (*transfer)(const tri_op_call *call);
   /* Returns the bytes of host memory that the call keeps for a micro-batch from its forward to its last backward:
    * counts that the device has sent, and transfers in progress. NULL: none. */
@@ -223,11 +223,11 @@ struct tri_op_call {
   bool backward;             /* its outputs depend on trained parameters, so its backward runs */
   bool passes_back;          /* the gradient of an input is needed: backward_input runs, if the operation has one */
   bool generating;           /* the prefill is followed by steps of one position for each sequence */
-  bool expert;               /* works on rows of experts: it comes after `route` in its layer */
+  bool expert;               /* in a layer of experts, after `dispatch` */
   bool weights_gathered;     /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
   bool recomputable;         /* in a layer whose forward may be recomputed before its backward */
   bool recompute;            /* its forward is recomputed (recompute.h) */
-  bool accumulate[TRI_OP_INPUTS]; /* another call has written this input's gradient: add to it */
+  bool accumulate[TRI_OP_INPUTS]; /* another call writes this input's gradient first: add to it */
 };
 
 static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {

@@ -1,6 +1,7 @@
 #include "ops/recompute.h"
 
-/* The calls before and after a layer (stage_input, stage_output) may have its number, and are not recomputed. */
+/* Returns whether two calls belong to the same layer. stage_input and stage_output may have the number of a layer, but
+ * are not recomputed with it. */
 static bool same_layer(const tri_op_call *a, const tri_op_call *b) {
   return a->layer == b->layer && a->recomputable == b->recomputable;
 }

@@ -1,7 +1,7 @@
 /* Recompute: activations that are dropped after the forward and recomputed before the backward that reads them (Chen et
  * al. 2016; selective: Korthikanti et al. 2022).
  *
- * This file decides it by marks on the list: which slots are not kept, and which calls are recomputed. They are
+ * tri_op_list_recompute marks on the list which slots are not kept, and which calls are recomputed. Calls are
  * recomputed layer by layer, just before the layer's backward. The memory plan and the executor read the marks. */
 #ifndef TRI_OPS_RECOMPUTE_H
 #define TRI_OPS_RECOMPUTE_H

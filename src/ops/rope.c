@@ -6,10 +6,9 @@
  * sequence of that length: all of them in training. A token that is generated after a prompt is rotated as in a
  * sequence that ends with it, and keys stay in the cache as they were rotated. transformers does the same.
  *
- * The list of longrope is chosen once for a table, by the number of its positions: in generation those of the prompt
- * and of the tokens to generate, so that queries and keys are always rotated consistently. transformers switches to the
- * other list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does
- * not. */
+ * The list of divisors of longrope is chosen once for a table, by the number of its positions (in generation: prompt
+ * and tokens to generate), so that queries and keys are always rotated consistently. transformers switches to the other
+ * list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does not. */
 #include "device/kernels.h"
 #include "ops/attention.h"
 #include "ops/ops.h"

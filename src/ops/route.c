@@ -3,7 +3,7 @@
  * padding (mesh/label.h) are not tokens: they have no expert and no gradient, and do not enter any count or loss.
  *
  * Each rank routes its own rows. Statistics of a sequence for the loss are reduced over the ranks that have tokens of
- * it, so that the loss does not depend on the split; one of these ranks counts it. */
+ * it, so that the loss does not depend on the split; one of these ranks adds it. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/experts_internal.h"

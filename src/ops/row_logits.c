@@ -14,11 +14,11 @@ static tri_matmul product_of(const tri_op_call *call, int64_t rows) {
   tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
   product.c_type = tri_dtype_wide(call->type);
   product.bias = call->parameters[1] >= 0;
-  product.b_unpacked = true; /* its rows may also be those of the embedding */
+  product.b_unpacked = true; /* with tied embeddings the weight is also the embedding's table */
   return product;
 }
 
-/* Sets the outputs: the logits, and a copy of the rows that they are computed from. */
+/* Sets the shapes of the outputs: the logits, and a copy of the rows of h that the logits are computed from. */
 static tri_status op_row_logits_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                       tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)inputs;

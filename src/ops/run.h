@@ -22,8 +22,8 @@ typedef struct tri_collectives {
   /* Replaces values[count] by the sum, or the maximum, over the ranks. */
   tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
   tri_status (*all_maximum)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
-  /* begins[ranks + 1], in elements: every part r is copied from rank r; or this rank's part becomes the sum, and the
-   * other parts are undefined. */
+  /* begins[ranks + 1], in elements: all_gather copies part r from rank r, for every r; reduce_scatter sets this rank's
+   * part to the sum, and leaves the other parts undefined. */
   tri_status (*all_gather)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
                            void *values);
   tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
@@ -32,9 +32,9 @@ typedef struct tri_collectives {
    * The two buffers do not overlap, and are in the transfer buffer. */
   tri_status (*all_to_all)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
                            const void *from, const int64_t *to_begins, void *to);
-  /* In the background, COLLECTIVE too: sends `send` to the domain's rank `to`, and receives `receive` from its rank
-   * `from`, as in a ring. Both are in the transfer buffer and belong to the transfer until pass_wait, which is LOCAL;
-   * NULL is a completed transfer. Several may be in progress. */
+  /* Starts, in the background, to send `send` to the domain's rank `to`, and to receive `receive` from its rank `from`,
+   * as in a ring. Both buffers are in the transfer buffer and belong to the transfer until pass_wait, which is LOCAL;
+   * NULL is a completed transfer. Several transfers may be in progress. */
   tri_status (*pass_start)(const tri_ranks *ranks, tri_domain domain, int to, size_t send_bytes, const void *send,
                            int from, size_t receive_bytes, void *receive, tri_transfer **out);
   tri_status (*pass_wait)(const tri_ranks *ranks, tri_transfer **transfer);
@@ -47,8 +47,8 @@ typedef struct tri_collectives {
 } tri_collectives;
 
 /* The copy of a parameter, or of several adjacent ones, that GEMMs read: the same numbers in the activations' type. An
- * update that writes the parameter may write the copy too, and then adds to `written`; the rest is packed before the
- * next forward (weight.c). */
+ * update that writes the parameter may write the copy too, and then adds to `written`; if updates have not written all
+ * of the copy, all of it is packed before the next forward (weight.c). */
 typedef struct tri_run_copy {
   void *values;    /* NULL: no copy */
   int64_t count;   /* elements, from the parameter's first one on */
@@ -122,7 +122,8 @@ struct tri_run {
   tri_exact_sum *router_losses; /* receives the same as an exact sum over routers, so that layers can be summed in any
                                    grouping with the same bits */
   int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert, then bad rows; may be NULL */
-  int64_t *expert_rounds; /* [routers of the list], host memory: maximum rounds of a micro-batch; may be NULL */
+  int64_t *expert_rounds; /* [routers of the list], host memory: maximum number of windows (experts_internal.h) of a
+                             micro-batch; may be NULL */
   tri_kv_cache *cache;    /* NULL in training */
 };
 

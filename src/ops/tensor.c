@@ -1,5 +1,5 @@
-/* The positions of collectives (mesh_collectives.c) under tensor parallelism: the layers' code marks where it begins
- * and ends, and a list for one tensor rank has no collectives. */
+/* Tensor parallelism in a list: the ranges of a rank, and the collectives (mesh_collectives.c) at the beginning and end
+ * of each part that is split over tensor ranks. A list for one tensor rank has no collectives. */
 #include "mesh/parts.h"
 #include "ops/ops.h"
 

@@ -5,8 +5,8 @@
  * parted   y = this rank's heads of x                              dx = all heads of dy
  *
  * All ranks compute the calls between the two redundantly. If several ranks have copies of a head of keys, the first of
- * them provides it, and receives its whole gradient; the others receive zero, so that the sum of their gradients is
- * right. Ranks put their own heads between zeros and these are summed, which is exact. */
+ * them provides it, and receives its whole gradient; the others receive zero, so that the sum of the gradients is
+ * right. To join, each rank puts its own heads into a row of zeros, and the rows are summed, which is exact. */
 #include "device/kernels.h"
 #include "ops/attention.h"
 #include "ops/ops.h"

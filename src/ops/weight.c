@@ -82,7 +82,7 @@ static tri_status packs_in_place(const tri_op_call *call, const tri_device_descr
 }
 
 /* Decides whether the weight is packed for this GEMM. If not, the GEMM reads the parameter itself, in its stored type.
- * *packed_bytes: bytes of a buffer for it, 0 if it is packed in place. */
+ * *packed_bytes: bytes of the buffer for the packed weight; 0 if the weight is not packed, or packed in place. */
 static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                               tri_matmul *out, size_t *packed_bytes) {
   const bool stays = product->b_unpacked || tri_op_is_frozen(call, 0);
@@ -108,8 +108,8 @@ double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements
   return tri_pass_choose(pass, 1, 1, 0) * elements * (kept + narrow);
 }
 
-/* Returns the bytes of scratch memory, before the GEMM's own, for all of its dequantised matrix in the activations'
- * type. */
+/* Returns the bytes of scratch memory for the GEMM's whole dequantised matrix in the activations' type, which comes
+ * before the GEMM's own scratch; 0 if the matrix is not in 4 bits. */
 static size_t whole_bytes(const tri_op_call *call, const tri_matmul *product, int64_t matrices) {
   switch (call->stored) {
     case TRI_STORED_WIDE:
@@ -136,7 +136,8 @@ static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elem
   return TRI_OK;
 }
 
-/* Sets *b to a GEMM's matrix if it is not packed, and *workspace to the remaining scratch memory. */
+/* Sets *b to a GEMM's matrix that is not packed, dequantised if it is in 4 bits, and *workspace to the remaining
+ * scratch memory. */
 static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                              const void **b, void **workspace) {
   const size_t whole = whole_bytes(call, product, matrices);

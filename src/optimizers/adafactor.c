@@ -1,6 +1,6 @@
 /* Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor: it keeps the means of a matrix's squared gradient along
- * rows and along columns, and its learning rate is relative to the size of the parameter. It keeps all squares of a
- * vector.
+ * rows and along columns, and its learning rate is relative to the size of the parameter. For a vector it keeps the
+ * mean square of each element.
  *
  * A tensor is one matrix as it is on disk: GPT-2's joined queries, keys and values are one matrix, and so are Phi-3's,
  * which are three parameters here (tri_update_call.parts). Ranks that have shards of it add up their parts of the means
@@ -371,7 +371,8 @@ static tri_status adafactor_update(const tri_update_run *run, const tri_update_c
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* The gradient is read three more times and written once, the parameter read one more time. */
+/* Sets the additional cost: the gradient is read three more times and written once, the parameter read one more time;
+ * and the reduction of means. */
 static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const sides s = sides_of(call);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -383,7 +384,7 @@ static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZ
   return 1;
 }
 
-/* In the same unit as that of the other optimizers (schedule/bucket_cuts.c). */
+/* Returns the work of a tensor, in the unit of bucket_cuts.c (ELEMENT_WORK). */
 static double adafactor_work(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   const double of_an_element = 1000;
   (void)settings;

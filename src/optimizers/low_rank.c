@@ -1,7 +1,7 @@
-/* The rows of P are the first `rank` singular vectors, along the shorter side, of a gradient G [longer side, shorter
- * side]. Adam computes its step N from R = G P^T, which is small if the rank is low; the step is N P. P is recomputed
- * from the current gradient every `every` updates; the moments are kept. All matrices are transposed for a parameter
- * that is stored with the shorter side first.
+/* GaLore and Fira. The rows of P are the first `rank` singular vectors, along the shorter side, of a gradient G [longer
+ * side, shorter side]. Adam computes its step N from R = G P^T, which is small if the rank is low; the step is N P. P
+ * is recomputed from the current gradient every `every` updates; the moments are kept. All matrices are transposed for
+ * a parameter that is stored with the shorter side first.
  *
  * Fira adds the rest of the gradient, G - scale R P, which includes the component that P does not span. Each of its
  * rows is scaled as Adam scaled that row of R, and its norm may grow by at most 1 % from one update to the next.
@@ -31,7 +31,8 @@ typedef struct sides {
   bool turned; /* rows are the shorter side */
 } sides;
 
-/* The projected side is the shorter one; the inputs if the matrix is square. */
+/* Returns the number of a tensor's matrices, and their sides. The shorter side is projected; in a square matrix the
+ * inputs count as the shorter side. */
 static sides sides_of(const tri_parameter *tensor) {
   const tri_matrix_shape shape = tri_matrix_shape_of(tensor);
   const bool turned = shape.rows < shape.columns || (shape.rows == shape.columns && tensor->in_out);
@@ -84,7 +85,7 @@ tri_status tri_low_rank_check_model(const tri_optimizer_settings *settings, cons
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* GEMMs of a step, all wide: R = G P^T, or transposed; and N P. */
+/* GEMMs of a step, all wide: into the space, R = G P^T (turned: P G), and back, N P (turned: P^T N). */
 typedef struct products {
   tri_matmul into, back;
 } products;
@@ -119,9 +120,9 @@ typedef struct rest_values {
 
 /* Offsets in the workspace. */
 typedef struct scratch {
-  size_t parts, whole;          /* as Muon's, of gradients */
-  size_t projected, adam;       /* R and N */
-  size_t step, rest;            /* as large as a matrix */
+  size_t parts, whole;    /* gradients of all ranks, if the tensor is split; one matrix, unless it is in one piece */
+  size_t projected, adam; /* R and N */
+  size_t step, rest;      /* as large as a matrix */
   size_t adam_squares, squares; /* squares of each row of N; of R, later of the rest */
   size_t values;                /* a rest_values */
   size_t of_products;
@@ -179,7 +180,7 @@ typedef struct low_rank {
   tri_matrix_shape shape;
   sides sides;
   products products;
-  int64_t ranks, *begins; /* as Muon's */
+  int64_t ranks, *begins; /* [ranks + 1]: offset of each rank's gradients in `parts`; NULL if there is one rank */
   scratch at;
   char *memory;
   char *gradients;                             /* gradients of all ranks' shards */
@@ -386,8 +387,8 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   return 3;
 }
 
-/* Two GEMMs, and the work per element in the unit of the other optimizers (schedule/bucket_cuts.c). The singular
- * vectors cost most if updates are few: the host multiplies the matrix with itself, and decomposes the result. */
+/* Two GEMMs, and the work per element in the unit of the other optimizers (schedule/bucket_cuts.c). If `every` is
+ * small, the singular vectors cost most: the host multiplies the matrix by its transpose and decomposes the product. */
 double tri_low_rank_work(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
   const sides s = sides_of(tensor);
   const double of_an_element = 1000;

@@ -19,8 +19,7 @@ tri_state_shape tri_low_rank_projection_shape(const tri_low_rank_settings *setti
 tri_state_shape tri_low_rank_moment_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor);
 tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor);
 
-/* As the functions of tri_optimizer. `whole`: also updates with the gradient's component outside of the space (Fira).
- */
+/* As the functions of tri_optimizer. `whole`: also updates with the gradient's component outside the space (Fira). */
 tri_status tri_low_rank_workspace(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
                                   const tri_device_description *device, size_t *bytes);
 tri_status tri_low_rank_update(const tri_low_rank_settings *settings, bool whole, const tri_update_run *run,

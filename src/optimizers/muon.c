@@ -155,7 +155,7 @@ static tri_status find_momentum(muon *u) {
   return run->collectives->all_gather(run->ranks, parts, tri_dtype_wide(u->call->type), u->begins, u->momentum);
 }
 
-/* Returns one wide matrix in one piece. */
+/* Sets *out to the momentum of one matrix, wide and in one piece. */
 static tri_status find_whole(const muon *u, int64_t matrix, char **out) {
   *out = u->momentum;
   if (tri_pieces_are_one(&u->shape, u->ranks)) return TRI_OK;

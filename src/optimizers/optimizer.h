@@ -107,8 +107,7 @@ tri_status tri_optimizer_settings_check(const tri_optimizer_settings *settings);
 /* Checks that the settings fit the parameters of a model. */
 tri_status tri_optimizer_settings_check_model(const tri_optimizer_settings *settings, const tri_model *model);
 
-/* Keys of the run file's sections for single optimizers, and for a group. Offsets count from the section's own struct.
- */
+/* Keys of the run file's sections for single optimizers, and for a group. Offsets are in the section's own struct. */
 extern const tri_config_table tri_muon_keys, tri_schedule_free_keys, tri_sgd_keys, tri_adafactor_keys, tri_galore_keys,
     tri_fira_keys, tri_average_keys;
 extern const tri_config_table tri_group_keys, tri_vector_group_keys;
@@ -121,7 +120,7 @@ typedef enum tri_optimizer_unit {
   TRI_UNIT_MATRIX,   /* whole tensors: ZeRO assigns them to ranks uncut, and shards of tensor ranks are gathered */
 } tri_optimizer_unit;
 
-/* Largest number of states of an optimizer. */
+/* Maximum number of states of an optimizer, and of its costs. */
 enum { TRI_OPTIMIZER_STATES = 4, TRI_OPTIMIZER_COSTS = 4 };
 
 enum { TRI_STATE_DIMS = 3 };
@@ -131,11 +130,11 @@ typedef struct tri_state_shape {
   int64_t num_dims, dims[TRI_STATE_DIMS];
 } tri_state_shape;
 
-/* The owner of a state decides how a checkpoint has it. */
+/* The owner of a state decides how a checkpoint stores the state. */
 typedef enum tri_state_owner {
   TRI_STATE_OF_OPTIMIZER, /* one tensor for each matrix; a checkpoint has the states of all parameters, or none */
   TRI_STATE_OF_RUN, /* one tensor for each weight, with its name and shape, after all states of optimizers; in a run
-                       that continues a checkpoint without it, it begins with its first value */
+                       that resumes from a checkpoint without the state, the state begins with its first value */
 } tri_state_owner;
 
 /* A state, which the run keeps for each parameter beside its value: one number per element of the parameter, or a
@@ -145,8 +144,7 @@ typedef struct tri_optimizer_state {
   const char *suffix; /* suffix of its tensor's name in a checkpoint */
   tri_state_owner owner;
   bool with_sign; /* false: never negative */
-  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is always stored wide
-                   */
+  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), always stored wide */
   /* Returns its shape for a whole tensor of a parameter (each tensor of a stack). NULL: one number per element. */
   tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
   /* Returns whether a run keeps it; for a state of the run. */
@@ -162,7 +160,7 @@ typedef enum tri_run_state { TRI_RUN_STATES(TRI_RUN_STATE_VALUE) TRI_NUM_RUN_STA
 TRI_RUN_STATES(TRI_RUN_STATE_ROW)
 extern const tri_optimizer_state *const tri_run_states[TRI_NUM_RUN_STATES];
 
-/* Largest number of states of a parameter. */
+/* Maximum number of states of a parameter. */
 enum { TRI_UPDATE_STATES = TRI_OPTIMIZER_STATES + TRI_NUM_RUN_STATES };
 
 typedef struct tri_update_call tri_update_call;
@@ -177,7 +175,7 @@ typedef struct tri_optimizer {
   tri_optimizer_state states[TRI_OPTIMIZER_STATES];
   /* Checks the optimizer's own settings. May be NULL. */
   tri_status (*check)(const tri_optimizer_settings *settings);
-  /* Checks that they fit the parameters of a model. May be NULL. */
+  /* Checks that the settings fit the parameters of a model. May be NULL. */
   tri_status (*check_model)(const tri_optimizer_settings *settings, const tri_parameter_table *table);
   /* Computes the bytes of scratch memory of a call. NULL: none. */
   tri_status (*workspace)(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
@@ -189,12 +187,12 @@ typedef struct tri_optimizer {
   /* Returns the FLOPs of the update of a whole tensor, by which tensors are assigned to ranks. NULL unless the unit is
    * the matrix. */
   double (*work)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
-  /* For an optimizer that evaluates and saves another point than the one that it trains, else NULL: that point is a +
-   * weight (b - a), with a the values, b state 0, and weight the returned number. `trained` is the suffix of the values
-   * themselves in a checkpoint. */
+  /* NULL unless the point that is evaluated and saved differs from the trained one: it is a + weight (b - a), where a
+   * are the trained values, b is state 0, and weight is the returned number. `trained` is the suffix of the trained
+   * values in a checkpoint. */
   double (*evaluated)(const tri_optimizer_settings *settings);
-  /* Returns the weight of update number `update` (from 1 on) in the average. `highest_lr`: highest learning rate so
-   * far. */
+  /* Returns the weight of update number `update` (from 1 on) in the average of such an optimizer. `highest_lr`: highest
+   * learning rate so far. */
   double (*weight)(const tri_optimizer_settings *settings, int64_t update, double highest_lr);
   const char *trained;
 } tri_optimizer;
@@ -219,8 +217,8 @@ tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings
                                           const tri_parameter *tensor);
 int64_t tri_state_shape_count(const tri_state_shape *shape);
 
-/* Returns whether any group's optimizer needs whole matrices. The second returns the first optimizer that evaluates
- * another point than it trains, or NULL. */
+/* Return whether any group's optimizer needs whole matrices; and the first optimizer whose `evaluated` is not NULL, or
+ * NULL. */
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings);
 const tri_optimizer *tri_optimizer_that_averages(const tri_optimizer_settings *settings);
 
@@ -283,7 +281,8 @@ double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken)
 /* Returns the bytes that averaging reads and writes per element, averaged over updates. */
 double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t element);
 
-/* Refuses a running average beside `other`, an optimizer that averages its points by itself; NULL: none does. */
+/* Fails if the run keeps a running average although `other`, an optimizer of the run, averages its points itself. NULL:
+ * no optimizer does. */
 tri_status tri_average_check(const tri_optimizer_settings *settings, const tri_optimizer *other);
 
 #endif

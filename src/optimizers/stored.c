@@ -204,9 +204,9 @@ tri_status tri_update_widen(tri_queue *queue, const tri_update_call *call, int64
   return widen(queue, call->type, call->count, &from, wide);
 }
 
-/* Finds again the codes and the scale that gave these values, for a signed block whose value of largest magnitude is
- * negative. That value has the lowest code, whose number is not -1, so the scale is not its magnitude. Returns false
- * for other blocks, and if no scale gives exactly these values. */
+/* Finds the codes and the scale from which these values were dequantised, for a signed block whose value of largest
+ * magnitude is negative. That value has the lowest code, whose number is not -1, so its magnitude is not the scale.
+ * Returns false for other blocks, and if no scale gives exactly these values. */
 static bool restore_block(int64_t count, const float *values, uint8_t *codes, float *scale) {
   const float lowest = tri_dynamic_number(true, 0);
   float largest = 0;

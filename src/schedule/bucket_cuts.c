@@ -7,8 +7,8 @@
  * with which all pieces are taken.
  *
  * All ranks of a stage must compute the same cut, because the ranks that hold the shards of a tensor gather it among
- * the ranks of one replica. So the work is counted in integers, and only sizes of the first of these ranks are
- * compared, which has the most elements; another rank may have fewer elements of a piece. */
+ * the ranks of one replica. So the work is counted in integers, from the sizes on the first of these ranks, which has
+ * the most elements; another rank may have fewer elements of a piece. */
 #include "schedule/bucket_cuts.h"
 
 #include "base/count.h"
@@ -49,7 +49,8 @@ static bool stays_whole(const tri_optimizer *optimizer) {
   return false;
 }
 
-/* Returns the elements of an entry on the first of the ranks that split it, for the same stacked members as here. */
+/* Returns the elements of an entry on the first of the ranks that split it, for as many stacked members as this rank
+ * has. */
 static int64_t most_elements(const tri_mesh_shape *shape, const tri_parameter *entry) {
   const tri_parameter first = tri_parameter_of_rank(entry, tri_domain_size(shape, entry->placement.parts), 0);
   return first.count / tri_larger(1, entry->stack) * tri_larger(1, entry->num_members);
@@ -113,8 +114,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each =
-      sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is the work of the whole stack */
+  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work: of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);
@@ -140,7 +140,7 @@ static int64_t elements_of(const piece *p, int64_t taken) {
 /* Assigns pieces to the ranks in order, each up to the limit. Returns whether all pieces are assigned. begins[ranks +
  * 1] (NULL: only tests the limit) is set to the begins of the parts, and the work is added to the loads. */
 static bool assign_below(const pieces *of, uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
-  int64_t at = 0, taken = 0, before = 0; /* elements of the pieces before */
+  int64_t at = 0, taken = 0, before = 0; /* before: elements of the pieces before `at` */
   for (int64_t r = 0; r < ranks; r++) {
     uint64_t left = limit > loads[r] ? limit - loads[r] : 0, took = 0;
     if (begins != NULL) begins[r] = before + (at < of->count ? elements_of(&of->list[at], taken) : 0);
@@ -162,6 +162,7 @@ static bool assign_below(const pieces *of, uint64_t *loads, int64_t ranks, uint6
   return at == of->count;
 }
 
+/* Returns the lowest limit with which all pieces are assigned. */
 static uint64_t lowest_limit(const pieces *of, uint64_t *loads, int64_t ranks) {
   uint64_t low = 0, high = of->work;
   for (int64_t r = 0; r < ranks; r++) high = loads[r] + of->work > high ? loads[r] + of->work : high;

@@ -39,8 +39,7 @@ static bool is_tied(const tri_parameter_table *table, const tied_entries *tied, 
 }
 
 /* Returns whether an entry opens a new bucket after `bucket`: it belongs to another chunk or domain, begins a layer
- * while the bucket is full, or is one of a tied pair, whose gradients are complete later than those of its neighbours.
- */
+ * while the bucket is full, or is one of a tied pair, whose gradients are complete later than its neighbours'. */
 static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, bool full) {
   if (bucket->chunk != chunk || bucket->replicas != entry->placement.replicas || bucket->tied != tied) return true;
   return entry->layer >= bucket->layers.end && full;
@@ -139,8 +138,7 @@ static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
   }
 }
 
-/* Cuts [first, end) at multiples of TRI_BLOCK_ELEMENTS. begins[ranks + 1] are relative to `first`, in units of `unit`.
- */
+/* Cuts [first, end) at multiples of TRI_BLOCK_ELEMENTS. begins[ranks + 1]: relative to `first`, in units of `unit`. */
 static void cut_range(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
   const int64_t blocks = (end - first) / TRI_BLOCK_ELEMENTS;
   for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;

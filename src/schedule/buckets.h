@@ -84,8 +84,7 @@ typedef struct tri_element_range {
   int64_t at;           /* offset of `first` in the array */
 } tri_element_range;
 
-/* Returns the range of an entry in the array of values. buckets NULL: the arrays as the parameter table lays them out.
- */
+/* Returns the range of an entry in the array of values. buckets NULL: the arrays of the parameter table. */
 tri_element_range tri_element_range_of_values(const tri_buckets *buckets, const tri_parameter_table *table,
                                               int64_t entry);
 tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table,

@@ -1,15 +1,16 @@
-/* Which gradients of activations share a buffer.
+/* Decides which gradients of activations share a buffer.
  *
  * The gradient of a slot is alive from the first call that writes it (a consumer of the slot, going backward) to the
  * last pass of the call that reads it (its producer). Two kinds of sharing save memory and copies:
  *
- *  - an operation that may work in place (`backward_in_place`) writes the gradient of its input over that of its
- * output, if no other gradient is alive in that buffer;
- *  - y = x + branch passes one gradient on to both. x takes over y's buffer. The branch may read it there too, as long
- * as no call adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
- *    before that producer in the list. This holds in a pre-norm block: the norm that reads x is the first call of the
- *    branch. With a split backward the gradients of the producer's weights would read it too late, and the branch gets
- * a copy. */
+ * An operation that may work in place (`backward_in_place`) writes the gradient of its input over that of its output,
+ * if no other gradient is alive in that buffer.
+ *
+ * y = x + branch passes one gradient on to both. x takes over y's buffer. The branch may read it there too, as long as
+ * no call adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
+ * before that producer in the list. This holds in a pre-norm block: the norm that reads x is the first call of the
+ * branch. With a split backward the gradients of the producer's weights would read it too late, and the branch gets a
+ * copy. */
 #include "base/memory.h"
 #include "schedule/memory_plan.h"
 
@@ -39,6 +40,7 @@ static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t ca
   return true;
 }
 
+/* Returns whether an addition's second input may share the gradient's buffer with the first (see above). */
 static bool branch_may_share(const grouping *g, const tri_op_call *add) {
   int32_t x = add->inputs[0], branch = add->inputs[1];
   int32_t producer = g->list->slots[branch].producer;
@@ -46,6 +48,7 @@ static bool branch_may_share(const grouping *g, const tri_op_call *add) {
   return others_come_before(g->list, x, add->index, producer) && g->list->slots[branch].last_consumer == add->index;
 }
 
+/* Assigns buffers to the gradients of a call's inputs. Calls are visited from the last to the first. */
 static void visit(grouping *g, const tri_op_call *call) {
   int32_t y = call->outputs[0];
   int32_t above = y >= 0 ? g->buffer_of[y] : -1;

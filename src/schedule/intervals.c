@@ -46,16 +46,15 @@ static int offset_compare(const void *a, const void *b) {
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* ---- overlapping intervals
- * --------------------------------------------------------------------------------------------- */
+/* ---- overlapping intervals --------------------------------------------------------------------------------------- */
 
 static void add_to_tree(placing *p, int64_t place) {
   const int64_t last = p->by_first[place]->last;
   for (int64_t node = p->leaves + place; node > 0 && p->latest[node] < last; node /= 2) p->latest[node] = last;
 }
 
-/* Collects the placed intervals below `node` that overlap with `interval`. The node has the leaves [begin, begin +
- * width). */
+/* Collects in p->met the placed intervals below `node` that overlap with `interval`. The node has the leaves [begin,
+ * begin + width). */
 static void find_met(placing *p, const tri_interval *interval, int64_t node, int64_t begin, int64_t width) {
   if (p->latest[node] < interval->first || p->by_first[begin]->first > interval->last) return;
   if (width == 1) {

@@ -13,8 +13,8 @@
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Checks that the factors below are at least 1 and that their products do not overflow. The limits of the keys ensure
- * it for layouts from files, but a layout may be made by a program. */
+/* Checks that no count is below its minimum and that products of counts do not overflow. The limits of the keys ensure
+ * this for layouts from files, but a program may construct any layout. */
 static tri_status check_counts(const tri_layout *layout, int64_t global_batch, int64_t ranks) {
   const struct {
     const char *name;
@@ -91,8 +91,7 @@ static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
                   (long)product, (long)ranks, start);
 }
 
-/* Finds the nearest divisors of n on both sides of `near`: *below is at least 1; *above is 0 if there is no larger one.
- */
+/* Finds the nearest divisors of n on both sides of `near`: *below is at least 1; *above is 0 if none is larger. */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *above) {
   *below = 1;
   *above = 0;
@@ -166,6 +165,7 @@ static bool can_hold(const tri_model *model, int64_t ranks, int64_t expert_tenso
   return expert <= model->num_experts && ranks % (expert_tensor * expert) == 0;
 }
 
+/* Fails, with the nearest numbers of expert ranks that are possible. */
 static tri_status refuse_expert(const tri_layout *layout, const tri_model *model, int64_t ranks) {
   int64_t wanted = layout->expert, of_each = layout->expert_tensor, below = 0, above = 0;
   for (int64_t e = 1; e <= ranks / of_each && e <= model->num_experts; e++) {
@@ -219,8 +219,8 @@ static tri_status check_regather(const tri_layout *layout) {
       "layout.sequence_parallel to true, or leave sequence_regather out");
 }
 
-/* Refuses virtual stages without a layer, except the first, which has the embedding, and the last, which has the head.
- */
+/* Checks the number and the sum of stage_layers, and that each stage has a layer, except the first, which has the
+ * embedding, and the last, which has the head. Fails if `balance` is set as well. */
 static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
   const tri_count_list *list = layout->stage_layers;
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);
@@ -297,7 +297,7 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   tri_layout_other_micro_batch(layout, global_batch, other, sizeof other));
 }
 
-/* Checks that context_inner divides the context ranks. */
+/* Sets context_inner if it is auto, and checks that it divides the context ranks. */
 static tri_status resolve_inner(tri_layout *layout) {
   int64_t context = layout->context, below = 0, above = 0;
   bool all = false;
@@ -482,7 +482,7 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
   return global_batch / (layout->micro_batch * layout->data);
 }
 
-/* Computes the numbers of layers that the embedding and the head count as in the balance. */
+/* Computes how many layers the embedding and the head count as in the division into stages. */
 static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, double *embedding, double *head) {
   switch (layout->balance) {
     case TRI_BALANCE_LAYERS:
@@ -497,15 +497,15 @@ static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, 
 
 /* Computes the layers of the first and of the last of at least two virtual stages. Layers cost the same, so assigning
  * each one to the stage with the least load, with the embedding and the head as initial loads, makes the largest load
- * as small as possible. Ties go to the first stage, so the stages between the ends differ by at most one layer, and the
- * earlier ones have more. These begin empty, so that each gets a layer if there are enough; if there are just enough,
- * the embedding counts as something. */
+ * as small as possible. Ties go to the first stage. The stages between the ends differ by at most one layer, and the
+ * earlier ones have more. If there are not more layers than stages between the ends, the embedding counts as at least
+ * one layer, so that these stages get the layers. */
 static void layout_fill_ends(const tri_layout *layout, const tri_model *model, int64_t *first, int64_t *last) {
   int64_t between = layout->pipeline * layout->virtual_stages - 2, whole = model->num_layers / (between + 2);
   double embedding = 0, head = 0;
   layout_weigh_ends(layout, model, &embedding, &head);
   if (model->num_layers <= between && embedding < 1) embedding = 1;
-  /* Stages below an equal share get layers before any stage gets more than that. */
+  /* Each stage first gets layers up to an equal share, the embedding and the head included. */
   *first = (double)whole > embedding ? (int64_t)ceil((double)whole - embedding) : 0;
   *last = (double)whole > head ? (int64_t)ceil((double)whole - head) : 0;
   int64_t given = between * whole;

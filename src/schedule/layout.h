@@ -86,7 +86,7 @@ int64_t tri_layout_least_ranks(const tri_layout *layout);
 
 /* Returns the coordinates of a rank of the stage with the most tokens of each sequence. The others wait for it. */
 tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
-/* Returns the number of tokens of each sequence on this rank. */
+/* Returns the number of tokens of each sequence on the rank with the most. */
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
 /* Writes the end of a message about a global batch that is not divisible: ", or layout.micro_batch 8", with the largest
@@ -99,8 +99,7 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
  * TRI_BALANCE_WORK: the head counts as the number of layers with the FLOPs of its GEMM, and the embedding, which has no
  * GEMM, as 0. TRI_BALANCE_LAYERS: they count as head_as_layers and embedding_as_layers. The division makes the largest
  * stage as small as possible; every stage but the first and the last has at least one layer. The first may have only
- * the embedding,
- * {-1, 0}, and the last only the head, {num_layers, num_layers + 1}. */
+ * the embedding, {-1, 0}, and the last only the head, {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* Returns the share of the model of the rank at these coordinates. Writes its layers to chunks[layout->virtual_stages],

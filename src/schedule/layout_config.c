@@ -152,6 +152,7 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
   return status;
 }
 
+/* Returns whether a key has no effect: it needs another key that is 1. */
 static bool is_idle(const tri_layout *layout, const tri_config_key *key) {
   const tri_layout_search *search = tri_layout_search_of(key);
   if (search == NULL || search->needs == NULL) return false;
@@ -162,6 +163,7 @@ static bool is_idle(const tri_layout *layout, const tri_config_key *key) {
   return false;
 }
 
+/* Prints the main keys and those that have an effect and differ from their defaults; or all keys. */
 static char *print(const tri_layout *layout, bool all, char *buffer, size_t bytes) {
   static const tri_config_table *table = &tri_layout_table;
   size_t held = 0;

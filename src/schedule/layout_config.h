@@ -15,8 +15,8 @@ extern const tri_config_word *const tri_recompute_words;
  * a run file. */
 tri_status tri_layout_parse(const char *text, tri_layout *out);
 
-/* Writes a layout as such a text: the axes, micro_batch, and all keys that do not have their defaults. Returns buffer.
- */
+/* Writes a layout as such a text: tensor, pipeline, data, micro_batch, and all keys that have an effect and differ from
+ * their defaults. Returns buffer. */
 enum { TRI_LAYOUT_TEXT_BYTES = 2560 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
 /* Copies the next "key=value" of such a text to `word`, and moves *text to its end. Returns false at the end of the

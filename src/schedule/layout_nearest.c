@@ -39,8 +39,7 @@ static int64_t micro_batch_of(const tri_layout *wanted, int64_t global_batch, in
   return size;
 }
 
-/* Chooses `expert` and then `expert_tensor`, each as near to the requested value as the `ranks` ranks of a stage allow.
- */
+/* Chooses `expert` and then `expert_tensor`, each as near to the requested value as a stage of `ranks` ranks allows. */
 static void choose_experts(const tri_layout *wanted, const tri_model *model, int64_t ranks, tri_layout *layout) {
   layout->expert = layout->expert_tensor = 1;
   for (int64_t e = 1; e <= ranks && e <= model->num_experts; e++) {

@@ -40,7 +40,7 @@ void tri_layout_fill_exchange(const tri_layout_space *space, const tri_layout *l
 void tri_layout_fill_inner(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   (void)space;
   switch (layout->context_exchange) {
-    case TRI_CONTEXT_HEADS: append(out, 0); return; /* all of them */
+    case TRI_CONTEXT_HEADS: append(out, 0); return; /* auto: all context ranks */
     case TRI_CONTEXT_GATHER:
     case TRI_CONTEXT_RING: break;
   }
@@ -74,7 +74,8 @@ void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_
   if (layout->tensor > 1) append(out, 1);
 }
 
-/* Full recompute repeats the gathers of a layer anyway, so the key is not tried with it. */
+/* Full recompute repeats the gathers of a layer anyway, so the key is tried with it only if gathered rows cannot be
+ * kept. */
 void tri_layout_fill_sequence_regather(const tri_layout_space *space, const tri_layout *layout,
                                        tri_layout_values *out) {
   const bool gathers = layout->sequence_parallel && (layout->recompute != TRI_RECOMPUTE_FULL || !space->keeps_gathered);
@@ -128,7 +129,7 @@ void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *l
   append(out, TRI_SCHEDULE_INTERLEAVED);
 }
 
-/* Chunks of equal length, by layers or with the embedding and the head as a layer each. */
+/* Appends the numbers of chunks of equal length, in layers or with the embedding and the head as a layer each. */
 void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t layers = space->model->num_layers, chunks = (layers + 2) / layout->pipeline;
   switch (layout->schedule) {
@@ -300,7 +301,7 @@ static bool is_ready(const visiting *all, const tri_config_key *key) {
   return true;
 }
 
-/* Returns the next key: keys that the operations of layers depend on come first, else in the order of the rows. */
+/* Returns the next key to set: among the keys whose `after` are set, the first row with the highest `use`. */
 static const tri_config_key *next_key(const visiting *all) {
   const tri_config_key *next = NULL;
   for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
@@ -311,7 +312,8 @@ static const tri_config_key *next_key(const visiting *all) {
   return next;
 }
 
-/* Returns whether there are enough devices: keys that are not set yet count as one rank, or as their fixed value. */
+/* Returns whether tensor, context and pipeline divide the devices. An axis that is not set yet has one rank, or its
+ * fixed value. */
 static bool has_devices(const tri_layout_space *space, const tri_layout *layout) {
   const int64_t of_tensor = space->devices / layout->tensor, of_context = of_tensor / layout->context;
   return space->devices % layout->tensor == 0 && of_tensor % layout->context == 0 && of_context % layout->pipeline == 0;

@@ -41,8 +41,8 @@ typedef struct tri_layout_search {
    * layout with these is tried. */
   void (*fill)(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
   const char *after[TRI_LAYOUT_AFTER];
-  const char *needs;  /* name of an axis: if that has one rank, this key has no effect and is not printed; NULL: always
-                         has one */
+  const char *needs;  /* name of an axis: if the axis has one rank, this key has no effect and is not printed; NULL: the
+                         key always has an effect */
   const char *with;   /* name of another key that is explained together with this one; NULL: none */
   tri_layout_use use; /* the highest that applies */
 } tri_layout_search;

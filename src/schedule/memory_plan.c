@@ -216,7 +216,7 @@ static void plan_chunk_notes(planning *p) {
   p->plan->host_state[p->list->num_calls] = end;
 }
 
-/* Plans the workspaces, packed weights and constants of calls. */
+/* Plans the constants, the buffers and the workspaces of calls. */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
   const tri_op_list *list = p->list;
   tri_chunk_plan *plan = p->plan;
@@ -241,6 +241,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
   return TRI_OK;
 }
 
+/* Places what is alive during a part of a pass, and records the places of slots, gradients and workspaces. */
 static tri_status place_transients(planning *p) {
   tri_chunk_plan *plan = p->plan;
   size_t bytes = 0;
@@ -355,7 +356,8 @@ static void plan_columns(const tri_op_list *list, const tri_op_context *context,
   }
 }
 
-/* Plans the columns and slices of the micro-batches that are held, adjacent so that one copy transfers them. */
+/* Plans the values and results of a step, and the columns and slices of the micro-batches in memory, adjacent so that
+ * one copy transfers them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
   const tri_op_context context = tri_op_list_context(list);
@@ -379,6 +381,7 @@ static void plan_notes(tri_memory_plan *plan, size_t *end) {
   }
 }
 
+/* Plans the host memory, and adds its size to the totals by purpose. */
 static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t *end = &plan->host_bytes;
   if (request->num_batches > 0) {
@@ -417,7 +420,8 @@ static size_t most_passing(const tri_memory_request *request) {
   return most;
 }
 
-/* Plans the results of routers: counts of rows, in training only, followed by the log-probabilities of labels. */
+/* Plans the results of a step after tri_step_results: in training the routers' counts of rows, then the
+ * log-probabilities of labels if they are requested. */
 static void find_routers(const tri_memory_request *request, tri_memory_plan *plan) {
   for (int64_t c = 0; c < request->num_chunks; c++) {
     plan->chunks[c].first_router = plan->num_routers;

@@ -1,8 +1,8 @@
 /* The memory plan: the offset of everything that a program uses in one arena, known before anything is allocated.
  *
- *   gradients | reduce buffers | transfer buffer | the optimizer's states | values and results of a step | batches |
- *   stage buffers | partial sums | scratch of collectives | chunk 0: constants | packed weights | frame 0 | frame 1 |
- *   ... | chunk 1: ... | transient
+ *   gradients | reduce buffers | gradients of frozen vectors (sink) | transfer buffer | the optimizer's states |
+ *   values and results of a step | batches | stage buffers | partial sums | scratch of collectives |
+ *   chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
  * beside the parameters, which have an allocation of their own (weights_plan.h), and in host memory
  *
@@ -76,7 +76,8 @@ typedef struct tri_memory_plan {
   int64_t num_routers, router_experts;
   size_t row_bytes, stage_buffer_bytes;        /* bytes of a message between stages, without and with padding */
   size_t batch_bytes;                          /* bytes of one batch, which begins with the ids */
-  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 for a column of its cut that is not needed */
+  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 for the ids, and for a column of its cut that is
+                                                  not needed */
   size_t batch_slices;                         /* offset in a batch; 0: not needed */
 
   /* Sizes of regions. parameter_bytes: 0 if other weights are read (request->has_weights). token_bytes and
@@ -98,7 +99,7 @@ typedef struct tri_memory_request {
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* elements of the flat array of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters, by stored type: tri_stored_bytes each */
-  size_t load_bytes;                  /* bytes of scratch for quantizing one matrix to 4 bits while weights are read */
+  size_t load_bytes;                  /* bytes of scratch for quantising one matrix to 4 bits while weights are read */
   int64_t num_sink;                   /* elements of scratch for gradients of frozen parameters, which nothing reads */
   const tri_updates *updates;         /* the optimizer's updates; NULL: no optimizer states */
   int64_t num_partial;                /* elements of scratch for sums of partial gradients */

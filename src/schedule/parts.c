@@ -30,8 +30,8 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_posi
   return request;
 }
 
-/* Returns the scratch for sums of replicated heads: one slot for each of them. Parameters that all ranks hold whole are
- * summed in place. */
+/* Returns the elements of scratch for sums of replicated heads, which has a place for each head of a parameter.
+ * Parameters that all ranks hold whole are summed in place. */
 static int64_t partial_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -42,8 +42,7 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Returns the scratch for gradients of frozen vectors: some operations compute the gradients of their vectors together.
- */
+/* Returns the scratch for gradients of frozen vectors: some operations compute their vectors' gradients together. */
 static int64_t sink_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -53,7 +52,7 @@ static int64_t sink_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Returns the bytes of the largest matrix before it is quantized to 4 bits. */
+/* Returns the bytes of scratch for quantising any one matrix to 4 bits. */
 static size_t load_bytes(const tri_parts *parts, tri_dtype precision) {
   const tri_parameter_table *table = parts->table;
   size_t most = 0;

@@ -1,6 +1,5 @@
-/* All that describes a step of one rank before memory is allocated: its share of the parameters, its lists of
- * operations, its buckets, its program. The engine executes them, the simulator prices them, the memory plan lays them
- * out. */
+/* The description of a rank's step before memory is allocated: its share of the parameters, lists of operations,
+ * buckets, updates and program. The engine executes them, the simulator prices them, the memory plan lays them out. */
 #ifndef TRI_SCHEDULE_PARTS_H
 #define TRI_SCHEDULE_PARTS_H
 
@@ -37,8 +36,7 @@ typedef struct tri_parts {
   int64_t num_partial; /* elements of scratch for sums of partial gradients */
 } tri_parts;
 
-/* Creates the parts of the rank at `place`. The model and the layout must outlive them. Release with tri_parts_destroy.
- */
+/* Creates the parts of the rank at `place`. The model and layout must outlive them. Release with tri_parts_destroy. */
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 

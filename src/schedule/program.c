@@ -74,8 +74,8 @@ static bool is_backward(tri_turn_kind kind) {
   return false;
 }
 
-/* A forward receives from the virtual stage before, a backward from the one after; no gradient is sent to stages below
- * the lowest trained parameter. The tag is the virtual stage of the turn, with the direction. */
+/* A forward receives from the previous virtual stage, a backward from the next one; no gradient is sent to stages below
+ * the lowest trained parameter. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out) {
   int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
@@ -162,8 +162,8 @@ static tri_status reduce_bucket(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-/* A bucket's gradients are computed in its reduce buffer, which must be free: the bucket that used it before has been
- * reduced and copied out. */
+/* Waits until the reduce buffer, in which a bucket's gradients are computed, is free: until the bucket that used the
+ * buffer before has been reduced and copied out. */
 static tri_status free_reduce_buffer(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
   if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
@@ -200,8 +200,7 @@ static bool has_parameters(const tri_op_call *call) {
   return false;
 }
 
-/* Returns whether a call runs with the experts of its layer: it belongs to them, or follows them and has no parameters.
- */
+/* Returns whether a call runs with the experts of its layer: it belongs to them, or follows and has no parameters. */
 static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   if (list->calls[call].expert || has_parameters(&list->calls[call])) return list->calls[call].expert;
   int32_t before = call;
@@ -212,7 +211,7 @@ static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   return false;
 }
 
-/* Finds the early bucket of a call's parameters; -1 if they are not in one. */
+/* Finds the early bucket of a layer, or of its experts; -1 if there is none. */
 static int64_t find_bucket(const building *b, int32_t chunk, int32_t layer, bool experts) {
   const tri_buckets *buckets = b->request->buckets;
   for (int64_t k = 0; k < buckets->count; k++) {
@@ -320,8 +319,8 @@ static tri_status gather_segment(building *b, segments *p, int64_t i) {
   return append_bucket(b, TRI_GATHER, p->all[i].bucket);
 }
 
-/* While segment i runs, gathers the parameters of the next segment that lacks them, if no segment before that one needs
- * the bucket in their gather buffer. */
+/* While segment i runs, gathers the parameters of the next segment that lacks them, if no segment before that one still
+ * needs the same gather buffer. */
 static tri_status gather_ahead(building *b, segments *p, int64_t i) {
   int64_t next = i + 1;
   while (next < p->count && is_held(b, p, next)) next++;
@@ -352,8 +351,7 @@ static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
 }
 
 /* Gathers the parameters of a whole layer, if the layer is recomputed before its backward begins: then the later
- * segments need their parameters as well. These are at most two adjacent buckets, which have different gather buffers.
- */
+ * segments need their parameters as well. These are at most two adjacent buckets, whose gather buffers differ. */
 static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
@@ -371,6 +369,8 @@ static bool is_last_of_bucket(const segments *p, int64_t i) {
   return true;
 }
 
+/* Appends a pass in segments, with the gathers and reductions of their buckets. The last bucket's reduction is left to
+ * append_turn, which sends the pass's result first. */
 static tri_status append_segments(building *b, segments *p) {
   for (int buffer = 0; buffer < TRI_BUCKET_BUFFERS; buffer++) p->held[buffer] = -1;
   for (int64_t i = 0; i < p->count; i++) {
@@ -430,6 +430,7 @@ static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_b
   return append_split(b, instruction);
 }
 
+/* Appends a turn with its messages. A stage buffer whose last message may still be on its way is waited for. */
 static tri_status append_turn(building *b, const tri_turn *turn) {
   tri_stage_buffer_kind in_kind = TRI_STAGE_BUFFER_ACTIVATION_IN, out_kind = TRI_STAGE_BUFFER_ACTIVATION_OUT;
   tri_message in, out;
@@ -453,6 +454,8 @@ static tri_status append_turn(building *b, const tri_turn *turn) {
   return bucket < 0 ? TRI_OK : reduce_bucket(b, bucket);
 }
 
+/* Appends all turns. The first receives are posted before the first turn, and the last sends are awaited after the last
+ * turn. */
 static tri_status append_turns(building *b) {
   size_t turns = (size_t)b->turns->count + 1;
   TRI_TRY(tri_alloc("a step program", turns, sizeof *b->program->turn_first, &b->program->turn_first));
@@ -545,9 +548,8 @@ static tri_status append_step(building *b) {
   return TRI_OK;
 }
 
-/* Assigns to each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward returns
- * it.
- */
+/* Assigns to each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward
+ * returns it. */
 static tri_status assign_frames(tri_program *program, bool forward_only) {
   int64_t n = program->num_micro_batches;
   int32_t *frame_of = NULL;
@@ -578,9 +580,9 @@ done:
   return status;
 }
 
-/* Returns the number of stage buffers of each kind. With two, one is filled while the other is used. The interleaved
- * schedule needs more, because a group travels around the whole ring before its first message is consumed. An
- * evaluation sends its micro-batches one by one, through the stage buffers of the steps. */
+/* Returns the number of stage buffers of each kind. Two are enough without virtual stages: one is filled while the
+ * other is used. The interleaved schedule needs more, because a group travels around the whole ring before its first
+ * message is consumed. An evaluation sends its micro-batches one by one, through the stage buffers of the steps. */
 static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;

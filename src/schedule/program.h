@@ -51,7 +51,7 @@ typedef struct tri_program {
   bool split_backward; /* backwards of inputs and of weights are separate; gradients are kept from one to the other */
   int64_t *turn_first; /* [num_turns + 1]: first instruction of each turn; the last: end of the turns */
   int64_t num_turns;
-  int64_t reduce_first, update_first; /* first instruction of the verb reduce (after all turns), and of update */
+  int64_t reduce_first, update_first; /* index of the first instruction after all turns, and of the update */
 } tri_program;
 
 /* The rank to make a program for. */

@@ -7,8 +7,8 @@
 typedef struct walk {
   const tri_program *const *programs;
   int64_t stages, most_stage_buffers;
-  int64_t *at;            /* [stage]: next instruction */
-  int64_t *pending;       /* [stage, kind, stage buffer]: number of the message on its channel */
+  int64_t *at;      /* [stage]: next instruction */
+  int64_t *pending; /* [stage, kind, stage buffer]: number of the buffer's message among the messages with its tag */
   int64_t *posted, *sent; /* [tag]: numbers of messages that the receiver, and the sender, has started */
   int64_t num_tags;
 } walk;
@@ -18,8 +18,8 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
                      at->stage_buffer];
 }
 
-/* Executes an instruction of a message, and returns whether that was possible. An instruction that waits has no tag:
- * its stage buffer has the tag. */
+/* Executes an instruction of a message, and returns whether that was possible. An instruction that waits may lack the
+ * tag: the tag is that of the message in its stage buffer. */
 static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
                             const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);

@@ -1,8 +1,7 @@
 /* Pipeline schedules: the order of a stage's forwards and backwards.
  *
- * A schedule is a pure function from (stages, virtual stages, micro-batches, group) to each stage's turns; one file
- * each.
- * program.c adds the messages between stages and everything else of a step.
+ * A schedule is a pure function from (stages, virtual stages, micro-batches, group) to each stage's turns, in a file of
+ * its own. program.c adds the messages between stages and everything else of a step.
  *
  * Virtual stage number v = chunk * stages + stage: with more than one chunk a stage holds several runs of layers.
  *

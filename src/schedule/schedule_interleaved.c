@@ -1,6 +1,6 @@
-/* Interleaved 1F1B (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", section
- * 2.2.2): a stage holds `virtual_stages` runs of layers, so the pipeline fills in steps of a run and the bubble shrinks
- * by their number, for as many times the messages.
+/* Interleaved 1F1B (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
+ * section 2.2.2): a stage holds `virtual_stages` runs of layers, so the pipeline fills in steps of a run. The bubble is
+ * divided by their number, and the number of messages is multiplied by it.
  *
  * Micro-batches run in groups: a stage computes a group with its first run of layers, then with the second, and so on.
  * It runs ahead until the group's first micro-batch has reached the begin of its backward, and then alternates forwards

@@ -27,7 +27,8 @@ static void place_states(tri_update_call *call, size_t *end) {
   }
 }
 
-/* Returns the number of entries of the tensor on disk that an entry begins; 0 if the entry continues one. */
+/* Returns the number of entries that make up the tensor on disk whose first part is `entry`; 0 if the entry continues a
+ * tensor. */
 static int64_t parts_from(const tri_parameter_table *table, int64_t entry) {
   int64_t end = entry + 1;
   if (tri_parameter_continues(&table->entries[entry])) return 0;
@@ -123,7 +124,6 @@ void tri_updates_destroy(tri_updates *updates) {
   tri_free(updates);
 }
 
-/* Adjacent calls often have equal sizes, so each size is computed once. */
 tri_status tri_updates_workspace(const tri_updates *updates, const tri_device_description *device, size_t *bytes) {
   *bytes = 0;
   for (int64_t i = 0; i < updates->count; i++) {

@@ -1,6 +1,7 @@
 /* The memory of the parameters of one rank: offsets of their arrays in one allocation. The values of trained parameters
- * come first, then buffers for whole values of sharded buckets (ZeRO 3), then the same of frozen parameters by stored
- * type. weights/weights.h allocates it; the memory plan of a list counts it (memory_plan.h). */
+ * come first, then buffers for whole values of sharded buckets (ZeRO 3), then such buffers for frozen parameters, then
+ * the frozen parameters, both by stored type. weights/weights.h allocates the memory; the memory plan of a list counts
+ * it (memory_plan.h). */
 #ifndef TRI_SCHEDULE_WEIGHTS_PLAN_H
 #define TRI_SCHEDULE_WEIGHTS_PLAN_H
 

@@ -93,8 +93,7 @@ static tri_status find_variant(const char *isa, const variant **out) {
   return tri_fail(TRI_UNSUPPORTED, "this CPU has no kernels for `%s`; it runs %s", isa, known);
 }
 
-/* ---- attention: the variant's kernels for the call's type ---------------------------------------------------------
- */
+/* ---- attention: the variant's kernels for the call's type -------------------------------------------------------- */
 
 static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dtype type) {
   const variant *chosen = state->chosen;
@@ -146,11 +145,10 @@ static tri_status attention_backward(tri_queue *queue, const tri_attention *call
                                      &job, workspace);
 }
 
-/* ---- the device ---------------------------------------------------------------------------------------------------
- */
+/* ---- the device -------------------------------------------------------------------------------------------------- */
 
-/* Sets the kernels and the functions for their scratch memory. Those that the CPU does not replace are the reference's,
- * so a new kernel runs here as soon as its reference does. */
+/* Sets the kernels and the functions for their scratch memory. Kernels that this device does not replace are the
+ * reference's, so a new kernel runs here as soon as its reference does. */
 static void fill_kernels(cpu_state *state, tri_device_description *description) {
   const variant *chosen = state->chosen;
   tri_device_kernels *kernels = &state->kernels;

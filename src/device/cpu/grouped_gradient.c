@@ -47,8 +47,7 @@ static dnnl_status_t gemm_gradient(const tri_grouped_call *at, int thread, const
   return status;
 }
 
-/* ---- transposing a
- * --------------------------------------------------------------------------------------------------- */
+/* ---- transposing a ----------------------------------------------------------------------------------------------- */
 
 enum { SIDE = 32, LANES = 8 }; /* SIDE: side of a block, a cache line; LANES: elements of a vector */
 
@@ -127,8 +126,8 @@ static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t
   return to;
 }
 
-/* Computes the rows from `first` on, as many as fit the largest size; a smaller rest is padded to the smallest size
- * that holds it. */
+/* Adds the product of the rows from `first` on, as many as fit the largest size; fewer rows are padded to the smallest
+ * size that holds them. */
 static dnnl_status_t primitive_part(const tri_grouped_call *at, int thread, const tile *t, int64_t first, char *c) {
   const tri_grouped_plan *plan = at->plan;
   const tri_matmul *p = at->product;
@@ -153,8 +152,7 @@ static dnnl_status_t primitive_gradient(const tri_grouped_call *at, int thread, 
   return status;
 }
 
-/* ---- both paths
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- both paths -------------------------------------------------------------------------------------------------- */
 
 static void fill_zero(const tri_matmul *p, const tile *t) {
   const size_t element = tri_dtype_bytes(p->c_type);

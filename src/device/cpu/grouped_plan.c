@@ -100,7 +100,7 @@ static void add_scratch(tri_grouped_plan *plan) {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Multiples of all known kernels' heights, except the last: these keep a row's bits. */
+/* Except 1, multiples of the heights of all known kernels: with these sizes a row keeps its bits. */
 static const int64_t gemm_sizes[] = {1, 24, 48, 96, 192}, primitive_sizes[] = {1, 16, 32, 48, 64, 128};
 static const int64_t gemm_preferred[] = {96, 48, 24, 192, 1}, primitive_preferred[] = {64, 32, 48, 16, 128, 1};
 enum {
@@ -261,8 +261,8 @@ static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_pla
   return TRI_OK;
 }
 
-/* Sets *same to whether all rows of a tile are equal, and equal to the first row of the first size that was tried
- * (is_first). */
+/* Sets *same to whether all rows of a tile are equal, and equal to t->first. is_first: first sets t->first to this
+ * tile's first row. */
 static tri_status try_size(trial *t, int size, bool is_first, bool *same) {
   const tri_grouped_plan *plan = t->call.plan;
   const tri_matmul *p = &plan->product;

@@ -65,7 +65,7 @@ static const float *part_of_b(const tri_grouped_call *at, int thread, const char
   return (const float *)(const void *)to;
 }
 
-/* c[rows, columns] (+)= a b[all its depth, columns from `column` on]. */
+/* Computes c[rows, columns] (+)= a b[all its depth, columns from `column` on]. */
 static dnnl_status_t gemm_columns(const tri_grouped_call *at, int thread, int64_t rows, int64_t column, int64_t columns,
                                   const float *a, int64_t lda, const char *b, float *c, int64_t ldc) {
   const tri_matmul *p = at->product;
@@ -107,8 +107,7 @@ static dnnl_status_t gemm_rows(const tri_grouped_call *at, int thread, int size,
   return status;
 }
 
-/* ---- both paths
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- both paths -------------------------------------------------------------------------------------------------- */
 
 dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size, int64_t live, const char *a,
                                const char *b, char *c) {

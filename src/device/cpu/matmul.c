@@ -18,8 +18,7 @@ typedef struct call {
   char *workspace;
 } call;
 
-/* ---- supported GEMMs
- * ------------------------------------------------------------------------------------------------- */
+/* ---- supported GEMMs --------------------------------------------------------------------------------------------- */
 
 static tri_status check_types(const tri_matmul *p) {
   bool fp32 = p->a_type == TRI_FP32 && p->b_type == TRI_FP32 && p->c_type == TRI_FP32;
@@ -133,6 +132,7 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
 
 /* ---- the primitive ----------------------------------------------------------------------------------------------- */
 
+/* Returns b, or its dense copy in a's type in the workspace. */
 static const void *staged_b(const call *at) {
   const tri_matmul *p = at->product;
   if (!at->plan->stage_b) return at->b;
@@ -352,10 +352,9 @@ static tri_status run_gemm(const call *at) {
   return TRI_OK;
 }
 
-/* ---- rows in generation
- * ---------------------------------------------------------------------------------------------- */
+/* ---- rows in generation ------------------------------------------------------------------------------------------ */
 
-/* Computes rows [first, first + count): a result does not depend on how many rows there are. */
+/* Computes rows [first, first + count). A row's result does not depend on the number of rows. */
 static void run_few(const call *at, int64_t first, int64_t count) {
   const tri_matmul *p = at->product;
   const void *a = at->a + (size_t)(first * p->lda) * tri_dtype_bytes(p->a_type);
@@ -400,8 +399,7 @@ static void run_generating(const call *at) {
     run_few(at, first, m - first < TRI_MOST_ROWS ? m - first : TRI_MOST_ROWS);
 }
 
-/* ---- few columns --------------------------------------------------------------------------------------------------
- */
+/* ---- few columns ------------------------------------------------------------------------------------------------- */
 
 static void run_thin_depth(const call *at) {
   const tri_matmul *p = at->product;
@@ -438,8 +436,7 @@ static void run_thin_gradient(const call *at) {
   at->state->options.thin_gradient(at->state->options.threads, &job);
 }
 
-/* ---- k = 0
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- k = 0 ------------------------------------------------------------------------------------------------------- */
 
 static void run_zero(const call *at) {
   const tri_matmul *p = at->product;

@@ -293,7 +293,7 @@ static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
   return TRI_OK;
 }
 
-/* Plans the additions of LoRA factors, and their gradients (thin.h). */
+/* Plans the additions of LoRA factors, and their gradients (thin.h). Returns false if the GEMM is neither. */
 static bool plan_thin(tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   const bool adds = p->accumulate && p->c_type == TRI_BF16 && !p->a_transposed && p->b_transposed;
@@ -358,8 +358,8 @@ void tri_matmul_plan_release(tri_matmul_plan *plan) {
 
 /* ---- packed layouts ---------------------------------------------------------------------------------------------- */
 
-/* Finds oneDNN's layout for a canonical number of rows: the layout does not depend on the number of rows, and must
- * not. */
+/* Finds oneDNN's layout for a canonical number of rows: a packed b must serve GEMMs of any number of rows, so its
+ * layout must not depend on that number. */
 static tri_status find_blocked(tri_cpu_matmul_state *state, const tri_matmul *p, tri_matmul_packing *out) {
   tri_status status = TRI_OK;
   tri_onednn_layout a = {0}, any = {0}, c = {0};
@@ -377,7 +377,7 @@ destroy:
   tri_onednn_layout_destroy(&c);
   tri_onednn_layout_destroy(&any);
   tri_onednn_layout_destroy(&a);
-  if (status == TRI_UNSUPPORTED) return TRI_OK; /* the other way is used */
+  if (status == TRI_UNSUPPORTED) return TRI_OK; /* b is not packed */
   return status;
 }
 

@@ -13,8 +13,7 @@ static dnnl_data_type_t type_of(tri_dtype type) {
   return dnnl_data_type_undef;
 }
 
-/* ---- differences of 2.x and 3.x
- * -------------------------------------------------------------------------------------- */
+/* ---- differences of 2.x and 3.x ---------------------------------------------------------------------------------- */
 
 #if DNNL_VERSION_MAJOR >= 3
 

@@ -42,7 +42,7 @@ typedef struct tri_onednn_primitive {
 typedef struct tri_onednn_product {
   const tri_onednn_layout *a, *b, *c;
   bool bias, accumulate;
-  int64_t m, n, k; /* for messages, and n for the bias */
+  int64_t m, n, k; /* for messages and the check for a bug of oneDNN; n also for the bias */
 } tri_onednn_product;
 
 /* Returns whether the CPU has a matrix unit (AMX) that oneDNN uses. */
@@ -59,8 +59,7 @@ tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_prod
 /* Runs the GEMM; bias and scratch are ignored if the primitive does not use them. */
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch);
-/* The same for use in parallel threads, each with its own primitives: returns oneDNN's status and records no message.
- */
+/* The same for parallel threads, each with its own primitives: returns oneDNN's status and sets no message. */
 dnnl_status_t tri_onednn_product_execute(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                          const void *b, const void *bias, void *c, void *scratch);
 
@@ -72,9 +71,7 @@ tri_status tri_onednn_reorder_run(dnnl_stream_t stream, const tri_onednn_primiti
 
 void tri_onednn_primitive_destroy(tri_onednn_primitive *primitive);
 
-/* Fails with TRI_UNSUPPORTED, TRI_OUT_OF_MEMORY or TRI_INTERNAL and a message for a status of oneDNN; TRI_OK for
- * success.
- */
+/* Fails with TRI_UNSUPPORTED, TRI_OUT_OF_MEMORY or TRI_INTERNAL and a message, unless oneDNN's status is success. */
 tri_status tri_onednn_check(dnnl_status_t status, const char *what);
 
 #endif

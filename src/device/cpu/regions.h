@@ -13,8 +13,8 @@ typedef struct tri_regions tri_regions;
  * the loop's own. */
 typedef void tri_region_body(const void *context, int64_t chunk, int worker);
 
-/* threads: including the caller. The others are started by the first loop that can use them. Destroy when no loop runs;
- * NULL is ignored. */
+/* Creates a pool of threads. `threads` includes the caller; the others are started by the first loop that can use them.
+ * Destroy when no loop runs; NULL is ignored. */
 tri_status tri_regions_create(int threads, tri_regions **out);
 void tri_regions_destroy(tri_regions *regions);
 int tri_regions_threads(const tri_regions *regions);

@@ -66,8 +66,7 @@ typedef struct forward {
   void *out, *log_sum_exp;
 } forward;
 
-/* ---- plain attention ----------------------------------------------------------------------------------------------
- */
+/* ---- plain attention --------------------------------------------------------------------------------------------- */
 
 /* Computes a query's output, in four passes over the keys that it attends to. scores: room for all keys. */
 static void plain_row(const forward *x, const tri_attention_slice *slice, int64_t h, int64_t row, double *scores) {
@@ -108,8 +107,7 @@ static void plain_row(const forward *x, const tri_attention_slice *slice, int64_
   }
 }
 
-/* ---- parts of a call ----------------------------------------------------------------------------------------------
- */
+/* ---- parts of a call --------------------------------------------------------------------------------------------- */
 
 static bool shares(const tri_attention *c) { return c->shares_queries || c->shares_keys; }
 
@@ -182,8 +180,7 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the score of a dot product of q and k. slope_of is the derivative of the score with respect to the product.
- */
+/* Returns the score of a dot product of q and k. slope_of is the score's derivative with respect to the product. */
 static double score_of(const tri_attention *c, double product) {
   if (c->soft_cap == 0) return c->scale * product;
   return c->soft_cap * tanh(c->scale * product / c->soft_cap);
@@ -210,6 +207,7 @@ static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
   return get(tri_dtype_wide(x->call->type), x->log_sum_exp, index_statistic(x->call, h, row));
 }
 
+/* Computes one query's output, merged with the earlier one if the call says so. */
 static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
@@ -277,8 +275,7 @@ tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention
   return run_forward(&x, slices, &s);
 }
 
-/* ---- pages: consecutive rows of all heads
- * ---------------------------------------------------------------------------- */
+/* ---- pages: consecutive rows of all heads ------------------------------------------------------------------------ */
 
 tri_status tri_reference_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows,
                                      const void *k, const void *v, void *keys, void *values) {

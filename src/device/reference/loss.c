@@ -82,8 +82,7 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
   return TRI_OK;
 }
 
-/* ---- queries of logits
- * ------------------------------------------------------------------------------------------------ */
+/* ---- queries of logits ------------------------------------------------------------------------------------------- */
 
 /* Returns the sum of the weights exp((x - most) / temperature), and sets *spread to the sum of each weight times its
  * logarithm. */
@@ -111,6 +110,7 @@ static int64_t find_sampled(tri_dtype wide, const void *logits, int64_t first, i
   return last;
 }
 
+/* Answers one query. Returns its id: the given, the sampled or the likeliest one; -1 if a logit is not finite. */
 static int32_t answer_query(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary,
                             const tri_logit_query *query, double numbers[TRI_LOGIT_NUMBERS]) {
   const double temperature = query->temperature;

@@ -40,8 +40,8 @@ static void quantise_block(tri_dtype type, int64_t count, const void *values, in
     store_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
 }
 
-/* Subtracts the mean of the blocks' largest magnitudes from each of them, and stores it in *offset. If it is not
- * finite, all of them become NaN. */
+/* Subtracts the mean of the blocks' largest magnitudes from each magnitude, and stores the mean in *offset. If the mean
+ * is not finite, *offset and all magnitudes become NaN. */
 static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);

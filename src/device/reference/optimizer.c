@@ -214,8 +214,7 @@ tri_status tri_reference_adafactor_step(tri_queue *queue, tri_dtype type, const 
   return TRI_OK;
 }
 
-/* ---- GaLore and Fira ----------------------------------------------------------------------------------------------
- */
+/* ---- GaLore and Fira --------------------------------------------------------------------------------------------- */
 
 tri_status tri_reference_low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                                        const tri_step_values *values, const void *gradient, void *moment1,

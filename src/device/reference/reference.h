@@ -5,13 +5,13 @@
 
 #include "device/kernels.h"
 
-/* Checks the options; `rest` of its name must be "". */
+/* Checks the options `rest` of a device's name, which must be "". */
 tri_status tri_reference_check(const char *rest);
 
 /* Completes a device whose types are set. */
 tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out);
 
-/* Its kernels and their memory requirements, for devices that run them elsewhere. */
+/* The kernels and their memory requirements, also for other devices that use them. */
 extern const tri_device_kernels tri_reference_kernels;
 extern const tri_device_description tri_reference_description;
 

@@ -1,5 +1,4 @@
-/* Element-wise kernels (add, scale, copies, activation functions, dropout, rotation), column sums and embedding tables.
- */
+/* Element-wise kernels (add, scale, copies, activation functions, dropout, rotation), column sums, embedding tables. */
 #include "base/random.h"
 #include "device/reference/activations.h"
 #include "device/reference/reference.h"
