@@ -345,7 +345,7 @@ static void write_run(FILE *to, const curves *c, const tri_board_item *item, int
   fprintf(to, "}");
 }
 
-/* Writes the curves of runs. Locks the board anew for each run. */
+/* Writes the curves of runs. Locks the board for one run at a time. */
 static void write_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
   fprintf(to, "{\"runs\":[");

@@ -13,7 +13,8 @@ enum { MAX_POINTS = 1400 };
 
 /* ---- curves ------------------------------------------------------------------------------------------------------ */
 
-/* Draws the lowest and the highest of the steps that share a pixel, so that a spike is not lost. */
+/* Draws the lowest and the highest loss of each group of adjacent steps (at most MAX_POINTS / 2 groups, about one for
+ * each pixel), so that a spike is not lost. */
 static void draw_raw(const tri_chart *c, const tri_metrics_history *h) {
   int64_t bucket = (2 * h->count + MAX_POINTS - 1) / MAX_POINTS;
   tri_chart_line line = tri_chart_line_begin(c, RAW_LOOK);
@@ -75,7 +76,7 @@ static void draw_validation(const tri_chart *c, const tri_metrics_history *h) {
   }
 }
 
-/* At the top, where a falling curve leaves room. */
+/* Draws the legend at the top, where a falling curve leaves room. */
 static void draw_legend(tri_chart *c, const tri_metrics_history *h) {
   int64_t last = 0;
   double validation = NAN;
