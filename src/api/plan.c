@@ -1,4 +1,4 @@
-/* The public functions that predict and search layouts. */
+/* The public functions that predict the speed of layouts and find the fastest. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"

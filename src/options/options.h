@@ -12,8 +12,8 @@
 
 /* Parses an integer in [low, high]. `option`: as the user types it ("--tokens"). */
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
-/* Parses a memory size of at least a byte: a number of bytes, of KiB, MiB, GiB or TiB ("512MiB"; K, M and G are the
- * same), or of KB, MB or GB (powers of 1000). */
+/* Parses a memory size of at least a byte: a number of bytes, of KiB, MiB, GiB or TiB ("512MiB"; K, M and G mean KiB,
+ * MiB and GiB), or of KB, MB or GB (powers of 1000). */
 tri_status tri_option_bytes(const char *option, const char *text, size_t *out);
 tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out);
 
