@@ -58,9 +58,10 @@ bool tri_ending_was_asked(const tri_ending *ending);
 void tri_noise_add(tri_noise *noise, const char *line);
 
 /* LOCAL. Returns the status of the job, with a message unless it is TRI_OK. The first cause that applies is reported: a
- * hang; a rank's own error message or crash (the earlier of the two); a request to stop; an error message that came
- * through the launcher; a launcher that was killed; a rank that the launcher reports as dead; a rank that stopped
- * because of a signal; a rank whose connection closed; an error message because of another rank; the launcher's output.
+ * hang; a rank's own error message or crash (the earlier of the two); a request to stop, unless an error message came
+ * through the launcher before the job was ended; an error message that came through the launcher; a launcher that was
+ * killed; a rank that the launcher reports as dead; a rank that stopped because of a signal; a rank whose connection
+ * closed; an error message because of another rank; the launcher's output.
  */
 tri_status tri_cause_report(const tri_ending *ending);
 

@@ -11,7 +11,7 @@
  * hosts use the launcher's output and error files (error_files.h). All reports are collected in a tri_ending, from
  * which cause.c determines the first cause. A stop request is sent to the ranks over their sockets, and as SIGUSR1
  * through the launcher if some ranks have no socket. Before the first step there is nothing to save, and a stop
- * request ends the job.
+ * request ends the job; only a scheduler's request waits for that step.
  *
  * The invariants:
  * - All buffered messages are read before a rank is judged to be silent.

@@ -36,7 +36,7 @@ static void draw_raw(const tri_chart *c, const tri_metrics_history *h) {
 
 /* Returns the mean of the finite losses within `half` steps of step i, centred, so that it does not lag. At the
  * beginning the window shrinks on both sides, otherwise the curve would start too flat; at the end, where the curve is
- * flat, it is cut off. */
+ * flat, the window is cut off. */
 double tri_loss_smoothed(const tri_metrics_history *h, int64_t i) {
   int64_t half = h->count / 80 < i ? h->count / 80 : i;
   int64_t last = i + half < h->count ? i + half : h->count - 1;

@@ -6,8 +6,8 @@
 #include "comm/mesh.h"
 #include "timeline/timeline.h"
 
-/* The timed steps of a run: the first ones, but without the initial two, because these touch memory for the first time
- * (unless the run has no others). */
+/* The timed steps of a run: at most eight, after the first two, which touch memory for the first time; a run that has
+ * no more than two steps times these. */
 typedef struct tri_timing {
   const char *path; /* output: this name with .json and with .svg; NULL: no output. Set by the caller */
   const tri_mesh *mesh;
