@@ -26,14 +26,14 @@ extern "C" {
 
 typedef enum trireme_status {
   TRIREME_OK = 0,
-  TRIREME_BAD_USAGE = 1,     /* an argument is not valid                       */
+  TRIREME_BAD_USAGE = 1,     /* an argument is not valid */
   TRIREME_BAD_CONFIG = 2,    /* a key or a value in a description is not valid */
-  TRIREME_BAD_LAYOUT = 3,    /* a layout is not possible                       */
-  TRIREME_BAD_FILE = 4,      /* missing, unreadable, truncated or hostile      */
-  TRIREME_IO_FAILED = 5,     /* the system refused a read or a write           */
-  TRIREME_OUT_OF_MEMORY = 6, /* here, or on the machine of a question          */
-  TRIREME_UNSUPPORTED = 7,   /* legal, but not in this library                 */
-  TRIREME_INTERNAL = 8       /* an error in the library                        */
+  TRIREME_BAD_LAYOUT = 3,    /* a layout is not possible */
+  TRIREME_BAD_FILE = 4,      /* missing, unreadable, truncated or hostile */
+  TRIREME_IO_FAILED = 5,     /* the system refused a read or a write */
+  TRIREME_OUT_OF_MEMORY = 6, /* here, or on the machine of a question */
+  TRIREME_UNSUPPORTED = 7,   /* legal, but not in this library */
+  TRIREME_INTERNAL = 8       /* an error in the library */
 } trireme_status;
 
 /* Returns the message of the last failure in this thread; "" if there was none. Valid until the thread's next call. */

@@ -38,11 +38,11 @@ TRIREME_API int64_t trireme_answers_count(const trireme_answers *answers);
 typedef enum trireme_figure {
   TRIREME_STEP_SECONDS = 0,
   TRIREME_TOKENS_PER_SECOND = 1,
-  TRIREME_TFLOPS_PER_DEVICE = 2, /* products of the model; in JSON `model_tflops_per_device`  */
-  TRIREME_MFU = 3,               /* the same as a share of the device's peak: `mfu`           */
-  TRIREME_BUBBLE = 4,            /* share of the step in which ranks wait for other ranks     */
-  TRIREME_PEAK_BYTES = 5,        /* bytes on the fullest device                               */
-  TRIREME_FITS = 6,              /* 1 or 0                                                    */
+  TRIREME_TFLOPS_PER_DEVICE = 2, /* products of the model; in JSON `model_tflops_per_device` */
+  TRIREME_MFU = 3,               /* the same as a share of the device's peak: `mfu` */
+  TRIREME_BUBBLE = 4,            /* share of the step in which ranks wait for other ranks */
+  TRIREME_PEAK_BYTES = 5,        /* bytes on the fullest device */
+  TRIREME_FITS = 6,              /* 1 or 0 */
   /* Including recomputed products: in JSON `hardware_tflops_per_device` (formerly `tflops_per_device`), and `hfu`. */
   TRIREME_HARDWARE_TFLOPS_PER_DEVICE = 7,
   TRIREME_HFU = 8
@@ -51,8 +51,9 @@ typedef enum trireme_figure {
 /* Returns a figure of answer `index`, from 0; NaN if there is no such answer or figure. */
 TRIREME_API double trireme_answers_figure(const trireme_answers *answers, int64_t index, trireme_figure figure);
 
-/* Return the layout of an answer, as trireme_simulate takes it, and the JSON text that `--json` prints for it. Both are
- * valid until the answers are destroyed; NULL if there is no such answer. */
+/* Return the layout of an answer, as trireme_simulate takes it, and the JSON text that `--json` prints for it, without
+ * the costs and the failures of the run. Both are valid until the answers are destroyed; NULL if there is no such
+ * answer. */
 TRIREME_API const char *trireme_answers_layout(const trireme_answers *answers, int64_t index);
 TRIREME_API const char *trireme_answers_json(const trireme_answers *answers, int64_t index);
 

@@ -5,7 +5,7 @@
 
 #include "trireme/checkpoint.h"
 
-/* Converts the public type to tri_checkpoint, which it is. */
+/* Casts the public type, under which tri_checkpoint is known to callers. */
 static const tri_checkpoint *own(const trireme_checkpoint *checkpoint) { return (const void *)checkpoint; }
 
 /* Returns a tensor; NULL if it does not exist. */

@@ -1,4 +1,4 @@
-/* The public functions that predict and search layouts. */
+/* The public functions that predict the speed of layouts and find the fastest. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"
@@ -15,7 +15,7 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* The keys are options of a command, which parses them. */
+/* The keys are the options of `trireme plan` that take a value; the command's rows parse them. */
 static const tri_option rows[] = {{.kind = TRI_OPTION_GROUP, .rows = tri_plan_machine_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_batch_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_further_rows},
@@ -47,7 +47,7 @@ void trireme_question_destroy(trireme_question *question) {
   tri_free(question);
 }
 
-/* Finds the option of a key; returns false if there is none. There is no `json`, because answers are not printed. */
+/* Finds the option of a key; returns false if no option that takes a value has that name. */
 static bool find_option(const char *key, tri_option_place *out) {
   tri_option_place options[TRI_MOST_OPTIONS];
   const int count = tri_options_list(rows, options, NULL);

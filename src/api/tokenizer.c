@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A tokenizer with the scratch memory for its one thread. */
+/* A tokenizer, and its encoder, which only one thread may use at a time. */
 struct trireme_tokenizer {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;

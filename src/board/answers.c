@@ -86,7 +86,7 @@ static json_t *named_of(const tri_series *s) {
   return out;
 }
 
-/* Returns the mean of the last RECENT values. */
+/* Returns the mean of the finite values of the last RECENT steps; null: none. */
 static json_t *recent_of(const tri_series *s, tri_board_column column) {
   double sum = 0;
   int64_t count = 0;
@@ -181,7 +181,7 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
 }
 
-/* Returns the summary's share of time; while the run is in progress, that of its metrics. */
+/* Returns the share of time of the summary, or of the metrics if the run has no summary with one. */
 static json_t *share_of(const tri_board_item *item) {
   json_t *of_summary = json_object_get(item->summary, "share");
   if (json_is_object(of_summary)) return json_incref(of_summary);
@@ -301,7 +301,8 @@ static void write_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) 
   fprintf(to, "]");
 }
 
-/* Writes the step, the position of that step on the axis and the mark "best" of each checkpoint. */
+/* Writes the step, the position of that step on the axis and the mark "best" of each checkpoint whose step is in the
+ * metrics. */
 static void write_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
   const tri_series *s = &item->series;
   const char *separator = "";
@@ -345,7 +346,7 @@ static void write_run(FILE *to, const curves *c, const tri_board_item *item, int
   fprintf(to, "}");
 }
 
-/* Writes the curves of runs. Locks the board for each run by itself. */
+/* Writes the curves of runs. Locks the board for one run at a time. */
 static void write_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
   fprintf(to, "{\"runs\":[");

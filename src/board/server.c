@@ -1,7 +1,7 @@
-/* Protects the board from other pages in the same browser: the Host header must name this server (else a page whose
- * name is bound to 127.0.0.1 after loading could read everything), answers may not be used by other origins, and the
- * page loads nothing from elsewhere. If other machines or other users can reach the port, everything except the
- * program's own files requires a secret token in the address. */
+/* Serves a board with libmicrohttpd, and protects it from other pages in the same browser: the Host header must name
+ * this server (otherwise DNS rebinding would let any page read everything), answers may not be used by other origins,
+ * and the page loads nothing from elsewhere. If other machines can reach the port, or with --token, the page and all
+ * answers require a secret token in the address; the page's scripts and styles do not. */
 #include "board/server.h"
 
 #include "base/memory.h"
@@ -50,7 +50,7 @@ struct tri_server {
   tri_clients *clients;
   tri_board *board;
   int64_t port;
-  bool is_open;                    /* to other machines: then the token, and not the host name, decides */
+  bool is_open;                    /* other machines can reach the port; the token, not the Host header, is checked */
   char token[2 * TOKEN_BYTES + 1]; /* "": no token */
   char address[ADDRESS_BYTES];
 };
@@ -339,7 +339,8 @@ static tri_status draw_token(tri_server *server) {
   return TRI_OK;
 }
 
-/* The address that stands for all interfaces cannot be opened in a browser, so the machine's name is used. */
+/* Writes the address to open in a browser. The address of all interfaces cannot be opened, so the machine's name
+ * replaces it. */
 static void write_address(tri_server *server, const char *host) {
   char name[256] = "";
   bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;

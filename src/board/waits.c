@@ -79,7 +79,7 @@ static tri_status read_waits(const char *root, const char *relative, waits *w) {
   tri_status status = TRI_OK;
   struct stat about;
   TRI_TRY(tri_file_open_below(root, relative, &file));
-  if (fstat(file, &about) == 0 && about.st_size > MOST_BYTES) { /* it is read at every look, and other requests wait */
+  if (fstat(file, &about) == 0 && about.st_size > MOST_BYTES) { /* the whole file is read for each request */
     close(file);
     return tri_fail(TRI_BAD_FILE, "%s/%s has more than %d MB, more than is shown", root, relative, MOST_BYTES >> 20);
   }

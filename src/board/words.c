@@ -92,8 +92,8 @@ static const char *after_number(const char *line) {
   return NULL;
 }
 
-/* Skips who failed: "rank 3: ", "rank 3 (pipeline 1), at step 7: " or "job of 4 ranks: ". NULL if a line does not begin
- * so, such as "rank 3 (pipeline 1) on node7 was killed by signal 9": that is a sentence. */
+/* Returns the text after the name of the failed rank or job: "rank 3: ", "rank 3 (pipeline 1), at step 7: " or "job of
+ * 4 ranks: ". NULL if a line does not begin so, such as "rank 3 (pipeline 1) on node7 was killed by signal 9". */
 static const char *behind_who(const char *line) {
   static const char at_step[] = ", at step ";
   const char *rest = after_number(line);
@@ -110,7 +110,8 @@ static const char *behind_who(const char *line) {
   return strncmp(rest, ": ", 2) == 0 ? rest + 2 : NULL;
 }
 
-/* Finds the last failure, since each failure is appended to the file. */
+/* Returns the message of the last failure in the file, to which each failure is appended; the whole text if no line
+ * begins with a rank or a job. */
 static const char *last_failure(const char *text) {
   const char *found = NULL;
   for (const char *line = text; line != NULL; line = line_after(line)) {

@@ -1,4 +1,4 @@
-/* `trireme plan`: searches the fastest layouts of a model on a cluster, and prints them. */
+/* `trireme plan`: finds the fastest layouts of a model on a cluster, and prints them. */
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/plan_csv.h"

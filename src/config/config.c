@@ -117,10 +117,10 @@ static const char *nearest_in(const key_list *list, const char *path, bool own, 
   return NULL;
 }
 
-/* Returns the full name of the key that was probably meant by an unknown name at `path`, or NULL. The order of guesses:
- * a key with exactly that name, with a plural s, or that another program calls by this name; a key whose name contains
- * the word (`layers`: `model.num_layers`); the nearest in spelling. Each guess is first tried in and below the section.
- */
+/* Returns the full name of the key that was probably meant by an unknown name at `path`, or NULL. `order` lists the
+ * guesses: first keys with this name (also with a plural s, or in another program), then keys with a similar name,
+ * which contains the word (`layers`: `model.num_layers`) or is nearest in spelling. In both groups keys in or below the
+ * section come first. */
 static const char *suggest(const key_list *list, const char *path, const char *name) {
   enum { SECTION, BELOW, ANYWHERE };
   static const struct {

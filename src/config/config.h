@@ -24,18 +24,18 @@
 #include <stdio.h>
 
 typedef enum tri_config_type {
-  TRI_CONFIG_INT,     /* int64_t                                      */
+  TRI_CONFIG_INT,     /* int64_t */
   TRI_CONFIG_AUTO,    /* int64_t; the word `auto` is 0 */
-  TRI_CONFIG_SEED,    /* uint64_t                                     */
-  TRI_CONFIG_DOUBLE,  /* double                                       */
-  TRI_CONFIG_PAIR,    /* double[2], written [a, b]                    */
+  TRI_CONFIG_SEED,    /* uint64_t */
+  TRI_CONFIG_DOUBLE,  /* double */
+  TRI_CONFIG_PAIR,    /* double[2], written [a, b] */
   TRI_CONFIG_NUMBERS, /* double[], written [a, b, ...]; a 0 ends the array, so `range` excludes 0 */
   TRI_CONFIG_COUNTS,  /* const tri_count_list *, whole numbers written [a, b, ...]; NULL: [] */
-  TRI_CONFIG_BOOL,    /* bool                                         */
-  TRI_CONFIG_STRING,  /* char[bytes]                                  */
+  TRI_CONFIG_BOOL,    /* bool */
+  TRI_CONFIG_STRING,  /* char[bytes] */
   TRI_CONFIG_PATH,   /* char[bytes]; `~/` is replaced by the home folder (home.h); also for values that may be a name */
-  TRI_CONFIG_CHOICE, /* an enum, written as one of `words`           */
-  TRI_CONFIG_SECTION, /* the keys of another table                    */
+  TRI_CONFIG_CHOICE, /* an enum, written as one of `words` */
+  TRI_CONFIG_SECTION, /* the keys of another table */
   TRI_CONFIG_LIST,    /* an array of structs, written as a list of sections */
 } tri_config_type;
 
@@ -76,11 +76,11 @@ typedef struct tri_config_range {
   bool open_low, open_high;
 } tri_config_range;
 
-/* Bits: the meaning of a key whose value in a checkpoint differs from the value in the run that continues from it. */
+/* Bits: the consequence of a value of a key that differs between a checkpoint and the run that resumes from it. */
 typedef enum tri_config_change {
   TRI_CHANGE_FREE = 1 << 0,     /* nothing */
   TRI_CHANGE_LEARNING = 1 << 1, /* the run learns or reports something else from here on; it is logged */
-  TRI_CHANGE_MEASURE = 1 << 2,  /* validation losses before and after do not compare */
+  TRI_CHANGE_MEASURE = 1 << 2,  /* validation losses before and after it are not comparable */
   TRI_CHANGE_FUNCTION = 1 << 3, /* the model or the run is another one; refused unless `allow_change` names the key */
   TRI_CHANGE_SHAPE = 1 << 4 | TRI_CHANGE_FUNCTION,   /* the weights have other shapes; always refused */
   TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* other samples follow */
@@ -105,12 +105,12 @@ typedef struct tri_config_key {
   unsigned change;  /* TRI_CHANGE bits; 0: those of its section */
   const char *help; /* one line */
 
-  /* Exactly one of these three is set. */
-  const char *fallback; /* the default, as written in a file                                                      */
+  /* Exactly one of these three is set; none for a section without required keys. */
+  const char *fallback; /* the default, as written in a file */
   const char *derived;  /* words for what the default depends on; an absent key leaves the struct unchanged */
-  const char *example;  /* no default: the key must be given; the message for a missing key shows this example    */
+  const char *example;  /* no default: the key must be given; the message for a missing key shows this example */
 
-  tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS, COUNTS     */
+  tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS, COUNTS */
   size_t bytes;           /* STRING, PATH: size with the NUL; LIST: size of one struct; NUMBERS: size of the array */
   size_t count;           /* LIST: offset of the list's length, an int64_t; `range` limits the length */
   const tri_config_word *words; /* CHOICE */
@@ -130,8 +130,8 @@ typedef struct tri_config_key {
 
   const void *more; /* data for the owner of the table; config.c does not read it */
 
-  size_t follows; /* offset of a double in the struct; if it is not 0, this value follows from it, and is printed as a
-                     comment; 0: none */
+  size_t follows; /* offset of a double in the struct; if that double is not 0, this key's value follows from it and is
+                     printed as a comment; an offset of 0: none */
 } tri_config_key;
 
 /* The beginning of a row for a member of a struct that has the key's name. */
@@ -151,8 +151,8 @@ const tri_config_key *tri_config_find_key(const tri_config_table *table, const c
 /* The largest whole number that a range may allow: ranges are doubles, which are exact up to here. */
 #define TRI_CONFIG_MOST 9007199254740992.0
 
-/* Applies one `--set` to the tree. `option` is "layout.tensor=2"; the value of a section or a pair may be YAML in one
- * line ("{...}", "[...]"), every other value is used as it is. TRI_BAD_USAGE if it has no `=`. */
+/* Applies one `--set` to the tree. `option` is "layout.tensor=2"; the value of a section, a list or numbers may be YAML
+ * in one line ("{...}", "[...]"), every other value is used as it is. TRI_BAD_USAGE if `option` has no `=`. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
 /* Finds the full name ("optimizer.lr") of the key that a word on a command line means: its name, with or without its
@@ -192,7 +192,7 @@ char *tri_config_value_text(const tri_config_key *key, const void *at, char *buf
 typedef struct tri_config_described {
   const char *name;     /* full name, with its sections */
   const char *type;     /* "integer", "windows|documents" */
-  const char *standard; /* the default, or what it depends on; "(required)": no default; "(none)": empty; "" */
+  const char *standard; /* the default, or what it depends on; "(required)": no default; "(none)": empty; "": section */
   const tri_config_key *key;
 } tri_config_described;
 /* Calls `visit` for each key; sections and lists come before their own keys. */
@@ -202,9 +202,9 @@ void tri_config_describe(const tri_config_table *table,
 /* Prints one line for each key: full name, type, default and help. */
 void tri_config_help(const tri_config_table *table, FILE *to);
 
-/* Adds file and line to this thread's error message. They are those of the key at its beginning, a path below root in
- * backquotes ("`layout.tensor` 3 ..."). For checks of a struct that was read from a file, which do not know the file.
- * Returns status. */
+/* Adds file and line of a key to this thread's error message, which begins with the key's path below root in backquotes
+ * ("`layout.tensor` 3 ..."). For checks of a struct that was read from a file, which do not know the file. Returns
+ * status. */
 tri_status tri_config_blame(const tri_yaml *root, tri_status status);
 
 /* Returns the node of a path such as "layout.tensor", or the nearest node above it if the path is not in the tree. */

@@ -1,4 +1,4 @@
-/* Reads and checks one value of a configuration. Used by config.c. */
+/* Reads and checks one value of a configuration. Used by config.c and config_print.c. */
 #ifndef TRI_CONFIG_CONFIG_VALUE_H
 #define TRI_CONFIG_CONFIG_VALUE_H
 

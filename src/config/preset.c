@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* $TRIREME_CONFIGS, the folder of the program, the folder of the library (object_directory), the folder that was set at
+ * build time. */
 typedef enum beside { CHOSEN, PROGRAM, OBJECT, BUILT } beside;
 
 /* Places of presets, in order: a folder, and a path below it. */
@@ -50,7 +52,7 @@ static void object_directory(char out[TRI_PATH_BYTES]) {
   cut_name(out);
 }
 
-/* Writes "PLACE/FOLDER" of place `index`; returns false if that place does not exist. */
+/* Writes "PLACE/FOLDER" of place `index`; returns false if that place is not known. */
 static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
   char base[TRI_PATH_BYTES] = "";
   const char *chosen = NULL;

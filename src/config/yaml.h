@@ -20,10 +20,10 @@ typedef struct tri_yaml tri_yaml;
 struct tri_yaml {
   tri_yaml_kind kind;
   bool quoted;        /* a scalar in quotes: text even if it looks like a number */
-  bool root;          /* the outermost node of its source                        */
+  bool root;          /* the outermost node of its source */
   const char *text;   /* text of a scalar */
   const char *key;    /* key of an entry of a mapping; NULL elsewhere */
-  const char *source; /* the file, or the text on the command line               */
+  const char *source; /* the file, or the text on the command line */
   int line;           /* line of the key in a mapping, otherwise of the value; 0: the source is a command-line option */
   tri_yaml *first, *last, *next; /* children in order; the next sibling */
 };

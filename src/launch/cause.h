@@ -39,8 +39,8 @@ typedef struct tri_ending {
   tri_words secondary;          /* first error message of a rank that failed because another rank had ended */
   tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
   tri_words launcher_error;     /* first error message that came through the launcher, with the launcher's status */
-  int64_t crashed;              /* the rank that reported a crash before `own`; only if crash_signal is not 0 */
-  int crash_signal;             /* the signal of that crash; 0: no rank crashed */
+  int64_t crashed;              /* rank that crashed, -1: not known; only if crash_signal is not 0 */
+  int crash_signal;             /* signal of a crash that was reported while `own` was empty; 0: none */
   bool silent;                  /* the connection of a rank closed without a message */
   int64_t silent_rank;          /* the first such rank; -1: not known */
   bool all_left;                /* every rank has ended regularly, with exit status 0 */
@@ -57,9 +57,12 @@ bool tri_ending_was_asked(const tri_ending *ending);
 
 void tri_noise_add(tri_noise *noise, const char *line);
 
-/* LOCAL. Returns the status of the job, with a message: the first that applies of a hang, a rank's own error message or
- * crash (the earlier of the two), a request to stop, a launcher that was killed, a rank that the launcher reports as
- * dead, a rank whose connection closed, an error message because of another rank, and the launcher's output. */
+/* LOCAL. Returns the status of the job, with a message unless it is TRI_OK. The first cause that applies is reported: a
+ * hang; a rank's own error message or crash (the earlier of the two); a request to stop, unless an error message came
+ * through the launcher before the job was ended; an error message that came through the launcher; a launcher that was
+ * killed; a rank that the launcher reports as dead; a rank that stopped because of a signal; a rank whose connection
+ * closed; an error message because of another rank; the launcher's output.
+ */
 tri_status tri_cause_report(const tri_ending *ending);
 
 /* Writes "rank 3 (pipeline 1)", or "a rank" if rank is -1. Returns text. */

@@ -1,5 +1,5 @@
-/* Error files: a folder next to the output, which is visible on other hosts, too. Ranks that cannot reach the
- * supervisor's socket (base/parent.h) leave their error messages there. */
+/* Error files: files in a folder next to the run's output folder, which is visible on other hosts, too. Ranks that
+ * cannot reach the supervisor's socket (base/parent.h) leave their error messages there. */
 #ifndef TRI_LAUNCH_ERROR_FILES_H
 #define TRI_LAUNCH_ERROR_FILES_H
 
@@ -10,8 +10,8 @@
 /* Called with the error message of a rank; `secondary`: the rank failed because another had ended. */
 typedef void (*tri_error_file_handler)(void *context, bool secondary, int exit_status, const char *text);
 
-/* LOCAL. Creates a folder with a new name in the output, or in the nearest folder above it that exists and is writable,
- * or in $TMPDIR (/tmp; also if output is NULL). Also removes folders of this user there whose supervisors were killed:
+/* LOCAL. Creates a folder with a new name in the nearest folder above `output` that exists and is writable, otherwise
+ * in $TMPDIR (/tmp; also if output is NULL). Also removes folders of this user there whose supervisors were killed:
  * they have not been touched for a day, by the clock of the file system. `out` is "" if no folder can be created; that
  * is not a failure, since messages also go through the launcher. */
 void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);

@@ -70,8 +70,8 @@ static tri_status check_alone(void) {
 }
 
 /* Returns whether a failed job is restarted. A lost rank is worth a restart if the run had begun; a wrong key or a full
- * disk is not. A job that had begun once and could not begin again has lost more than a rank: an elastic job then tries
- * with fewer. */
+ * disk is not. A job that had begun once and could not begin again has lost more than a rank; an elastic job then
+ * restarts with one rank less. */
 static bool may_restart(const tri_launch_options *options, const tri_ending *ending, tri_status status,
                         int64_t restarts) {
   if (status != TRI_COMM || tri_ending_was_asked(ending) || restarts == options->max_restarts) return false;
@@ -107,7 +107,8 @@ static bool has_collided(const tri_ending *ending) {
   return ending->launcher_result != 0 && tri_launcher_lost_session_folder(ending->noise.text);
 }
 
-/* Supervises one start. Repeats it if the launcher collided with another one before it had started any rank. */
+/* Supervises one start. Repeats the start if the launcher collided with the launcher of another job before any rank was
+ * started (tri_launcher_lost_session_folder). */
 static tri_status attend_start(const tri_start *start, int64_t restarts, tri_rank_news *news, tri_ending *ending) {
   for (int collisions = 0;; collisions++) {
     memset(news, 0, (size_t)start->num_ranks * sizeof *news);

@@ -19,7 +19,7 @@ typedef struct tri_launcher {
  * (tri_comm_library; NULL: any), otherwise the first one. TRI_UNSUPPORTED if there is none. */
 tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out);
 
-/* Returns whether a launcher can start programs that were built with that library; true if one of them is unknown. */
+/* Returns whether a launcher can start programs that were built with `library`; true if the launcher is unknown. */
 bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
 typedef struct tri_launch_options {
@@ -27,7 +27,7 @@ typedef struct tri_launch_options {
   bool elastic;          /* restart with fewer ranks if `ranks` are not available any more */
   double hang_timeout_s; /* timeout of the run's watchdogs; the supervisor waits somewhat longer (supervisor.h). 0: no
                             limit */
-  const char *output;    /* output of the run, or NULL */
+  const char *output;    /* output folder of the run, or NULL */
 } tri_launch_options;
 
 /* LOCAL. Starts this program's command line, without -n, on that many ranks through the launcher in $PATH, and waits

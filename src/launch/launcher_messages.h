@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 typedef struct tri_rank_death {
-  int rank;   /* -1: not known    */
-  long pid;   /* 0: not known     */
+  int rank;   /* -1: not known */
+  long pid;   /* 0: not known */
   int signal; /* 0: not by signal */
   int exit_status;
   char node[64];

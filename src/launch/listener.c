@@ -151,7 +151,7 @@ static void accept_connections(tri_listener *listener) {
     }
     tri_speaker *speaker = is_own(caller) ? new_speaker(listener) : NULL;
     if (speaker == NULL) {
-      close(caller); /* out of memory: the rank leaves its error message in a file */
+      close(caller); /* another user's process, or out of memory: the rank then leaves its error message in a file */
     } else {
       *speaker = (tri_speaker){.socket = caller, .rank = -1};
     }

@@ -28,7 +28,7 @@ typedef struct tri_speaker {
 typedef struct tri_listener {
   int socket;
   char name[64], token[40];
-  tri_speaker *speakers; /* [count], in the order in which they connected */
+  tri_speaker *speakers; /* [count]: connections; closed ones are kept unless they never sent the token */
   size_t count, room;
   char *packet; /* [TRI_PARENT_TEXT_BYTES + head + 1] */
   bool full;    /* the last connection could not be accepted: too many open files */

@@ -99,8 +99,9 @@ static bool mark_mapped_files(const segments *s, const char *process) {
   return true;
 }
 
-/* Marks the segments in use. A process maps a segment before it closes the file, so open files are checked before
- * mappings. Process 1 is skipped, because it may be unreadable and is not a rank. */
+/* Marks the segments that processes of this user use; returns false if one of them cannot be examined. A process maps a
+ * segment before it closes the file, so open files are checked before mappings. Process 1 is skipped, because it may be
+ * unreadable and is not a rank. */
 static bool find_users(const segments *s) {
   DIR *folder = opendir("/proc");
   bool all = folder != NULL;

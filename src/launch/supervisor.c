@@ -11,7 +11,7 @@
  * hosts use the launcher's output and error files (error_files.h). All reports are collected in a tri_ending, from
  * which cause.c determines the first cause. A stop request is sent to the ranks over their sockets, and as SIGUSR1
  * through the launcher if some ranks have no socket. Before the first step there is nothing to save, and a stop
- * request ends the job.
+ * request ends the job; only a scheduler's request waits for that step.
  *
  * The invariants:
  * - All buffered messages are read before a rank is judged to be silent.
@@ -71,12 +71,12 @@ typedef struct supervisor {
   tri_listener listener;
   int signals, output; /* descriptors; output -1: closed */
   pid_t launcher;
-  bool reaped, stopped, alive; /* reaped, stopped: the launcher; alive: a rank's process has been heard */
-  double beat_s, limit_s;
-  /* Seconds by this process's clock: since the job was ended; with a secondary message that waits; since the job was
-   * over; with the launcher stopped; since the last step; with some of the ranks not connected. */
+  bool reaped, stopped, alive; /* the launcher has ended; the launcher is stopped; some rank has sent something */
+  double beat_s, limit_s;      /* time between heartbeats; longest silence of a rank, 0: no limit */
+  /* Seconds on this process's clock: since the job was ended; for which a secondary message waits; since the job was
+   * over; for which the launcher is stopped; since the last step; for which some ranks are not connected. */
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
-  double touched_s;
+  double touched_s;            /* seconds since the folder was touched */
   bool stop_waits;             /* a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];
@@ -335,14 +335,14 @@ static void end_settled(supervisor *a, double passed_s) {
   if (a->settled_s > limit_s) end_job(a);
 }
 
-/* Returns the number of rank processes that have connected. num_expected is the number of ranks on this host, as the
- * ranks report it. */
+/* Returns the number of rank processes that have connected. */
 static int64_t num_known(const supervisor *a) {
   int64_t count = 0;
   for (size_t i = 0; i < a->listener.count; i++) count += a->listener.speakers[i].known ? 1 : 0;
   return count;
 }
 
+/* Returns the number of the job's ranks on this host, as the ranks report it; 0: not known. */
 static int64_t num_expected(const supervisor *a) {
   int64_t most = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
@@ -438,8 +438,8 @@ static void forward_stop(supervisor *a) {
   if (reached < a->start->num_ranks && !a->reaped) kill(a->launcher, SIGUSR1);
 }
 
-/* Handles a signal to stop. The first is passed on to the ranks if there is something to save; the second ends the job.
- */
+/* Handles a signal to stop. The first is passed on to the ranks if there is something to save. A second signal, or one
+ * before the first step, ends the job. */
 static void handle_stop(supervisor *a) {
   tri_ending *e = a->ending;
   e->asked++;
@@ -518,7 +518,7 @@ static bool has_lines(const supervisor *a) {
   return false;
 }
 
-/* Takes an error message from an error file, of a rank that could not send it. */
+/* Records an error message from an error file, which the rank could not send. */
 static void record_left_failure(void *context, bool secondary, int exit_status, const char *text) {
   supervisor *a = context;
   record_failure(a->ending, secondary, exit_status, text);
@@ -553,7 +553,7 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   sigset_t none;
   struct sigaction plain = {.sa_handler = SIG_DFL};
   /* Not SIGTERM: Open MPI's handler of it deadlocks while the launcher is forking. Ranks of this host end when the
-   * launcher dies (job.c), ranks of other hosts when the daemons there notice it. */
+   * launcher dies (comm/job.c), ranks of other hosts when the daemons there notice it. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);

@@ -8,7 +8,7 @@ typedef struct tri_start {
   char **line; /* command line of the launcher; NULL ends it */
   int64_t num_ranks;
   double hang_timeout_s; /* timeout of the ranks' own watchdogs; 0: no watchdog */
-  const char *output;    /* output of the run, or NULL; error files are created next to it */
+  const char *output;    /* output folder of the run, or NULL; error files are created next to it */
 } tri_start;
 
 /* LOCAL, once, before the first start. Blocks the signals that the supervisor waits for, and SIGCHLD; ignores SIGPIPE,

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A table in progress. Efficiencies are relative to the first number of devices for which a layout fits. */
+/* A table in progress. Efficiencies are relative to the first row that fits. */
 typedef struct range {
   const tri_device_range *of;
   const tri_plan_options *options;
-  double tokens_per_s; /* tokens/s of each device in that row; 0: not known yet */
+  double tokens_per_s; /* tokens/s per device of the first row that fits; 0: no such row yet */
   json_t *list;        /* NULL: print a table */
 } range;
 

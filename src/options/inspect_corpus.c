@@ -27,7 +27,7 @@ typedef struct inspection {
   int num_sequences;
 } inspection;
 
-/* Returns the end-of-text token of the given tokenizer, or of the one in the corpus's folder; -1 if there is no
+/* Sets *out to the end-of-text token of the given tokenizer, or of the one in the corpus's folder; -1 if there is no
  * tokenizer. */
 static tri_status find_end_of_text(const char *prefix, const char *given, int32_t *out) {
   char directory[TRI_PATH_BYTES], path[TRI_PATH_BYTES];

@@ -8,7 +8,8 @@
  * usual lengths). tokenizer NULL: the tokenizer.json in the corpus's folder, if there is one. */
 tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json);
 
-/* Computes the fraction of attention that masks leave, with documents packed whole or in windows, and their lengths. */
+/* Computes the fraction of attention that masks leave, with documents packed whole or in windows, and the lengths of
+ * the documents. */
 tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokenizer, int64_t sequence, bool packed,
                                           double *fraction, tri_length_ranges *lengths);
 

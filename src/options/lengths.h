@@ -4,10 +4,11 @@
 
 #include "plan/attention_fractions.h"
 
-/* Sampled documents that share sequences, and the distribution that they are sampled from. */
+/* Randomly drawn sequences of documents, and the attention fractions of their micro-batches; both NULL if the lengths
+ * of the documents are unknown. */
 typedef struct tri_length_draws {
   tri_drawn_documents *draws;
-  tri_attention_fraction_table *table; /* NULL: their lengths are unknown */
+  tri_attention_fraction_table *table;
 } tri_length_draws;
 
 /* Computes the fraction of attention that masks leave in sequences of `sequence` tokens, with documents packed whole or

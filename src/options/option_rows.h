@@ -49,7 +49,7 @@ typedef struct tri_option {
   const char *help; /* whole lines, "  --top-k K  ...\n"; NULL: the help of another row has them */
 } tri_option;
 
-/* The offset of a member, which must have a type. */
+/* The offset of a member, which must be of type TYPE. */
 #define TRI_OPTION_MEMBER(MEMBER, TYPE)                                                                                \
   .offset = _Generic(((TRI_OPTION_VALUES *)0)->MEMBER, TYPE : offsetof(TRI_OPTION_VALUES, MEMBER))
 
@@ -80,7 +80,7 @@ typedef struct tri_option_place {
  * those that are not hidden in *shown (may be NULL). */
 int tri_options_list(const tri_option *rows, tri_option_place out[TRI_MOST_OPTIONS], int *shown);
 
-/* Returns whether an option takes a value, and whether this is a path. */
+/* Return whether an option takes a value, and whether the value is a path. */
 bool tri_option_has_value(const tri_option *row);
 bool tri_option_is_path(const tri_option *row);
 

@@ -12,12 +12,13 @@
 
 /* Parses an integer in [low, high]. `option`: as the user types it ("--tokens"). */
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
-/* Parses a memory size above 0: a number of bytes, or of KiB, MiB or GiB ("512MiB"; also KB, MB, GB of 1000). */
+/* Parses a memory size of at least a byte: a number of bytes, of KiB, MiB, GiB or TiB ("512MiB"; K, M and G mean KiB,
+ * MiB and GiB), or of KB, MB or GB (powers of 1000). */
 tri_status tri_option_bytes(const char *option, const char *text, size_t *out);
 tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out);
 
-/* Returns the index of `text` among the words. The error message lists them, and names the one that was probably meant.
- */
+/* Sets *out to the index of `text` among the words. The error message lists them, and names the one that was probably
+ * meant. */
 tri_status tri_option_word(const char *option, const char *text, const char *const *words, int count, int *out);
 
 /* Makes the error message after getopt_long returned '?' or ':': an unknown option, with the nearest one in the table;

@@ -17,9 +17,9 @@ typedef struct tri_plan_options {
   int64_t
       listed[TRI_PLAN_DEVICES]; /* [num_listed], instead of a range: a list, ascending, from devices to devices_to */
   int64_t num_listed;
-  double batch_tokens;   /* --global-batch in tokens, from which global_batch is computed; 0: given in sequences */
-  bool assumed_sequence; /* --sequence was not given */
-  double tokens;
+  double batch_tokens;     /* --global-batch in tokens, from which global_batch is computed; 0: given in sequences */
+  bool assumed_sequence;   /* --sequence was not given */
+  double tokens;           /* tokens of the run, for days and costs; 0: not given */
   double price;            /* price of a device-hour, overrides the cluster's; 0: not given */
   double mtbf, node_power; /* hours, and watts, override the cluster's; 0 and -1: not given */
   tri_dtype precision;
@@ -46,10 +46,10 @@ extern const tri_option tri_plan_machine_rows[], tri_plan_batch_rows[], tri_plan
 
 tri_plan_options tri_plan_options_default(void);
 
-/* After the last option: checks that required options are given, and reads the files. */
+/* Checks that the required options are given, and reads the files. Called after the last option. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
 
-/* Checks that this number is a part of one node, or whole nodes, and that the cluster has them. */
+/* Checks that `devices` is a part of one node or a number of whole nodes, and that the cluster has that many. */
 tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
 
 /* Returns the request of a search; the options must outlive it. */

@@ -16,7 +16,7 @@ static int lower_edge(const tri_chart *c) { return c->form.height - c->form.bott
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
-/* `xmlns` is needed in a file only, not in a page. */
+/* Begins the SVG element. `xmlns`: the namespace attribute, which a file needs; "" in a page. */
 static void begin(tri_chart *c, const char *xmlns, const char *title) {
   const tri_chart_form *f = &c->form;
   fprintf(c->svg, "<svg");
@@ -107,8 +107,8 @@ void tri_chart_set_words_down(tri_chart *c, const char *const *words, int64_t co
 double tri_chart_x(const tri_chart *chart, double value) { return tri_plot_place(&chart->x.plot, value); }
 double tri_chart_y(const tri_chart *chart, double value) { return tri_plot_place(&chart->y.plot, value); }
 
-/* Draws a grid line if the axis has numbers. The labels of x are below the axis; at the lower edge of the picture if x
- * has no title. */
+/* Draws the label of a tick, and a grid line if the axis has numbers. Labels of the x axis are below the axis, or at
+ * the lower edge of the picture if the axis has no title. */
 static void draw_tick(const tri_chart *c, const tri_chart_axis *axis, double value, const char *text) {
   const tri_chart_form *f = &c->form;
   const bool across = axis == &c->x;

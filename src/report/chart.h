@@ -95,11 +95,13 @@ void tri_chart_line_end(tri_chart_line *line);
 
 void tri_chart_segment(const tri_chart *chart, const char *look, double x1, double y1, double x2, double y2);
 
-/* `title` is a tooltip; NULL: none. The radius is in pixels. A dot at a position that is not finite is not drawn. */
+/* Draw a mark. `title` is a tooltip; NULL: none. The radius is in pixels. A dot at a position that is not finite is not
+ * drawn. */
 void tri_chart_dot(const tri_chart *chart, const char *look, double radius, double x, double y, const char *title);
 void tri_chart_diamond(const tri_chart *chart, const char *look, double x, double y, const char *title);
 
-/* Positions in pixels. `anchor`: the part of the text that is at x: start, middle or end. */
+/* Draw a rectangle or a text; positions are in pixels. `anchor`: the part of the text that is at x: start, middle or
+ * end. */
 void tri_chart_box(const tri_chart *chart, const char *look, double x, double y, double width, double height);
 void tri_chart_text(const tri_chart *chart, const char *look, double x, double y, const char *anchor, const char *text);
 

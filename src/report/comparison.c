@@ -13,8 +13,8 @@ enum { NAME_BYTES = 40 };
 
 #define CHART_TITLE "training loss, and validation loss as circles"
 
-/* The palette of Okabe and Ito, which is distinguishable with colour blindness, too. After the last colour it starts
- * again, dashed. */
+/* The palette of Okabe and Ito, whose colours are distinguishable with colour blindness, too. Runs after the last
+ * colour have the same colours again, dashed. */
 typedef struct look {
   const char *colour, *line, *dashed, *dots;
 } look;
@@ -51,7 +51,7 @@ static const char *course_title(tri_course course) {
 
 /* ---- picture ----------------------------------------------------------------------------------------------------- */
 
-/* A course in a unit with short numbers. */
+/* The x axis: a course, and the unit in which its numbers are short. */
 typedef struct scale {
   tri_course course;
   double unit;

@@ -96,7 +96,7 @@ static void append_block(message *m, unsigned field, const void *data, size_t by
 
 /* ---- records ---------------------------------------------------------------------------------------------------- */
 
-/* Bit by bit: a step has a few hundred bytes, too few for a table to pay off. */
+/* Computes the checksum bit by bit: a step has a few hundred bytes, too few for a table to pay off. */
 static uint32_t masked_crc32c(const uint8_t *data, size_t bytes) {
   uint32_t crc = 0xffffffffu;
   for (size_t i = 0; i < bytes; i++) {
@@ -146,8 +146,8 @@ static tri_status write_beginning(tri_event_file *file, int64_t first_step) {
 
 #define NAME_PREFIX "events.out.tfevents."
 
-/* The number in the name is the time, or one more than the highest number in the folder: two files of one second, or a
- * clock that was set back, must not change the order in which TensorBoard reads. */
+/* Chooses the number in a new file's name: the time, or one more than the highest number in the folder, because two
+ * files of one second, or a clock that was set back, must not change the order in which TensorBoard reads. */
 static tri_status next_number(const char *directory, long long *out) {
   long long number = (long long)time(NULL);
   DIR *folder = opendir(directory);

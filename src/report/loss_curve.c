@@ -13,7 +13,8 @@ enum { MAX_POINTS = 1400 };
 
 /* ---- curves ------------------------------------------------------------------------------------------------------ */
 
-/* Draws the lowest and the highest of the steps that share a pixel, so that a spike is not lost. */
+/* Draws the lowest and the highest loss of each group of adjacent steps (at most MAX_POINTS / 2 groups, about one for
+ * each pixel), so that a spike is not lost. */
 static void draw_raw(const tri_chart *c, const tri_metrics_history *h) {
   int64_t bucket = (2 * h->count + MAX_POINTS - 1) / MAX_POINTS;
   tri_chart_line line = tri_chart_line_begin(c, RAW_LOOK);
@@ -35,7 +36,7 @@ static void draw_raw(const tri_chart *c, const tri_metrics_history *h) {
 
 /* Returns the mean of the finite losses within `half` steps of step i, centred, so that it does not lag. At the
  * beginning the window shrinks on both sides, otherwise the curve would start too flat; at the end, where the curve is
- * flat, it is cut off. */
+ * flat, the window is cut off. */
 double tri_loss_smoothed(const tri_metrics_history *h, int64_t i) {
   int64_t half = h->count / 80 < i ? h->count / 80 : i;
   int64_t last = i + half < h->count ? i + half : h->count - 1;
@@ -75,7 +76,7 @@ static void draw_validation(const tri_chart *c, const tri_metrics_history *h) {
   }
 }
 
-/* At the top, where a falling curve leaves room. */
+/* Draws the legend at the top, where a falling curve leaves room. */
 static void draw_legend(tri_chart *c, const tri_metrics_history *h) {
   int64_t last = 0;
   double validation = NAN;

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "report/metrics.h"
 
-/* Returns the centred mean of the finite losses around entry i, which is drawn strong. NaN: no finite loss. */
+/* Returns the running mean at entry i: the centred mean of the finite losses around it. NaN: no finite loss. */
 double tri_loss_smoothed(const tri_metrics_history *history, int64_t i);
 /* Returns the next entry after i whose mean is drawn: some hundred entries, and the last one. `count` or more: no
  * further entry. */

@@ -249,7 +249,7 @@ static const tri_named_metric *find_named(const tri_step_metrics *step, const ch
   return NULL;
 }
 
-/* Copies the values of a progress line; the other pointers of a step belong to the caller. */
+/* Copies a step for the progress line, without its pointers to the caller's memory. */
 static void keep_last(tri_metrics *metrics, const tri_step_metrics *step) {
   const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
   metrics->last = *step;
@@ -319,8 +319,8 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
   return buffer;
 }
 
-/* Uses the clock and not step_s, since evaluations and saves take time, too. The first step of a process is left out,
- * since it touches all memory for the first time. */
+/* Estimates the remaining seconds by the clock and not by step_s, since evaluations and saves take time, too. The first
+ * step of a process is left out, since it touches all memory for the first time. */
 static double seconds_left(const tri_metrics *metrics, int64_t steps) {
   double each_s = metrics->last.step_s;
   if (metrics->steps_here > 1) each_s = (tri_clock_s() - metrics->first_end_s) / (double)(metrics->steps_here - 1);

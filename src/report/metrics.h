@@ -64,7 +64,7 @@ typedef struct tri_step_metrics {
   const tri_expert_metrics *experts; /* [num_expert_layers], if the model has experts; not read back */
   int64_t num_expert_layers;
   double router_loss;            /* only with experts; not read back */
-  const tri_named_metric *named; /* [num_named]; tri_metrics_history has the ones that are read back */
+  const tri_named_metric *named; /* [num_named]; accuracies alone are read back, into tri_metrics_history */
   int64_t num_named;
   const tri_timeline_shares *time; /* shares of time of the timed steps up to this one; NULL: none */
 } tri_step_metrics;
@@ -73,8 +73,8 @@ typedef struct tri_metrics tri_metrics;
 
 /* LOCAL. Opens DIRECTORY/metrics.jsonl and a new event file; creates the directory if needed. Removes the lines of
  * first_step and later (a run resumed from the checkpoint of step N has first_step N + 1; a new run has first_step 1),
- * and everything after the last line before them; logs which steps were removed. Earlier lines that are not a step
- * remain, with a warning. Release with tri_metrics_close. */
+ * and everything after the last valid line before them; logs which steps were removed. Earlier lines that are not a
+ * step remain, with a warning. Release with tri_metrics_close. */
 tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out);
 
 /* LOCAL. Writes one step to both files and flushes it to the system, so that it survives the death of this process. */
@@ -84,7 +84,7 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step);
  * saved, which must not be ahead of the file. */
 tri_status tri_metrics_sync(tri_metrics *metrics);
 
-/* LOCAL. Shows the last step of `steps` on the line of tri_log_progress. */
+/* LOCAL. Shows the newest step as the progress line; `steps`: number of steps of the whole run. */
 void tri_metrics_progress(tri_metrics *metrics, int64_t steps);
 
 /* LOCAL. NULL is ignored; the files are released whatever the status. */
@@ -104,9 +104,9 @@ typedef struct tri_metrics_history {
   int64_t num_lines;          /* lines in the file */
   int64_t bytes;              /* end of the last valid line */
   int64_t num_odd, first_odd; /* lines that are not a step, or out of order; number of the first of them, from 1 */
-  int64_t num_behind;         /* number of these after the last valid line */
+  int64_t num_behind;         /* number of such lines after the last valid line */
   int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and the range of their steps */
-  bool scattered;                             /* some of these are before a valid line */
+  bool scattered;                             /* a line of a step from end_step on precedes a valid line */
   double accuracy, held_out_accuracy;         /* the last TRI_ACCURACY, and the last of held-out pairs; NaN: none */
 } tri_metrics_history;
 

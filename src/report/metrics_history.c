@@ -84,7 +84,7 @@ static int64_t last_step(const tri_metrics_history *history) {
   return history->count == 0 ? INT64_MIN : history->steps[history->count - 1].step;
 }
 
-/* Counts a line, and what has to be removed with it. `end`: position of its end. */
+/* Counts a line, and updates the facts about lines that have to be removed. `end`: position of the line's end. */
 static tri_status count_line(tri_metrics_history *history, int64_t *capacity, line_kind kind,
                              const tri_step_metrics *step, int64_t end) {
   history->num_lines++;

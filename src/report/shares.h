@@ -6,8 +6,9 @@
 
 #include <jansson.h>
 
-/* Returns an object with the members of tri_timeline_shares by name; hidden communication is a part of compute, and all
- * others add up to 1. The caller owns it; NULL: out of memory. */
+/* Returns an object with the shares by name: `compute` (without the optimizer), `optimizer`, exposed communication by
+ * axis, and `bubble`, which add up to 1; `hidden`: communication by axis that is a part of compute; `steps` and
+ * `step_s`. The caller owns the object; NULL: out of memory. */
 json_t *tri_shares_json(const tri_timeline_shares *shares);
 
 #endif

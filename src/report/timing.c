@@ -95,9 +95,10 @@ static tri_status receive(const tri_group *world, int from, int tag, size_t byte
   return tri_request_wait(&request);
 }
 
-/* Measures how far a rank's clock is ahead of the first rank's. The first rank asks for the time several times, and
- * uses the answer with the shortest round trip, which is half of that old. A difference below that half cannot be
- * measured and is taken as 0: clocks of one machine are the same. */
+/* Measures how far a rank's clock is ahead of the first rank's, and sends the result to that rank. The first rank asks
+ * for the time several times, and uses the answer with the shortest round trip; that answer is half a round trip old. A
+ * smaller difference than half a round trip cannot be measured and counts as 0, as between ranks of one machine, which
+ * have the same clock. */
 static tri_status ask_clock(const tri_group *world, int rank, double *ahead_s) {
   double shortest_s = INFINITY;
   for (int turn = 0; turn < CLOCK_TURNS; turn++) {
@@ -190,7 +191,7 @@ static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
 
 /* ---- timed steps ------------------------------------------------------------------------------------------------- */
 
-/* Fails now rather than after the steps. */
+/* Checks that the timeline can be written, before the steps are run. */
 static tri_status check_folder(const char *path) {
   char folder[TRI_PATH_BYTES] = ".";
   const char *slash = strrchr(path, '/');

@@ -6,8 +6,8 @@
 #include "comm/mesh.h"
 #include "timeline/timeline.h"
 
-/* The timed steps of a run: the first ones, but without the initial two, because these touch memory for the first time
- * (unless the run has no others). */
+/* The timed steps of a run: at most eight, after the first two, which touch memory for the first time; a run that has
+ * no more than two steps times these. */
 typedef struct tri_timing {
   const char *path; /* output: this name with .json and with .svg; NULL: no output. Set by the caller */
   const tri_mesh *mesh;
@@ -15,8 +15,8 @@ typedef struct tri_timing {
   tri_timeline_shares shares; /* set on the first rank after the timed steps */
 } tri_timing;
 
-/* COLLECTIVE. Chooses among the steps [from, to). If no timeline was requested, a job of many ranks is not timed.
- * TRI_IO_FAILED if a timeline was requested and its folder cannot be written to. */
+/* COLLECTIVE. Chooses among the steps [from, to). If no timeline was requested, a job of more than 64 ranks is not
+ * timed. TRI_IO_FAILED if a timeline was requested and its folder cannot be written to. */
 tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to);
 
 /* LOCAL. Called before a step, counted from 0. */

@@ -187,8 +187,8 @@ static int sign_of_numbers(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 
 static bool is_message(const tri_event *event) { return event->meeting.kind != TRI_MEETING_COLLECTIVE; }
 
-/* Compares the places of two meetings: events of the same group are equal, and so are messages in the same direction
- * with the same tag in the same step. */
+/* Compares the places of two meetings: collectives of the same group are equal, and so are sends (or receives) from the
+ * same sender to the same receiver with the same tag in the same step. */
 static int compare_places(const tri_event *a, const tri_event *b) {
   int order = (int)is_message(a) - (int)is_message(b);
   if (order == 0) order = sign_of_ints(a->meeting.first, b->meeting.first);

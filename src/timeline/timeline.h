@@ -1,6 +1,6 @@
 /* Timelines of ranks: events with a begin and an end in seconds, which can be drawn and added up.
  *
- * A timeline is filled by a run that measured itself (train/flight_recorder.h), or by a simulator that computed it.
+ * A timeline is filled by a run that measured itself (base/flight_recorder.h), or by a simulator that computed it.
  * This module uses no clock, MPI or engine.
  *
  * A rank has two lanes. The compute lane has the events of the rank's own thread, one after the other: an event may be
@@ -129,18 +129,19 @@ tri_status tri_timeline_steps(const tri_timeline *timeline, tri_timeline_step **
 /* Shares of the time of steps, averaged over the ranks: compute + all of exposed + bubble = 1.
  *
  * compute   the innermost event of the compute lane computes,
- * exposed   it communicates; or there is no such event, and the communication lane is active,
- * bubble    neither: the event waits for another rank, or both lanes are idle,
+ * exposed   that event communicates; or the compute lane is idle and the communication lane is active,
+ * bubble    that event waits for another rank; or both lanes are idle,
  * hidden    the communication lane is active while the rank computes: a part of compute.
  *
  * The innermost event is the one that began last. If the communication lane is active along several axes at once, the
  * time is divided evenly among them. The time of steps is all time in which at least one of them is in progress, and
- * any event in it counts. So nothing is counted twice if a step begins before all ranks have ended the one before. */
+ * any event in it counts. So nothing is counted twice if a step begins before all ranks have ended the previous step.
+ */
 typedef struct tri_timeline_shares {
   int64_t num_steps;
   double step_s; /* total time of the steps, divided by their number */
   double compute;
-  double by_kind[TRI_NUM_EVENT_KINDS]; /* sum: compute; 0 for TRI_EVENT_COMMUNICATION */
+  double by_kind[TRI_NUM_EVENT_KINDS]; /* parts of `compute`; 0 for TRI_EVENT_COMMUNICATION */
   double exposed[TRI_EVENT_AXES], hidden[TRI_EVENT_AXES];
   double bubble;
 } tri_timeline_shares;

@@ -13,13 +13,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A thread in the viewer. ends_ns: ends of the open events, the innermost last. */
 enum { MOST_DEPTH = 16 };
 
+/* A thread in the viewer. */
 typedef struct thread {
   tri_event_lane lane;
-  int number, depth; /* number: index of the thread in its lane, from 1 */
-  int64_t ends_ns[MOST_DEPTH];
+  int number, depth;           /* index of the thread in its lane, from 1; number of open events */
+  int64_t ends_ns[MOST_DEPTH]; /* [depth]: ends of the open events, the innermost last */
 } thread;
 
 typedef struct trace {

@@ -17,7 +17,7 @@ typedef struct painter {
   const tri_view *view;
   tri_lane_spans *out;
   double dust_begin, dust_end; /* range of the pixel that is being filled; empty if both are equal */
-  double owed[TRI_NUM_PAINTS];
+  double owed[TRI_NUM_PAINTS]; /* debt of each colour, in pixels */
 } painter;
 
 double tri_view_place(const tri_view *view, double time_s) {

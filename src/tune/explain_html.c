@@ -1,5 +1,5 @@
 /* The report as a page that needs no other file: plots are SVG, and styles are inline. Wide plots shrink to a phone's
- * width, and print is black on white. */
+ * width, and printed pages use the full width. */
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/chart.h"

@@ -1,6 +1,6 @@
 /* A Gaussian process (Rasmussen and Williams 2006) with a Matern 5/2 kernel: a length for each dimension, a strength
- * and noise, all found by maximal marginal likelihood. Categories are dimensions in which all values are equally far
- * apart. */
+ * and noise, all fitted by maximizing the marginal likelihood times a prior. Categories are dimensions in which all
+ * values are equally far apart. */
 #ifndef TRI_TUNE_GAUSSIAN_H
 #define TRI_TUNE_GAUSSIAN_H
 
@@ -20,9 +20,9 @@ typedef struct tri_gaussian_state {
 
 typedef struct tri_gaussian tri_gaussian;
 
-/* Creates a model of x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First fits *state with at
- * most `evaluations` evaluations of the likelihood (each count^3 operations) from one or two starting points; 0: keeps
- * it. More noise is added if the covariance is singular. Release with tri_gaussian_destroy. */
+/* Creates a model of x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First fits *state from
+ * one or two starting points, each with about `evaluations` evaluations of the likelihood (of count^3 operations); 0:
+ * no fit. More noise is added if the covariance is singular. Release with tri_gaussian_destroy. */
 tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t count, const double *x, const double *y,
                                int evaluations, tri_gaussian_state *state, tri_gaussian **out);
 void tri_gaussian_destroy(tri_gaussian *gaussian);

@@ -92,7 +92,7 @@ static void read_round(field *f, const tri_member *rows, int64_t count) {
   }
 }
 
-/* Finds the first round that has not ended, or the last one; f->count is 0 if all trials of the round before have
+/* Finds the first round that has not ended, or the last one; f->count is 0 if all trials of the previous round have
  * failed. */
 static void find_round(const tri_rounds *r, const tri_member *rows, int64_t count, field *f) {
   f->count = r->members;

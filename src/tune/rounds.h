@@ -45,7 +45,7 @@ struct tri_rounds_method {
   /* Logs the plan before training; NULL: nothing to log. */
   void (*announce)(const tri_rounds *r);
   /* Chooses the member whose next round, *round, may begin; *member 0: none at present. *left: number of rounds that
-   * have not ended, at least those of the current round. TRI_BAD_CONFIG if no member can continue. */
+   * have not ended, of all rounds or of the current one. TRI_BAD_CONFIG if no member can continue. */
   tri_status (*next)(const tri_rounds *r, const tri_member *rows, int64_t count, int64_t *member, int64_t *round,
                      int64_t *left);
   /* Sets the weights and values with which a member starts a round. */

@@ -10,11 +10,11 @@ typedef struct tri_store tri_store;
 /* State of a trial in the file, in addition to those of tri_trial_state: done, but stopped early. */
 enum { TRI_STORE_STOPPED_EARLY = 3 };
 
-/* Opens the file or creates it. TRI_BAD_CONFIG if it is the store of another study (name, space, model or objective),
- * TRI_BAD_FILE if it is not a store; nothing is overwritten. Removes running trials of dead tuners (as
- * tri_store_forget_dead) and refused trials (TRI_TRIAL_REFUSED), so that they are repeated. `text`: the study's file,
- * which is stored; NULL: only for reading, the study is not compared and nothing is removed. Release with
- * tri_store_close. */
+/* Opens the file or creates it. TRI_BAD_CONFIG if it is the store of another study (another name, space, objective,
+ * model, cluster, run file or batch), TRI_BAD_FILE if it is not a store; nothing is overwritten. Removes running trials
+ * of dead tuners (as tri_store_forget_dead) and refused trials (TRI_TRIAL_REFUSED), so that they are repeated. `text`:
+ * the study's file, which is stored; NULL: only for reading, the study is not compared and nothing is removed. Release
+ * with tri_store_close. */
 tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out);
 void tri_store_close(tri_store *store);
 

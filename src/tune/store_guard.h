@@ -21,7 +21,8 @@ typedef struct tri_store_guard {
   double until_s; /* deadline of the current statement, on tri_clock_s */
 } tri_store_guard;
 
-/* Sets the limits of a connection that was just opened, and starts the deadline. */
+/* Sets the limits of a connection that was just opened, and the limit of SQLite's memory in this process. Starts the
+ * deadline. */
 void tri_store_guard_begin(tri_store_guard *guard, sqlite3 *db, double most_s);
 /* Restarts the deadline for the next statement. */
 void tri_store_guard_renew(tri_store_guard *guard);

@@ -1,5 +1,6 @@
-/* Reads a store that tuners may be writing, without writing anything: no lock is held, no trial is removed, and no file
- * is created next to it. */
+/* Reads a store that tuners may be writing, and changes nothing in it: no lock is held between statements, no trial is
+ * removed, and no file is created next to it. (One exception: SQLite creates a missing -shm file if the store has a
+ * write-ahead log.) */
 #ifndef TRI_TUNE_STORE_PEEK_H
 #define TRI_TUNE_STORE_PEEK_H
 

@@ -61,8 +61,8 @@ tri_suggester tri_suggester_create(const tri_space *space, const tri_point_searc
                                    int64_t num_points, double *prior);
 void tri_suggester_release(tri_suggester *suggester);
 
-/* Suggests the next point by the search's method, given all trials so far; running ones count as bad ones (the constant
- * liar of Ginsbourger et al. 2010). No point is suggested twice. *found is false if no point is left. */
+/* Suggests the next point by the search's method, given all trials so far; running trials count as bad ones (the
+ * constant liar of Ginsbourger et al. 2010). No point is suggested twice. *found is false if no point is left. */
 tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
 /* Returns whether element i of `count` is in an even sample of at most `most` elements: a random one of each block of

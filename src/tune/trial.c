@@ -183,7 +183,8 @@ static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial
   trial->value = -loss;
 }
 
-/* Sets the result of an ended process by the time to the target loss; `good`: it did not fail. */
+/* Sets the result of an ended process by the time to the target loss, or without a target by the loss at its end.
+ * `good`: the process did not fail. */
 static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const tri_study *study = a->study;
   if (!has_target(a)) {

@@ -13,7 +13,7 @@
 int64_t tri_trial_schedule_steps(const tri_study *study);
 
 /* Reads from the run file the warm-up of a trial and of the run, and refuses a study whose first round ends within the
- * warm-up, where the highest rate always has the lowest loss. study->trial.steps is set. */
+ * warm-up, where the highest rate always has the lowest loss. study->trial.steps must be set. */
 tri_status tri_trial_schedule_read(tri_study *study, const tri_run_config *run);
 
 /* Logs the steps and the warm-up of trials if they are not those of the run. */

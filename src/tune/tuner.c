@@ -110,9 +110,9 @@ static tri_status tuner_begin(tuner *t, int at, bool *none) {
 
 /* ---- checking trials --------------------------------------------------------------------------------------------- */
 
-/* Successive halving (Jamieson and Talwalkar 2016) without waiting for a whole round: at a quarter and at half of its
- * measured steps a trial is compared with all that came so far, if they are more than FEW. It ends if it is in the
- * worse half and `worse` times slower than the best. */
+/* Applies successive halving (Jamieson and Talwalkar 2016) without waiting for a whole round: at a quarter and at half
+ * of its measured steps a trial is compared with all trials that got as far, if these are more than FEW. It is hopeless
+ * if it is in the worse half and `worse` times slower than the best. */
 static tri_status is_hopeless(const tuner *t, trial_slot *s, bool *hopeless) {
   int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
   double best = 0;
