@@ -166,8 +166,7 @@ tri_status tri_comm_progress(void);
 
 /* The operation that this rank is waiting for. */
 typedef struct tri_comm_wait {
-  const char
-      *operation; /* "all_reduce", "receive", ...; NULL: the rank is not waiting, and the other members are not set */
+  const char *operation; /* "all_reduce", "receive", ...; NULL: not waiting, and the other members are not set */
   const char *group;
   uint64_t number; /* number of the collective in its group, from 1; 0 for a message */
   size_t bytes;

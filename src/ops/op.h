@@ -102,7 +102,7 @@ typedef struct tri_shape {
 /* Memory that a call needs in addition to its slots. */
 typedef struct tri_op_memory {
   size_t workspace_bytes;              /* scratch, used during one pass of the call */
-  size_t buffer_bytes[TRI_OP_BUFFERS]; /* kept between two calls of `prepare`: packed weights */
+  size_t buffer_bytes[TRI_OP_BUFFERS]; /* kept between two calls of `prepare`, such as packed weights */
 } tri_op_memory;
 
 typedef enum tri_collective {

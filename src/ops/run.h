@@ -81,8 +81,7 @@ typedef struct tri_kv_cache {
  * micro-batch. */
 struct tri_run {
   tri_queue *queue; /* queue for kernels; all pointers below are device memory unless their comments say otherwise */
-  const tri_op_call
-      *sum; /* call whose sum this call has to compute itself (tri_op_call.sum); NULL: its inputs are computed */
+  const tri_op_call *sum;  /* call whose sum this call computes (tri_op_call.sum); NULL: its inputs are computed */
   void *const *slots;      /* [slot]; NULL if a slot has no memory in this program */
   void *const *gradients;  /* [slot] */
   void *const *buffers;    /* [call * TRI_OP_BUFFERS + i] */
@@ -109,8 +108,7 @@ struct tri_run {
 #undef TRI_RUN_COLUMN_
   const int64_t *send_begins, *receive_begins; /* engine/batch.h */
   int64_t *begins;                             /* scratch: [2, ranks of the outer domain + 1] */
-  const tri_attention_slice
-      *slices;                   /* which queries attend to which keys; keys are rows of the cache if the run has one */
+  const tri_attention_slice *slices;           /* which queries attend to which keys (rows of the cache, if any) */
   const int64_t *slice_begins;   /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending; no
                                     query is in two slices of a list. All begins are host memory */
   const tri_step_values *values; /* values of the current step; NULL without training */

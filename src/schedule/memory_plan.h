@@ -51,8 +51,7 @@ typedef struct tri_chunk_plan {
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: offsets in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: offsets in the arena; 0: no buffer */
   size_t *constants;    /* [num_constants]: offsets in the arena */
-  size_t
-      *host_state; /* [num_calls + 1]: offset of each call's host state within a frame's; the last: the frame's size */
+  size_t *host_state;   /* [num_calls + 1]: offset of each call's host state in a frame's; the last: its size */
   size_t host_states;   /* offset in host memory of the host state of frame 0 */
   int64_t first_router; /* number of this chunk's first router among the rank's routers */
   int64_t num_frames;
