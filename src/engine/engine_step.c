@@ -453,7 +453,7 @@ static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_up
       .values = tri_executor_step_values(executor),
       .value = tri_weights_call_values(executor->weights, call),
       .gradient = tri_weights_call_gradients(executor->weights, call),
-      .narrow = tri_weights_take_copy(executor->weights, call->entry, call->first, call->count),
+      .narrow = tri_weights_copy_to_write(executor->weights, call->entry, call->first, call->count),
       .workspace = tri_executor_update_workspace(executor),
       .update = update,
       .singular_vectors = tri_singular_vectors,

@@ -44,11 +44,11 @@ static tri_status multiply(tri_measure *m, const void *what) {
                                     p->workspace);
 }
 
-static bool adds(tri_product_form form) {
+static bool adds(tri_gemm_form form) {
   switch (form) {
-    case TRI_PRODUCT_PLAIN:
-    case TRI_PRODUCT_TRANSPOSED:
-    case TRI_PRODUCT_GRADIENT: return false;
+    case TRI_GEMM_PLAIN:
+    case TRI_GEMM_TRANSPOSED:
+    case TRI_GEMM_GRADIENT: return false;
     case TRI_PRODUCT_ADDED: break;
   }
   return true;
@@ -67,12 +67,12 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
                   .b_type = m->type,
                   .c_type = m->type};
   switch (of->form) {
-    case TRI_PRODUCT_PLAIN: break;
-    case TRI_PRODUCT_TRANSPOSED:
+    case TRI_GEMM_PLAIN: break;
+    case TRI_GEMM_TRANSPOSED:
       p.b_transposed = true;
       p.ldb = of->inner;
       break;
-    case TRI_PRODUCT_GRADIENT:
+    case TRI_GEMM_GRADIENT:
     case TRI_PRODUCT_ADDED:
       p.a_transposed = true;
       p.accumulate = adds(of->form);

@@ -14,7 +14,7 @@ typedef struct tri_measure tri_measure;
 
 /* One GEMM [rows, inner] x [inner, columns], as operations call it. */
 typedef struct tri_measure_product {
-  tri_product_form form;
+  tri_gemm_form form;
   bool passing;
   int64_t rows, inner, columns;
 } tri_measure_product;

@@ -363,7 +363,7 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   out->inner = width;
   out->columns = 2.0 * ffn;
   out->products = windows * count * work.products / 2;
-  out->form = TRI_PRODUCT_TRANSPOSED;
+  out->form = TRI_GEMM_TRANSPOSED;
   out->flops = 2.0 * out->rows * out->inner * out->columns * out->products;
   out->bytes += windows * work.products * (each * (width + ffn) + count * width * ffn) * element;
   out->copied += windows * each * (4.0 * work.rows * row + gated);

@@ -76,8 +76,8 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
   /* The gradient is stored at the start of each row of logits, in the activations' type. */
   int64_t gradient_ld = ld * (int64_t)(tri_dtype_bytes(wide) / tri_dtype_bytes(call->type));
   chunk_products p = {
-      .logits = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows),
-      .hidden = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, rows),
+      .logits = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_FORWARD, rows),
+      .hidden = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_BACKWARD, rows),
       .weight = tri_weight_gradient(call, &at->weight, rows),
   };
   p.logits.c_type = wide;
@@ -219,15 +219,14 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
 static tri_status make_logits(tri_run *run, const tri_op_call *call, const chunk_products *p, int64_t first,
                               const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
-  const tri_matmul *product = &p->logits;
+  const tri_matmul *gemm = &p->logits;
   const void *bias = has_bias(call) ? run->parameters[call->parameters[1]].value : NULL;
   const void *hidden = from_row(call, run->slots[call->inputs[0]], at->weight.in, first);
-  TRI_TRY(tri_weight_multiply(run, call, product, TRI_DIRECTION_FORWARD, hidden, bias, m->logits, m->scratch));
+  TRI_TRY(tri_weight_multiply(run, call, gemm, TRI_DIRECTION_FORWARD, hidden, bias, m->logits, m->scratch));
   TRI_TRY(tri_lora_up_add(run, call, &at->factors, rows_of(p), u_from(call, run->slots, call->inputs[TRI_UP_U], first),
                           m->logits, m->scratch));
   if (!has_form(call)) return TRI_OK;
-  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product->m, at->weight.out, product->ldc, at->form,
-                  m->logits);
+  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, gemm->m, at->weight.out, gemm->ldc, at->form, m->logits);
   return TRI_OK;
 }
 
@@ -440,7 +439,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .products = 1,
       .bytes = products * (rows * width + rows * vocabulary + width * vocabulary) * element,
       .elements = rows * vocabulary,
-      .form = TRI_PRODUCT_TRANSPOSED,
+      .form = TRI_GEMM_TRANSPOSED,
       .unpacked = call->weights_gathered,
       .vector_flops = rows * vocabulary * (16.0 + (at->form.soft_cap > 0 ? 20.0 : 0.0)),
       .copied = rows * vocabulary * (copied_bytes(call) + (ranks > 0 ? (thin + 1) * element : 0)),

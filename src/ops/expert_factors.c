@@ -39,22 +39,22 @@ static tri_status op_expert_factors_shape(const tri_op_call *call, const tri_sha
  * overwriting it. */
 static tri_matmul down_product(const tri_op_call *call, tri_direction direction, bool accumulate) {
   const expert_factors *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->down, direction, at->capacity);
-  product.accumulate = accumulate;
-  return product;
+  tri_matmul gemm = tri_weight_gemm(call, &at->down, direction, at->capacity);
+  gemm.accumulate = accumulate;
+  return gemm;
 }
 
 /* Returns the GEMM with the B factors of all experts, which are small, and read in place. */
 static tri_grouped_matmul up_product(const tri_op_call *call, tri_direction direction) {
   const expert_factors *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->up, direction, at->capacity);
-  product.b_type = tri_dtype_wide(call->type);
-  product.generating = false;
+  tri_matmul gemm = tri_weight_gemm(call, &at->up, direction, at->capacity);
+  gemm.b_type = tri_dtype_wide(call->type);
+  gemm.generating = false;
   switch (direction) {
-    case TRI_DIRECTION_FORWARD: product.accumulate = true; break;
+    case TRI_DIRECTION_FORWARD: gemm.accumulate = true; break;
     case TRI_DIRECTION_BACKWARD: break;
   }
-  return (tri_grouped_matmul){.product = product, .groups = at->count, .stride = at->up.in * at->up.out};
+  return (tri_grouped_matmul){.product = gemm, .groups = at->count, .stride = at->up.in * at->up.out};
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -78,18 +78,18 @@ static tri_status want_up(const tri_op_call *call, const tri_device_description 
 static tri_status want_products(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const expert_factors *at = call->attributes;
   tri_matmul down = down_product(call, TRI_DIRECTION_FORWARD, false);
-  TRI_TRY(tri_weights_memory(call, device, &down, at->count, TRI_DIRECTION_FORWARD, out));
+  TRI_TRY(tri_weight_stack_memory(call, device, &down, at->count, TRI_DIRECTION_FORWARD, out));
   TRI_TRY(want_up(call, device, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     down = down_product(call, TRI_DIRECTION_BACKWARD, accumulate == 1);
-    TRI_TRY(tri_weights_memory(call, device, &down, at->count, TRI_DIRECTION_BACKWARD, out));
+    TRI_TRY(tri_weight_stack_memory(call, device, &down, at->count, TRI_DIRECTION_BACKWARD, out));
   }
   TRI_TRY(want_up(call, device, TRI_DIRECTION_BACKWARD, out));
   const tri_matmul of_a = tri_weight_gradient(call, &at->down, at->capacity);
   const tri_matmul of_b = tri_weight_gradient(call, &at->up, at->capacity);
-  TRI_TRY(tri_weights_gradient_memory(device, &of_a, at->count, out));
-  return tri_weights_gradient_memory(device, &of_b, at->count, out);
+  TRI_TRY(tri_weight_stack_gradient_memory(device, &of_a, at->count, out));
+  return tri_weight_stack_gradient_memory(device, &of_b, at->count, out);
 }
 
 static tri_status op_expert_factors_memory(const tri_op_call *call, const tri_device_description *device,
@@ -110,10 +110,10 @@ tri_status tri_expert_factors_workspace(const tri_op_call *call, const tri_devic
 static tri_status op_expert_factors_prepare(tri_run *run, const tri_op_call *call) {
   const expert_factors *at = call->attributes;
   tri_matmul down = down_product(call, TRI_DIRECTION_FORWARD, false);
-  TRI_TRY(tri_weights_prepare(run, call, &down, at->count, TRI_DIRECTION_FORWARD));
+  TRI_TRY(tri_weight_stack_prepare(run, call, &down, at->count, TRI_DIRECTION_FORWARD));
   if (!call->training) return TRI_OK;
   down = down_product(call, TRI_DIRECTION_BACKWARD, false);
-  return tri_weights_prepare(run, call, &down, at->count, TRI_DIRECTION_BACKWARD);
+  return tri_weight_stack_prepare(run, call, &down, at->count, TRI_DIRECTION_BACKWARD);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static tri_status make_u(tri_run *run, const tri_op_call *call, const int32_t *b
                          void *workspace) {
   const expert_factors *at = call->attributes;
   const tri_matmul down = down_product(call, TRI_DIRECTION_FORWARD, false);
-  TRI_TRY(tri_weights_multiply(run, call, &down, at->count, TRI_DIRECTION_FORWARD, begins, x, u, workspace));
+  TRI_TRY(tri_weight_stack_multiply(run, call, &down, at->count, TRI_DIRECTION_FORWARD, begins, x, u, workspace));
   return scale_rows(run, call, u);
 }
 
@@ -154,7 +154,7 @@ static tri_status pass_back(tri_run *run, const tri_op_call *call, const int32_t
   void *du = workspace, *behind = (char *)workspace + u_bytes(call);
   const tri_matmul down = down_product(call, TRI_DIRECTION_BACKWARD, accumulate);
   TRI_TRY(make_du(run, call, begins, gradient_y, du, behind));
-  return tri_weights_multiply(run, call, &down, at->count, TRI_DIRECTION_BACKWARD, begins, du, gradient_x, behind);
+  return tri_weight_stack_multiply(run, call, &down, at->count, TRI_DIRECTION_BACKWARD, begins, du, gradient_x, behind);
 }
 
 static tri_status add_gradients(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x,
@@ -167,7 +167,7 @@ static tri_status add_gradients(tri_run *run, const tri_op_call *call, const int
                              .groups = at->count,
                              .stride = at->up.in * at->up.out};
   TRI_TRY(make_du(run, call, begins, gradient_y, du, behind));
-  TRI_TRY(tri_weights_accumulate(run, call, &of_a, at->count, begins, x, du, behind));
+  TRI_TRY(tri_weight_stack_accumulate(run, call, &of_a, at->count, begins, x, du, behind));
   of_b.product.accumulate = b->gradient_written;
   TRI_KERNEL_CALL(run->queue, grouped_matmul, &of_b, begins, gradient_y, u, b->gradient, behind);
   b->gradient_written = true;

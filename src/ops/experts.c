@@ -32,9 +32,9 @@ static tri_status op_experts_shape(const tri_op_call *call, const tri_shape inpu
   return TRI_OK;
 }
 
-static tri_matmul product_of(const tri_op_call *call, tri_direction direction) {
+static tri_matmul gemm_of(const tri_op_call *call, tri_direction direction) {
   const experts *at = call->attributes;
-  return tri_weight_product(call, &at->weight, direction, at->capacity);
+  return tri_weight_gemm(call, &at->weight, direction, at->capacity);
 }
 
 static tri_matmul gradient_of(const tri_op_call *call) {
@@ -44,18 +44,18 @@ static tri_matmul gradient_of(const tri_op_call *call) {
 
 static tri_status op_experts_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const experts *at = call->attributes;
-  tri_matmul product = product_of(call, TRI_DIRECTION_FORWARD);
-  TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_FORWARD, out));
+  tri_matmul gemm = gemm_of(call, TRI_DIRECTION_FORWARD);
+  TRI_TRY(tri_weight_stack_memory(call, device, &gemm, at->count, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
-  product = product_of(call, TRI_DIRECTION_BACKWARD);
-  product.accumulate = call->accumulate[X];
-  TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
-  if (product.accumulate) { /* for later windows the backward does not accumulate */
-    product.accumulate = false;
-    TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
+  gemm = gemm_of(call, TRI_DIRECTION_BACKWARD);
+  gemm.accumulate = call->accumulate[X];
+  TRI_TRY(tri_weight_stack_memory(call, device, &gemm, at->count, TRI_DIRECTION_BACKWARD, out));
+  if (gemm.accumulate) { /* for later windows the backward does not accumulate */
+    gemm.accumulate = false;
+    TRI_TRY(tri_weight_stack_memory(call, device, &gemm, at->count, TRI_DIRECTION_BACKWARD, out));
   }
-  product = gradient_of(call);
-  return tri_weights_gradient_memory(device, &product, at->count, out);
+  gemm = gradient_of(call);
+  return tri_weight_stack_gradient_memory(device, &gemm, at->count, out);
 }
 
 tri_status tri_experts_workspace(const tri_op_call *call, const tri_device_description *device, size_t *bytes) {
@@ -67,34 +67,34 @@ tri_status tri_experts_workspace(const tri_op_call *call, const tri_device_descr
 
 static tri_status op_experts_prepare(tri_run *run, const tri_op_call *call) {
   const experts *at = call->attributes;
-  tri_matmul product = product_of(call, TRI_DIRECTION_FORWARD);
-  TRI_TRY(tri_weights_prepare(run, call, &product, at->count, TRI_DIRECTION_FORWARD));
+  tri_matmul gemm = gemm_of(call, TRI_DIRECTION_FORWARD);
+  TRI_TRY(tri_weight_stack_prepare(run, call, &gemm, at->count, TRI_DIRECTION_FORWARD));
   if (!call->training) return TRI_OK;
-  product = product_of(call, TRI_DIRECTION_BACKWARD);
-  return tri_weights_prepare(run, call, &product, at->count, TRI_DIRECTION_BACKWARD);
+  gemm = gemm_of(call, TRI_DIRECTION_BACKWARD);
+  return tri_weight_stack_prepare(run, call, &gemm, at->count, TRI_DIRECTION_BACKWARD);
 }
 
 tri_status tri_experts_multiply(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x, void *y,
                                 void *workspace) {
   const experts *at = call->attributes;
-  tri_matmul product = product_of(call, TRI_DIRECTION_FORWARD);
-  return tri_weights_multiply(run, call, &product, at->count, TRI_DIRECTION_FORWARD, begins, x, y, workspace);
+  tri_matmul gemm = gemm_of(call, TRI_DIRECTION_FORWARD);
+  return tri_weight_stack_multiply(run, call, &gemm, at->count, TRI_DIRECTION_FORWARD, begins, x, y, workspace);
 }
 
 tri_status tri_experts_multiply_back(tri_run *run, const tri_op_call *call, const int32_t *begins,
                                      const void *gradient_y, void *gradient_x, bool accumulate, void *workspace) {
   const experts *at = call->attributes;
-  tri_matmul product = product_of(call, TRI_DIRECTION_BACKWARD);
-  product.accumulate = accumulate;
-  return tri_weights_multiply(run, call, &product, at->count, TRI_DIRECTION_BACKWARD, begins, gradient_y, gradient_x,
-                              workspace);
+  tri_matmul gemm = gemm_of(call, TRI_DIRECTION_BACKWARD);
+  gemm.accumulate = accumulate;
+  return tri_weight_stack_multiply(run, call, &gemm, at->count, TRI_DIRECTION_BACKWARD, begins, gradient_y, gradient_x,
+                                   workspace);
 }
 
 tri_status tri_experts_accumulate(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x,
                                   const void *gradient_y, void *workspace) {
   const experts *at = call->attributes;
-  tri_matmul product = gradient_of(call);
-  return tri_weights_accumulate(run, call, &product, at->count, begins, x, gradient_y, workspace);
+  tri_matmul gemm = gradient_of(call);
+  return tri_weight_stack_accumulate(run, call, &gemm, at->count, begins, x, gradient_y, workspace);
 }
 
 static tri_status op_experts_forward(tri_run *run, const tri_op_call *call) {

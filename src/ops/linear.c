@@ -37,14 +37,14 @@ static tri_status op_linear_shape(const tri_op_call *call, const tri_shape input
 
 static tri_status op_linear_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const linear *at = call->attributes;
-  tri_matmul forward = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
+  tri_matmul forward = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_FORWARD, call->rows);
   forward.bias = has_bias(call);
   TRI_TRY(tri_weight_memory(call, device, &forward, TRI_DIRECTION_FORWARD, out));
   if (!call->training) {
     forward.m = call->rows / call->sequence; /* generation, one position at a time */
     return tri_weight_memory(call, device, &forward, TRI_DIRECTION_FORWARD, out);
   }
-  tri_matmul backward = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
+  tri_matmul backward = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
   TRI_TRY(tri_weight_memory(call, device, &backward, TRI_DIRECTION_BACKWARD, out));
   for (int accumulate = 0; accumulate < 2; accumulate++) {
     tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
@@ -59,36 +59,36 @@ static tri_status op_linear_memory(const tri_op_call *call, const tri_device_des
 static tri_status op_linear_prepare(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   for (int direction = 0; direction < tri_op_directions(call); direction++) {
-    tri_matmul product = tri_weight_product(call, &at->weight, (tri_direction)direction, call->rows);
-    product.bias = direction == TRI_DIRECTION_FORWARD && has_bias(call);
-    TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));
+    tri_matmul gemm = tri_weight_gemm(call, &at->weight, (tri_direction)direction, call->rows);
+    gemm.bias = direction == TRI_DIRECTION_FORWARD && has_bias(call);
+    TRI_TRY(tri_weight_prepare(run, call, &gemm, (tri_direction)direction));
   }
   return TRI_OK;
 }
 
 static tri_status op_linear_forward(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, tri_run_rows(run, call));
-  product.bias = has_bias(call);
-  const void *bias = product.bias ? run->parameters[call->parameters[1]].value : NULL;
-  return tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], bias,
+  tri_matmul gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_FORWARD, tri_run_rows(run, call));
+  gemm.bias = has_bias(call);
+  const void *bias = gemm.bias ? run->parameters[call->parameters[1]].value : NULL;
+  return tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], bias,
                              run->slots[call->outputs[0]], run->workspace);
 }
 
 static tri_status op_linear_backward_input(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run, call));
-  product.accumulate = call->accumulate[0];
-  return tri_weight_multiply(run, call, &product, TRI_DIRECTION_BACKWARD, run->gradients[call->outputs[0]], NULL,
+  tri_matmul gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run, call));
+  gemm.accumulate = call->accumulate[0];
+  return tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_BACKWARD, run->gradients[call->outputs[0]], NULL,
                              run->gradients[call->inputs[0]], run->workspace);
 }
 
 static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
   const void *gradient_y = run->gradients[call->outputs[0]];
-  tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
+  tri_matmul gemm = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
   TRI_TRY(
-      tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
+      tri_weight_accumulate(run, call, &at->weight, &gemm, run->slots[call->inputs[0]], gradient_y, run->workspace));
   if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1) || at->bias_elsewhere) return TRI_OK;
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
   TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_all_rows(tri_run_rows(run, call)), at->weight.out,

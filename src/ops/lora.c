@@ -42,29 +42,29 @@ static tri_weight up_of(const factors *at, int64_t target) {
 static tri_matmul up_product(const tri_op_call *call, int64_t target, tri_direction direction, int64_t rows) {
   const factors *at = call->attributes;
   const tri_weight up = up_of(at, target);
-  tri_matmul product = tri_weight_product(call, &up, direction, rows);
-  product.b_type = tri_dtype_wide(call->type);
+  tri_matmul gemm = tri_weight_gemm(call, &up, direction, rows);
+  gemm.b_type = tri_dtype_wide(call->type);
   switch (direction) {
     case TRI_DIRECTION_FORWARD:
-      product.lda = at->down.out;
-      product.ldc = at->out;
-      product.accumulate = true;
+      gemm.lda = at->down.out;
+      gemm.ldc = at->out;
+      gemm.accumulate = true;
       break;
     case TRI_DIRECTION_BACKWARD:
-      product.lda = at->out;
-      product.ldc = at->down.out;
+      gemm.lda = at->out;
+      gemm.ldc = at->down.out;
       break;
   }
-  return product;
+  return gemm;
 }
 
 static tri_matmul up_gradient(const tri_op_call *call, int64_t target, int64_t rows) {
   const factors *at = call->attributes;
   const tri_weight up = up_of(at, target);
-  tri_matmul product = tri_weight_gradient(call, &up, rows);
-  product.lda = at->out;
-  product.ldb = at->down.out;
-  return product;
+  tri_matmul gemm = tri_weight_gradient(call, &up, rows);
+  gemm.lda = at->out;
+  gemm.ldb = at->down.out;
+  return gemm;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -85,10 +85,10 @@ static size_t other_bytes(const tri_op_call *call, int64_t rows) {
   return tri_bytes_in_lines((size_t)(rows * most) * tri_dtype_bytes(call->type));
 }
 
-static tri_status want_gradient(const tri_device_description *device, tri_matmul product, tri_op_memory *out) {
+static tri_status want_gradient(const tri_device_description *device, tri_matmul gemm, tri_op_memory *out) {
   for (int accumulate = 0; accumulate < 2; accumulate++) {
-    product.accumulate = accumulate == 1;
-    TRI_TRY(tri_product_memory(device, &product, out));
+    gemm.accumulate = accumulate == 1;
+    TRI_TRY(tri_gemm_memory(device, &gemm, out));
   }
   return TRI_OK;
 }
@@ -97,14 +97,14 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
   const factors *at = call->attributes;
   if (out->workspace_bytes < other_bytes(call, call->rows)) out->workspace_bytes = other_bytes(call, call->rows);
   for (int direction = 0; direction < tri_op_directions(call); direction++) {
-    tri_matmul down = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
+    tri_matmul down = tri_weight_gemm(call, &at->down, (tri_direction)direction, call->rows);
     down.accumulate = direction == TRI_DIRECTION_BACKWARD && call->accumulate[X];
     TRI_TRY(tri_weight_memory(call, device, &down, (tri_direction)direction, out));
   }
   for (int direction = 0; direction < (call->training ? 2 : 1); direction++) { /* gradients of A use du, too */
     for (int64_t t = 0; t < at->count; t++) {
       const tri_matmul up = up_product(call, t, (tri_direction)direction, call->rows);
-      TRI_TRY(tri_product_memory(device, &up, out));
+      TRI_TRY(tri_gemm_memory(device, &up, out));
     }
   }
   if (!call->training) return TRI_OK;
@@ -119,8 +119,8 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
 static tri_status op_factors_prepare(tri_run *run, const tri_op_call *call) {
   const factors *at = call->attributes;
   for (int direction = 0; direction < tri_op_directions(call); direction++) {
-    const tri_matmul product = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
-    TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));
+    const tri_matmul gemm = tri_weight_gemm(call, &at->down, (tri_direction)direction, call->rows);
+    TRI_TRY(tri_weight_prepare(run, call, &gemm, (tri_direction)direction));
   }
   return TRI_OK;
 }
@@ -164,7 +164,7 @@ static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   const int64_t rows = tri_run_rows(run, call);
   void *u = run->slots[call->outputs[U]], *y = run->slots[call->outputs[SUM]];
   if (run->without_factors) return pass_on(run, call, rows, run->slots[call->inputs[Y]], y);
-  const tri_matmul down = tri_weight_product(call, &at->down, TRI_DIRECTION_FORWARD, rows);
+  const tri_matmul down = tri_weight_gemm(call, &at->down, TRI_DIRECTION_FORWARD, rows);
   TRI_TRY(tri_weight_multiply(run, call, &down, TRI_DIRECTION_FORWARD, run->slots[call->inputs[X]], NULL, u,
                               run->workspace));
   TRI_TRY(scale_columns(run, call, rows, u, run->workspace));
@@ -198,7 +198,7 @@ static tri_status op_factors_backward_input(tri_run *run, const tri_op_call *cal
   const int64_t rows = tri_run_rows(run, call);
   void *du = NULL, *behind = NULL;
   TRI_TRY(make_du(run, call, &du, &behind));
-  tri_matmul down = tri_weight_product(call, &at->down, TRI_DIRECTION_BACKWARD, rows);
+  tri_matmul down = tri_weight_gemm(call, &at->down, TRI_DIRECTION_BACKWARD, rows);
   down.accumulate = call->accumulate[X];
   TRI_TRY(
       tri_weight_multiply(run, call, &down, TRI_DIRECTION_BACKWARD, du, NULL, run->gradients[call->inputs[X]], behind));

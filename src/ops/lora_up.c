@@ -23,29 +23,29 @@ tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabul
 /* ---- GEMMs with a B that is read in place ------------------------------------------------------------------------ */
 
 static tri_matmul add_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
-  tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_FORWARD, of.rows);
-  product.b_type = tri_dtype_wide(call->type);
-  product.c_type = of.wide ? product.b_type : call->type;
-  product.ldc = of.ld;
-  product.accumulate = true;
-  return product;
+  tri_matmul gemm = tri_weight_gemm(call, &at->b, TRI_DIRECTION_FORWARD, of.rows);
+  gemm.b_type = tri_dtype_wide(call->type);
+  gemm.c_type = of.wide ? gemm.b_type : call->type;
+  gemm.ldc = of.ld;
+  gemm.accumulate = true;
+  return gemm;
 }
 
 static tri_matmul du_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
-  tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_BACKWARD, of.rows);
-  product.b_type = tri_dtype_wide(call->type);
-  product.lda = of.gradient_ld;
-  return product;
+  tri_matmul gemm = tri_weight_gemm(call, &at->b, TRI_DIRECTION_BACKWARD, of.rows);
+  gemm.b_type = tri_dtype_wide(call->type);
+  gemm.lda = of.gradient_ld;
+  return gemm;
 }
 
 /* Returns the GEMM of B's gradient: dy^T u, or u^T dy for a B that is stored as [rank, out]. */
 static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
-  tri_matmul product = tri_weight_gradient(call, &at->b, of.rows);
+  tri_matmul gemm = tri_weight_gradient(call, &at->b, of.rows);
   switch (at->b.order) {
-    case TRI_WEIGHT_OUT_IN: product.lda = of.gradient_ld; break;
-    case TRI_WEIGHT_IN_OUT: product.ldb = of.gradient_ld; break;
+    case TRI_WEIGHT_OUT_IN: gemm.lda = of.gradient_ld; break;
+    case TRI_WEIGHT_IN_OUT: gemm.ldb = of.gradient_ld; break;
   }
-  return product;
+  return gemm;
 }
 
 tri_status tri_lora_up_memory(const tri_op_call *call, const tri_device_description *device, const tri_lora_up *at,
@@ -53,20 +53,19 @@ tri_status tri_lora_up_memory(const tri_op_call *call, const tri_device_descript
   if (at->b.in == 0) return TRI_OK;
   const tri_matmul add = add_product(call, at, of), back = du_product(call, at, of);
   tri_matmul gradient = b_gradient(call, at, of);
-  TRI_TRY(tri_product_memory(device, &add, out));
+  TRI_TRY(tri_gemm_memory(device, &add, out));
   if (!call->training) return TRI_OK;
-  TRI_TRY(tri_product_memory(device, &back, out));
-  TRI_TRY(tri_product_memory(device, &gradient, out));
+  TRI_TRY(tri_gemm_memory(device, &back, out));
+  TRI_TRY(tri_gemm_memory(device, &gradient, out));
   gradient.accumulate = true;
-  return tri_product_memory(device, &gradient, out);
+  return tri_gemm_memory(device, &gradient, out);
 }
 
 tri_status tri_lora_up_add(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of, const void *u,
                            void *y, void *workspace) {
   if (at->b.in == 0 || run->without_factors) return TRI_OK;
-  const tri_matmul product = add_product(call, at, of);
-  TRI_KERNEL_CALL(run->queue, matmul, &product, u, run->parameters[call->parameters[TRI_UP_B]].value, NULL, y,
-                  workspace);
+  const tri_matmul gemm = add_product(call, at, of);
+  TRI_KERNEL_CALL(run->queue, matmul, &gemm, u, run->parameters[call->parameters[TRI_UP_B]].value, NULL, y, workspace);
   return TRI_OK;
 }
 

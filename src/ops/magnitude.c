@@ -106,9 +106,9 @@ static tri_status op_magnitude_memory(const tri_op_call *call, const tri_device_
   const magnitudes *at = call->attributes;
   size_t most = 0;
   for (int64_t t = 0; t < at->factors.count; t++) {
-    const tri_matmul product = addition(call, t, rows_at_once(at));
+    const tri_matmul gemm = addition(call, t, rows_at_once(at));
     size_t bytes = 0;
-    TRI_TRY(device->matmul_workspace(device, &product, &bytes));
+    TRI_TRY(device->matmul_workspace(device, &gemm, &bytes));
     if (bytes > most) most = bytes;
   }
   out->workspace_bytes = tri_bytes_plus(scratch_of(call).products, most);
@@ -126,10 +126,10 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target
   const int64_t columns = stored_columns(at);
   const bool in_out = is_in_out(at), adds = in_out && first > 0;
   char *sums = (char *)run->workspace + s.sums;
-  const tri_matmul product = addition(call, target, rows);
+  const tri_matmul gemm = addition(call, target, rows);
   const tri_matrix_squares sides = {rows, columns, 1, 1};
   TRI_TRY(tri_weight_widen(run, call, first * columns, rows * columns, run->workspace));
-  TRI_KERNEL_CALL(run->queue, matmul, &product, in_out ? a : b, in_out ? b : a, NULL, run->workspace,
+  TRI_KERNEL_CALL(run->queue, matmul, &gemm, in_out ? a : b, in_out ? b : a, NULL, run->workspace,
                   (char *)run->workspace + s.products);
   TRI_KERNEL_CALL(run->queue, matrix_squares, wide, &sides, NULL, run->workspace, in_out ? NULL : squares,
                   !in_out ? NULL

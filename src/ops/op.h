@@ -127,13 +127,13 @@ enum { TRI_COST_EXCHANGES = 3 };
 
 /* The form of a GEMM a b: plain (NN), b transposed (NT: a b^T), or a transposed (TN: a^T b, the gradient of a weight),
  * which the first micro-batch of a step writes (GRADIENT) and the others add to (ADDED). */
-typedef enum tri_product_form {
-  TRI_PRODUCT_PLAIN,
-  TRI_PRODUCT_TRANSPOSED,
-  TRI_PRODUCT_GRADIENT,
+typedef enum tri_gemm_form {
+  TRI_GEMM_PLAIN,
+  TRI_GEMM_TRANSPOSED,
+  TRI_GEMM_GRADIENT,
   TRI_PRODUCT_ADDED,
-} tri_product_form;
-enum { TRI_NUM_PRODUCT_FORMS = 4 };
+} tri_gemm_form;
+enum { TRI_NUM_GEMM_FORMS = 4 };
 
 /* The cost of one pass of a call. */
 typedef struct tri_cost {
@@ -146,7 +146,7 @@ typedef struct tri_cost {
                     holder gather rows (plan/system.h: gathers_experts) */
   double rows, inner, columns; /* shape of the GEMM of `flops`: [rows, inner] x [inner, columns]; 0: no GEMM */
   double products;             /* number of GEMMs of that shape at the same time */
-  tri_product_form form;
+  tri_gemm_form form;
   bool unpacked;   /* the GEMM's b is a weight that is not packed ahead */
   double elements; /* number of elements of element-wise work, as tables of measurements count them (work.h) */
   double scores;   /* attention: pairs of positions, times heads; the shape above is then that of q and k */

@@ -60,20 +60,20 @@ static size_t backward_bytes(const tri_op_call *call) {
 
 static tri_matmul logits_product(const tri_op_call *call, int64_t rows) {
   const route *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
-  product.c_type = tri_dtype_wide(call->type);
-  return product;
+  tri_matmul gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
+  gemm.c_type = tri_dtype_wide(call->type);
+  return gemm;
 }
 
 static tri_status op_route_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const route *at = call->attributes;
-  tri_matmul product = logits_product(call, call->rows);
-  TRI_TRY(tri_weight_memory(call, device, &product, TRI_DIRECTION_FORWARD, out));
+  tri_matmul gemm = logits_product(call, call->rows);
+  TRI_TRY(tri_weight_memory(call, device, &gemm, TRI_DIRECTION_FORWARD, out));
   if (call->training) {
-    product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
+    gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
     for (int accumulate = 0; accumulate < 2; accumulate++) {
-      product.accumulate = accumulate == 1;
-      TRI_TRY(tri_weight_memory(call, device, &product, TRI_DIRECTION_BACKWARD, out));
+      gemm.accumulate = accumulate == 1;
+      TRI_TRY(tri_weight_memory(call, device, &gemm, TRI_DIRECTION_BACKWARD, out));
       tri_matmul gradient = tri_weight_gradient(call, &at->weight, call->rows);
       size_t bytes = 0;
       gradient.accumulate = accumulate == 1;
@@ -89,11 +89,11 @@ static tri_status op_route_memory(const tri_op_call *call, const tri_device_desc
 
 static tri_status op_route_prepare(tri_run *run, const tri_op_call *call) {
   const route *at = call->attributes;
-  tri_matmul product = logits_product(call, call->rows);
-  TRI_TRY(tri_weight_prepare(run, call, &product, TRI_DIRECTION_FORWARD));
+  tri_matmul gemm = logits_product(call, call->rows);
+  TRI_TRY(tri_weight_prepare(run, call, &gemm, TRI_DIRECTION_FORWARD));
   if (!call->training) return TRI_OK;
-  product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
-  return tri_weight_prepare(run, call, &product, TRI_DIRECTION_BACKWARD);
+  gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_BACKWARD, call->rows);
+  return tri_weight_prepare(run, call, &gemm, TRI_DIRECTION_BACKWARD);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -118,15 +118,15 @@ static tri_status balance(tri_run *run, const tri_op_call *call, bool adds) {
 static tri_status op_route_forward(tri_run *run, const tri_op_call *call) {
   const route *at = call->attributes;
   const tri_rows rows = tri_all_rows(tri_run_rows(run, call));
-  const tri_matmul product = logits_product(call, rows.capacity);
+  const tri_matmul gemm = logits_product(call, rows.capacity);
   const void *bias = call->parameters[1] < 0 ? NULL : run->parameters[call->parameters[1]].value;
   char *behind = (char *)run->workspace + forward_bytes(call);
   void *logits = run->slots[call->outputs[LOGITS]], *weights = run->slots[call->outputs[WEIGHTS]];
   int32_t *experts = run->slots[call->outputs[EXPERTS]];
   const int32_t *labels = run->labels == NULL ? NULL : run->labels + call->first_row;
   bool adds = run->router_loss != NULL && !run->recompute;
-  TRI_TRY(tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], NULL, logits,
-                              behind));
+  TRI_TRY(
+      tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], NULL, logits, behind));
   TRI_KERNEL_CALL(run->queue, router_forward, call->type, rows, &at->router, labels, logits, bias, experts, weights);
   if (run->router_counts != NULL && !run->recompute) {
     TRI_KERNEL_CALL(run->queue, router_count, call->type, rows, &at->router, experts, weights,
@@ -168,10 +168,10 @@ static tri_status op_route_backward_input(tri_run *run, const tri_op_call *call)
   const route *at = call->attributes;
   const void *gradient = NULL;
   TRI_TRY(logits_gradient(run, call, &gradient));
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run, call));
-  product.accumulate = call->accumulate[0];
-  return tri_weight_multiply(run, call, &product, TRI_DIRECTION_BACKWARD, gradient, NULL,
-                             run->gradients[call->inputs[0]], (char *)run->workspace + backward_bytes(call));
+  tri_matmul gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_BACKWARD, tri_run_rows(run, call));
+  gemm.accumulate = call->accumulate[0];
+  return tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_BACKWARD, gradient, NULL, run->gradients[call->inputs[0]],
+                             (char *)run->workspace + backward_bytes(call));
 }
 
 static tri_status op_route_backward_weight(tri_run *run, const tri_op_call *call) {
@@ -179,8 +179,8 @@ static tri_status op_route_backward_weight(tri_run *run, const tri_op_call *call
   const void *gradient = NULL;
   if (tri_op_is_frozen(call, 0)) return TRI_OK;
   TRI_TRY(logits_gradient(run, call, &gradient));
-  tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
-  return tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient,
+  tri_matmul gemm = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
+  return tri_weight_accumulate(run, call, &at->weight, &gemm, run->slots[call->inputs[0]], gradient,
                                (char *)run->workspace + backward_bytes(call));
 }
 

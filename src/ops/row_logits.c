@@ -9,13 +9,13 @@ typedef struct row_logits {
   int64_t most_rows;
 } row_logits;
 
-static tri_matmul product_of(const tri_op_call *call, int64_t rows) {
+static tri_matmul gemm_of(const tri_op_call *call, int64_t rows) {
   const row_logits *at = call->attributes;
-  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
-  product.c_type = tri_dtype_wide(call->type);
-  product.bias = call->parameters[1] >= 0;
-  product.b_unpacked = true; /* with tied embeddings the weight is also the embedding's table */
-  return product;
+  tri_matmul gemm = tri_weight_gemm(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
+  gemm.c_type = tri_dtype_wide(call->type);
+  gemm.bias = call->parameters[1] >= 0;
+  gemm.b_unpacked = true; /* with tied embeddings the weight is also the embedding's table */
+  return gemm;
 }
 
 /* Sets the shapes of the outputs: the logits, and a copy of the rows of h that the logits are computed from. */
@@ -31,33 +31,33 @@ static tri_status op_row_logits_shape(const tri_op_call *call, const tri_shape i
 static tri_status op_row_logits_memory(const tri_op_call *call, const tri_device_description *device,
                                        tri_op_memory *out) {
   const row_logits *at = call->attributes;
-  tri_matmul product = product_of(call, at->most_rows);
-  return tri_weight_memory(call, device, &product, TRI_DIRECTION_FORWARD, out);
+  tri_matmul gemm = gemm_of(call, at->most_rows);
+  return tri_weight_memory(call, device, &gemm, TRI_DIRECTION_FORWARD, out);
 }
 
 static tri_status op_row_logits_prepare(tri_run *run, const tri_op_call *call) {
   const row_logits *at = call->attributes;
-  tri_matmul product = product_of(call, at->most_rows);
-  return tri_weight_prepare(run, call, &product, TRI_DIRECTION_FORWARD);
+  tri_matmul gemm = gemm_of(call, at->most_rows);
+  return tri_weight_prepare(run, call, &gemm, TRI_DIRECTION_FORWARD);
 }
 
 static tri_status op_row_logits_forward(tri_run *run, const tri_op_call *call) {
   const row_logits *at = call->attributes;
   const int64_t rows = run->cache->logit_rows;
-  tri_matmul product = product_of(call, rows);
+  tri_matmul gemm = gemm_of(call, rows);
   const tri_row_copy copy = {.rows = tri_all_rows(rows),
                              .width = at->weight.in,
                              .from_type = call->type,
                              .to_type = call->type,
                              .from_stride = at->weight.in,
                              .to_stride = at->weight.in};
-  const void *bias = product.bias ? run->parameters[call->parameters[1]].value : NULL;
+  const void *bias = gemm.bias ? run->parameters[call->parameters[1]].value : NULL;
   void *logits = run->slots[call->outputs[0]], *gathered = run->slots[call->outputs[1]];
   if (rows == 0) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, copy_rows, &copy, run->logit_rows, run->slots[call->inputs[0]], NULL, gathered);
-  TRI_TRY(tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, gathered, bias, logits, run->workspace));
+  TRI_TRY(tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_FORWARD, gathered, bias, logits, run->workspace));
   if (at->form.scale == 1 && at->form.soft_cap == 0) return TRI_OK;
-  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product.m, at->weight.out, product.ldc, at->form, logits);
+  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, gemm.m, at->weight.out, gemm.ldc, at->form, logits);
   return TRI_OK;
 }
 

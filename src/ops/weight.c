@@ -20,8 +20,7 @@ static bool is_forward(tri_direction direction) {
   return false;
 }
 
-tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight, tri_direction direction,
-                              int64_t rows) {
+tri_matmul tri_weight_gemm(const tri_op_call *call, const tri_weight *weight, tri_direction direction, int64_t rows) {
   bool forward = is_forward(direction);
   int64_t k = forward ? weight->in : weight->out;
   int64_t n = forward ? weight->out : weight->in;
@@ -42,14 +41,14 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
   };
 }
 
-tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order) {
+tri_gemm_form tri_weight_form(tri_pass pass, tri_weight_order order) {
   const bool in_out = is_in_out(&(tri_weight){.order = order});
   switch (pass) {
-    case TRI_PASS_FORWARD: return in_out ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TRANSPOSED;
-    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_PRODUCT_TRANSPOSED : TRI_PRODUCT_PLAIN;
+    case TRI_PASS_FORWARD: return in_out ? TRI_GEMM_PLAIN : TRI_GEMM_TRANSPOSED;
+    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_GEMM_TRANSPOSED : TRI_GEMM_PLAIN;
     case TRI_PASS_BACKWARD_WEIGHT: break;
   }
-  return TRI_PRODUCT_GRADIENT;
+  return TRI_GEMM_GRADIENT;
 }
 
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows) {
@@ -70,29 +69,29 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 
 /* Sets *out to whether a weight of a generating list is packed in place: no other call reads it, it does not change,
  * and its packed form has the same size. */
-static tri_status packs_in_place(const tri_op_call *call, const tri_device_description *device,
-                                 const tri_matmul *product, bool *out) {
+static tri_status packs_in_place(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
+                                 bool *out) {
   size_t bytes = 0;
   *out = false;
-  if (!product->generating || product->b_unpacked || !tri_op_is_frozen(call, 0)) return TRI_OK;
-  if (call->stored != TRI_STORED_NARROW || product->b_type == tri_dtype_wide(product->b_type)) return TRI_OK;
-  TRI_TRY(device->matmul_packed(device, product, &bytes));
-  *out = bytes == (size_t)(product->k * product->n) * tri_dtype_bytes(product->b_type);
+  if (!gemm->generating || gemm->b_unpacked || !tri_op_is_frozen(call, 0)) return TRI_OK;
+  if (call->stored != TRI_STORED_NARROW || gemm->b_type == tri_dtype_wide(gemm->b_type)) return TRI_OK;
+  TRI_TRY(device->matmul_packed(device, gemm, &bytes));
+  *out = bytes == (size_t)(gemm->k * gemm->n) * tri_dtype_bytes(gemm->b_type);
   return TRI_OK;
 }
 
 /* Decides whether the weight is packed for this GEMM. If not, the GEMM reads the parameter itself, in its stored type.
  * *packed_bytes: bytes of the buffer for the packed weight; 0 if the weight is not packed, or packed in place. */
-static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                               tri_matmul *out, size_t *packed_bytes) {
-  const bool stays = product->b_unpacked || tri_op_is_frozen(call, 0);
+  const bool stays = gemm->b_unpacked || tri_op_is_frozen(call, 0);
   *packed_bytes = 0;
-  *out = *product;
-  TRI_TRY(packs_in_place(call, device, product, &out->b_packed));
+  *out = *gemm;
+  TRI_TRY(packs_in_place(call, device, gemm, &out->b_packed));
   if (out->b_packed) return TRI_OK;
-  if (!stays) TRI_TRY(device->matmul_packed(device, product, packed_bytes));
+  if (!stays) TRI_TRY(device->matmul_packed(device, gemm, packed_bytes));
   out->b_packed = *packed_bytes > 0;
-  if (!out->b_packed) out->b_type = tri_stored_type(call->stored, product->b_type);
+  if (!out->b_packed) out->b_type = tri_stored_type(call->stored, gemm->b_type);
   return TRI_OK;
 }
 
@@ -110,13 +109,13 @@ double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements
 
 /* Returns the bytes of scratch memory for the GEMM's whole dequantised matrix in the activations' type, which comes
  * before the GEMM's own scratch; 0 if the matrix is not in 4 bits. */
-static size_t whole_bytes(const tri_op_call *call, const tri_matmul *product, int64_t matrices) {
+static size_t whole_bytes(const tri_op_call *call, const tri_matmul *gemm, int64_t matrices) {
   switch (call->stored) {
     case TRI_STORED_WIDE:
     case TRI_STORED_NARROW: return 0;
     case TRI_STORED_NF4: break;
   }
-  const size_t elements = tri_bytes_times((size_t)(product->k * product->n), (size_t)matrices);
+  const size_t elements = tri_bytes_times((size_t)(gemm->k * gemm->n), (size_t)matrices);
   return tri_bytes_in_lines(tri_bytes_times(elements, tri_dtype_bytes(call->type)));
 }
 
@@ -138,12 +137,12 @@ static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elem
 
 /* Sets *b to a GEMM's matrix that is not packed, dequantised if it is in 4 bits, and *workspace to the remaining
  * scratch memory. */
-static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
                              const void **b, void **workspace) {
-  const size_t whole = whole_bytes(call, product, matrices);
+  const size_t whole = whole_bytes(call, gemm, matrices);
   *b = run->parameters[call->parameters[0]].value;
   if (whole == 0) return TRI_OK;
-  TRI_TRY(make_whole(run, call, matrices * product->k * product->n, *workspace));
+  TRI_TRY(make_whole(run, call, matrices * gemm->k * gemm->n, *workspace));
   *b = *workspace;
   *workspace = (char *)*workspace + whole;
   return TRI_OK;
@@ -188,20 +187,20 @@ static tri_direction holder(const tri_device_description *device, tri_direction 
   return device->packs_plain ? TRI_DIRECTION_FORWARD : direction;
 }
 
-tri_status tri_product_memory(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
+tri_status tri_gemm_memory(const tri_device_description *device, const tri_matmul *gemm, tri_op_memory *out) {
   size_t bytes = 0;
-  TRI_TRY(device->matmul_workspace(device, product, &bytes));
+  TRI_TRY(device->matmul_workspace(device, gemm, &bytes));
   if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
   return TRI_OK;
 }
 
-tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                              tri_direction direction, tri_op_memory *out) {
   tri_matmul chosen;
   size_t packed_bytes = 0, workspace_bytes = 0;
-  TRI_TRY(choose_form(call, device, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(call, device, gemm, &chosen, &packed_bytes));
   TRI_TRY(device->matmul_workspace(device, &chosen, &workspace_bytes));
-  workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, product, 1));
+  workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, gemm, 1));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[holder(device, direction)] = packed_bytes;
   return TRI_OK;
@@ -213,65 +212,64 @@ static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_directio
 
 /* Returns whether the buffer is the parameter's copy and an update has written all of it. If several calls read the
  * same parameter from buffers of their own, the first call's buffer is the copy; the others pack. */
-static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
                             void *buffer) {
   tri_run_copy *copy = run->parameters[call->parameters[0]].copy;
-  bool plain = run->queue->device->description.packs_plain && product->b_type != tri_dtype_wide(product->b_type);
+  bool plain = run->queue->device->description.packs_plain && gemm->b_type != tri_dtype_wide(gemm->b_type);
   if (copy == NULL || !plain) return false;
-  if (copy->values == NULL) *copy = (tri_run_copy){.values = buffer, .count = matrices * product->k * product->n};
+  if (copy->values == NULL) *copy = (tri_run_copy){.values = buffer, .count = matrices * gemm->k * gemm->n};
   if (copy->values != buffer) return false;
   bool whole = copy->written == copy->count;
   copy->written = 0;
   return whole;
 }
 
-static tri_status pack_in_place(tri_run *run, const tri_op_call *call, const tri_matmul *product) {
+static tri_status pack_in_place(tri_run *run, const tri_op_call *call, const tri_matmul *gemm) {
   tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   if (parameter->packed) return TRI_OK;
-  TRI_KERNEL_CALL(run->queue, matmul_pack, product, product->b_type, parameter->value, parameter->value);
+  TRI_KERNEL_CALL(run->queue, matmul_pack, gemm, gemm->b_type, parameter->value, parameter->value);
   parameter->packed = true;
   return TRI_OK;
 }
 
 /* Packs one matrix, or several adjacent ones. */
-static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
+static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
                           tri_direction direction) {
   tri_matmul chosen;
-  size_t packed_bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(product->b_type));
-  TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
-  if (chosen.b_packed && packed_bytes == 0) return pack_in_place(run, call, product);
+  size_t packed_bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(gemm->b_type));
+  TRI_TRY(choose_form(call, &run->queue->device->description, gemm, &chosen, &packed_bytes));
+  if (chosen.b_packed && packed_bytes == 0) return pack_in_place(run, call, gemm);
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
   const char *value = run->parameters[call->parameters[0]].value;
   char *buffer = buffer_of(run, call, direction);
-  if (written_already(run, call, product, matrices, buffer)) return TRI_OK;
+  if (written_already(run, call, gemm, matrices, buffer)) return TRI_OK;
   for (int64_t i = 0; i < matrices; i++) {
-    TRI_KERNEL_CALL(run->queue, matmul_pack, product, tri_dtype_wide(product->b_type),
-                    value + (size_t)(i * product->k * product->n) * wide, buffer + (size_t)i * packed_bytes);
+    TRI_KERNEL_CALL(run->queue, matmul_pack, gemm, tri_dtype_wide(gemm->b_type),
+                    value + (size_t)(i * gemm->k * gemm->n) * wide, buffer + (size_t)i * packed_bytes);
   }
   return TRI_OK;
 }
 
-tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
-                              tri_direction direction) {
-  return prepare(run, call, product, 1, direction);
+tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction) {
+  return prepare(run, call, gemm, 1, direction);
 }
 
-tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
-                               tri_direction direction, const void *x, const void *bias, void *y, void *workspace) {
+tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction,
+                               const void *x, const void *bias, void *y, void *workspace) {
   tri_matmul chosen;
   size_t packed_bytes = 0;
-  TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
+  TRI_TRY(choose_form(call, &run->queue->device->description, gemm, &chosen, &packed_bytes));
   const void *b = chosen.b_packed && packed_bytes > 0 ? buffer_of(run, call, direction) : NULL;
-  if (packed_bytes == 0) TRI_TRY(find_plain(run, call, product, 1, &b, &workspace));
+  if (packed_bytes == 0) TRI_TRY(find_plain(run, call, gemm, 1, &b, &workspace));
   TRI_KERNEL_CALL(run->queue, matmul, &chosen, x, b, bias, y, workspace);
   return TRI_OK;
 }
 
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
-                                 const tri_matmul *product, const void *x, const void *gradient_y, void *workspace) {
+                                 const tri_matmul *gemm, const void *x, const void *gradient_y, void *workspace) {
   if (tri_op_is_frozen(call, 0)) return TRI_OK;
   tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
-  tri_matmul run_product = *product;
+  tri_matmul run_product = *gemm;
   run_product.accumulate = parameter->gradient_written;
   bool in_out = is_in_out(weight);
   TRI_KERNEL_CALL(run->queue, matmul, &run_product, in_out ? x : gradient_y, in_out ? gradient_y : x, NULL,
@@ -283,59 +281,60 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
 /* ---- in groups --------------------------------------------------------------------------------------------------- */
 
 /* Returns the GEMM without the flag for generation: the rows of an expert may be many or few, as in training. */
-static tri_matmul of_groups(const tri_matmul *product) {
-  tri_matmul out = *product;
+static tri_matmul of_groups(const tri_matmul *gemm) {
+  tri_matmul out = *gemm;
   out.generating = false;
   return out;
 }
 
-static tri_status grouped_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+static tri_status grouped_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                                int64_t matrices, tri_grouped_matmul *out, size_t *packed_bytes) {
-  const tri_matmul given = of_groups(product);
+  const tri_matmul given = of_groups(gemm);
   *out = (tri_grouped_matmul){.groups = matrices};
   TRI_TRY(choose_form(call, device, &given, &out->product, packed_bytes));
-  out->stride = out->product.b_packed ? (int64_t)*packed_bytes : product->k * product->n;
+  out->stride = out->product.b_packed ? (int64_t)*packed_bytes : gemm->k * gemm->n;
   return TRI_OK;
 }
 
-tri_status tri_weights_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
-                              int64_t matrices, tri_direction direction, tri_op_memory *out) {
+tri_status tri_weight_stack_memory(const tri_op_call *call, const tri_device_description *device,
+                                   const tri_matmul *gemm, int64_t matrices, tri_direction direction,
+                                   tri_op_memory *out) {
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0, workspace_bytes = 0;
-  TRI_TRY(grouped_form(call, device, product, matrices, &grouped, &packed_bytes));
+  TRI_TRY(grouped_form(call, device, gemm, matrices, &grouped, &packed_bytes));
   TRI_TRY(device->grouped_workspace(device, &grouped, &workspace_bytes));
-  workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, product, matrices));
+  workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, gemm, matrices));
   if (workspace_bytes > out->workspace_bytes) out->workspace_bytes = workspace_bytes;
   out->buffer_bytes[holder(device, direction)] = tri_bytes_times(packed_bytes, (size_t)matrices);
   return TRI_OK;
 }
 
-tri_status tri_weights_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
-                               tri_direction direction) {
-  const tri_matmul given = of_groups(product);
+tri_status tri_weight_stack_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
+                                    tri_direction direction) {
+  const tri_matmul given = of_groups(gemm);
   return prepare(run, call, &given, matrices, direction);
 }
 
-tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
-                                tri_direction direction, const int32_t *begins, const void *x, void *y,
-                                void *workspace) {
+tri_status tri_weight_stack_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
+                                     tri_direction direction, const int32_t *begins, const void *x, void *y,
+                                     void *workspace) {
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0;
-  TRI_TRY(grouped_form(call, &run->queue->device->description, product, matrices, &grouped, &packed_bytes));
+  TRI_TRY(grouped_form(call, &run->queue->device->description, gemm, matrices, &grouped, &packed_bytes));
   const void *b = grouped.product.b_packed ? buffer_of(run, call, direction) : NULL;
-  if (!grouped.product.b_packed) TRI_TRY(find_plain(run, call, product, matrices, &b, &workspace));
+  if (!grouped.product.b_packed) TRI_TRY(find_plain(run, call, gemm, matrices, &b, &workspace));
   TRI_KERNEL_CALL(run->queue, grouped_matmul, &grouped, begins, x, b, y, workspace);
   return TRI_OK;
 }
 
-static tri_grouped_matmul gradients_of(const tri_matmul *product, int64_t matrices) {
-  return (tri_grouped_matmul){.product = *product, .groups = matrices, .stride = product->m * product->n};
+static tri_grouped_matmul gradients_of(const tri_matmul *gemm, int64_t matrices) {
+  return (tri_grouped_matmul){.product = *gemm, .groups = matrices, .stride = gemm->m * gemm->n};
 }
 
-tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,
-                                       int64_t matrices, tri_op_memory *out) {
+tri_status tri_weight_stack_gradient_memory(const tri_device_description *device, const tri_matmul *gemm,
+                                            int64_t matrices, tri_op_memory *out) {
   for (int accumulate = 0; accumulate < 2; accumulate++) {
-    tri_grouped_matmul grouped = gradients_of(product, matrices);
+    tri_grouped_matmul grouped = gradients_of(gemm, matrices);
     grouped.product.accumulate = accumulate == 1;
     size_t bytes = 0;
     TRI_TRY(device->grouped_workspace(device, &grouped, &bytes));
@@ -344,11 +343,11 @@ tri_status tri_weights_gradient_memory(const tri_device_description *device, con
   return TRI_OK;
 }
 
-tri_status tri_weights_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
-                                  const int32_t *begins, const void *x, const void *gradient_y, void *workspace) {
+tri_status tri_weight_stack_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
+                                       const int32_t *begins, const void *x, const void *gradient_y, void *workspace) {
   if (tri_op_is_frozen(call, 0)) return TRI_OK;
   tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
-  tri_grouped_matmul grouped = gradients_of(product, matrices);
+  tri_grouped_matmul grouped = gradients_of(gemm, matrices);
   grouped.product.accumulate = parameter->gradient_written;
   TRI_KERNEL_CALL(run->queue, grouped_matmul, &grouped, begins, gradient_y, x, parameter->gradient, workspace);
   parameter->gradient_written = true;

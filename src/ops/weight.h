@@ -22,14 +22,14 @@ typedef struct tri_weight {
 
 /* Returns the GEMM x W (forward, [rows,in] -> [rows,out]) or dy W^T (backward), dense and in the call's activation
  * type; the caller may change lda, ldb, ldc, c_type, bias and accumulate. */
-tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight, tri_direction direction, int64_t rows);
+tri_matmul tri_weight_gemm(const tri_op_call *call, const tri_weight *weight, tri_direction direction, int64_t rows);
 
 /* Returns the GEMM of the weight's gradient from x[rows,in] and dy[rows,out], written in the weight's own order. */
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows);
 
 /* Returns the form of the GEMM of a pass: a weight of [in, out] is transposed in the backward, one of [out, in] in the
  * forward. */
-tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
+tri_gemm_form tri_weight_form(tri_pass pass, tri_weight_order order);
 
 /* Returns the bytes read and written by dequantising a weight of `elements` before one of its GEMMs; 0 if it is not in
  * 4 bits. */
@@ -40,40 +40,40 @@ double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements
 tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first, int64_t count, void *to);
 
 /* Raises out->workspace_bytes to the bytes that a GEMM needs. */
-tri_status tri_product_memory(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out);
+tri_status tri_gemm_memory(const tri_device_description *device, const tri_matmul *gemm, tri_op_memory *out);
 
 /* Adds to *out the memory that the GEMM (with its maximum number of rows) needs in this direction. */
-tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
+tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                              tri_direction direction, tri_op_memory *out);
 
 /* Packs the parameter into the buffer of this direction, unless the update has written it. If the device does not
  * change the layout, the buffer of the forward serves both directions. */
-tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
-                              tri_direction direction);
+tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction);
 
 /* Runs the GEMM with the prepared weight; `product` may have fewer rows than planned. */
-tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
-                               tri_direction direction, const void *x, const void *bias, void *y, void *workspace);
+tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction,
+                               const void *x, const void *bias, void *y, void *workspace);
 
 /* Runs the gradient's GEMM, which writes or adds to the parameter's gradient; does nothing if it is frozen. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
-                                 const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
+                                 const tri_matmul *gemm, const void *x, const void *gradient_y, void *workspace);
 
 /* ---- stacks of experts' matrices ------------------------------------------------------------------------------
  *
  * The same functions for rows in groups, each group with its own matrix. The parameter has `matrices` matrices of [out,
  * in]; `begins` has the first row of each group (device/description.h). m of the GEMM (k of a gradient) is the maximum
  * number of rows of all groups together. */
-tri_status tri_weights_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
-                              int64_t matrices, tri_direction direction, tri_op_memory *out);
-tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,
-                                       int64_t matrices, tri_op_memory *out);
-tri_status tri_weights_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
-                               tri_direction direction);
-tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
-                                tri_direction direction, const int32_t *begins, const void *x, void *y,
-                                void *workspace);
-tri_status tri_weights_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
-                                  const int32_t *begins, const void *x, const void *gradient_y, void *workspace);
+tri_status tri_weight_stack_memory(const tri_op_call *call, const tri_device_description *device,
+                                   const tri_matmul *gemm, int64_t matrices, tri_direction direction,
+                                   tri_op_memory *out);
+tri_status tri_weight_stack_gradient_memory(const tri_device_description *device, const tri_matmul *gemm,
+                                            int64_t matrices, tri_op_memory *out);
+tri_status tri_weight_stack_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
+                                    tri_direction direction);
+tri_status tri_weight_stack_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
+                                     tri_direction direction, const int32_t *begins, const void *x, void *y,
+                                     void *workspace);
+tri_status tri_weight_stack_accumulate(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
+                                       const int32_t *begins, const void *x, const void *gradient_y, void *workspace);
 
 #endif

@@ -375,8 +375,8 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   const double matrices = (double)s.matrices, wide = (double)tri_dtype_bytes(type);
   const double all = matrices * (double)(s.shorter * s.longer), low = matrices * (double)(settings->rank * s.longer);
   const bool copied = !tri_pieces_are_one(&shape, ranks);
-  out[0] = tri_pieces_product_cost(&p.into, matrices, s.turned ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TRANSPOSED);
-  out[1] = tri_pieces_product_cost(&p.back, matrices * (whole ? 2 : 1), TRI_PRODUCT_PLAIN);
+  out[0] = tri_pieces_gemm_cost(&p.into, matrices, s.turned ? TRI_GEMM_PLAIN : TRI_GEMM_TRANSPOSED);
+  out[1] = tri_pieces_gemm_cost(&p.back, matrices * (whole ? 2 : 1), TRI_GEMM_PLAIN);
   /* N from R; the step; for Fira, the rest written, read for its norm, and read again; copies into one piece. */
   out[2] =
       (tri_cost){.bytes = wide * (2.0 * low + all + (whole ? 5.0 * all + 2.0 * low : 0) + (copied ? 2.0 * all : 0))};

@@ -257,9 +257,9 @@ static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_CO
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type)),
                element = (double)tri_dtype_bytes(call->type);
   const bool copied = !tri_pieces_are_one(&shape, ranks);
-  out[0] = tri_pieces_product_cost(&p.square, times, TRI_PRODUCT_TRANSPOSED);
-  out[1] = tri_pieces_product_cost(&p.fourth, times, TRI_PRODUCT_PLAIN);
-  out[2] = tri_pieces_product_cost(&p.next, times, TRI_PRODUCT_PLAIN);
+  out[0] = tri_pieces_gemm_cost(&p.square, times, TRI_GEMM_TRANSPOSED);
+  out[1] = tri_pieces_gemm_cost(&p.fourth, times, TRI_GEMM_PLAIN);
+  out[2] = tri_pieces_gemm_cost(&p.next, times, TRI_GEMM_PLAIN);
   /* The norm, X computed from it, and the step; the polynomial of each iteration; copies into one piece. */
   out[3] = (tri_cost){.bytes = all * (2.0 * wide + 2.0 * element) +
                                3.0 * times * (double)s.shorter * (double)s.shorter * element +

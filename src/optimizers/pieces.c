@@ -49,7 +49,7 @@ tri_status tri_pieces_join(tri_queue *queue, const tri_update_call *call, int64_
   return TRI_OK;
 }
 
-tri_cost tri_pieces_product_cost(const tri_matmul *product, double times, tri_product_form form) {
+tri_cost tri_pieces_gemm_cost(const tri_matmul *product, double times, tri_gemm_form form) {
   const double m = (double)product->m, n = (double)product->n, k = (double)product->k;
   const double element = (double)tri_dtype_bytes(product->a_type);
   return (tri_cost){.flops = times * 2.0 * m * n * k,

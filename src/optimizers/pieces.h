@@ -24,6 +24,6 @@ tri_status tri_pieces_join(tri_queue *queue, const tri_update_call *call, int64_
                            const void *parts, int64_t matrix, void *out);
 
 /* Returns the cost of a GEMM that is done `times` times. */
-tri_cost tri_pieces_product_cost(const tri_matmul *product, double times, tri_product_form form);
+tri_cost tri_pieces_gemm_cost(const tri_matmul *product, double times, tri_gemm_form form);
 
 #endif

@@ -18,9 +18,9 @@
       .noun = NOUN, .keys = NAME##_keys, .num_keys = sizeof NAME##_keys / sizeof *NAME##_keys}
 
 #define FORMS(X)                                                                                                       \
-  X("plain", TRI_PRODUCT_PLAIN)                                                                                        \
-  X("turned", TRI_PRODUCT_TRANSPOSED) X("gradient", TRI_PRODUCT_GRADIENT) X("added", TRI_PRODUCT_ADDED)
-TRI_CONFIG_WORDS(forms, tri_product_form, FORMS)
+  X("plain", TRI_GEMM_PLAIN)                                                                                           \
+  X("turned", TRI_GEMM_TRANSPOSED) X("gradient", TRI_GEMM_GRADIENT) X("added", TRI_PRODUCT_ADDED)
+TRI_CONFIG_WORDS(forms, tri_gemm_form, FORMS)
 #define PASSES(X)                                                                                                      \
   X("forward", TRI_PASS_FORWARD)                                                                                       \
   X("backward_input", TRI_PASS_BACKWARD_INPUT) X("backward_weight", TRI_PASS_BACKWARD_WEIGHT)
@@ -206,7 +206,7 @@ static bool interpolate(const corners *c, double *out) {
 
 static bool is_of(const tri_measured *m, tri_dtype type) { return m->precision == (int)type; }
 
-static bool find_product(const tri_measured *m, tri_product_form form, bool passing, const double at[], double *out) {
+static bool find_product(const tri_measured *m, tri_gemm_form form, bool passing, const double at[], double *out) {
   corners c = {.at = at};
   for (int64_t i = 0; i < m->num_products; i++) {
     const tri_measured_product *p = &m->products[i];
@@ -218,15 +218,15 @@ static bool find_product(const tri_measured *m, tri_product_form form, bool pass
 double tri_measured_added_s(const tri_measured *m, tri_dtype type, const tri_cost *gradient) {
   double written, added;
   const double at[] = {log(gradient->rows), log(gradient->inner), log(gradient->columns)};
-  if (!is_of(m, type) || !find_product(m, TRI_PRODUCT_GRADIENT, false, at, &written)) return 0;
+  if (!is_of(m, type) || !find_product(m, TRI_GEMM_GRADIENT, false, at, &written)) return 0;
   if (!find_product(m, TRI_PRODUCT_ADDED, false, at, &added) || added <= written) return 0;
   return (exp(added) - exp(written)) * gradient->rows * gradient->inner * gradient->columns * gradient->products;
 }
 
-static bool find_form(const tri_measured *m, tri_product_form form, const double at[], double *out) {
+static bool find_form(const tri_measured *m, tri_gemm_form form, const double at[], double *out) {
   if (find_product(m, form, false, at, out)) return true;
-  for (int f = 0; f < TRI_NUM_PRODUCT_FORMS; f++) {
-    if (find_product(m, (tri_product_form)f, false, at, out)) return true;
+  for (int f = 0; f < TRI_NUM_GEMM_FORMS; f++) {
+    if (find_product(m, (tri_gemm_form)f, false, at, out)) return true;
   }
   return false;
 }
@@ -235,10 +235,10 @@ int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_
   if (cost->flops <= 0 || cost->scores > 0 || cost->rows <= 0) return 0;
   out[0] = out[1] = out[2] = *cost;
   if (!call->op->makes_loss || !call->training) return 1;
-  out[1].form = TRI_PRODUCT_PLAIN;
+  out[1].form = TRI_GEMM_PLAIN;
   out[1].inner = cost->columns;
   out[1].columns = cost->inner;
-  out[2].form = TRI_PRODUCT_GRADIENT;
+  out[2].form = TRI_GEMM_GRADIENT;
   out[2].rows = cost->columns;
   out[2].inner = cost->rows;
   out[2].columns = cost->inner;

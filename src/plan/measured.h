@@ -22,7 +22,7 @@ typedef struct tri_measured_point {
 } tri_measured_point;
 
 typedef struct tri_measured_product {
-  tri_product_form form;
+  tri_gemm_form form;
   bool passing; /* b was not packed ahead, on a device that packs weights (tri_matmul.b_unpacked) */
   int64_t rows, inner, columns;
   double seconds;
@@ -96,7 +96,7 @@ enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
 /* Sets *seconds to those of product->products products. If its form was not measured, the first measured form (in the
- * order of tri_product_form) is used instead. This and the following functions return false if no table has the work.
+ * order of tri_gemm_form) is used instead. This and the following functions return false if no table has the work.
  */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
 /* Returns the additional seconds of a weight's gradient that accumulates; 0 if it is in no table. */

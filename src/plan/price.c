@@ -58,7 +58,7 @@ static bool measured_s(const tri_cluster *cluster, const tri_system *system, con
   for (int i = 0; i < count; i++) {
     if (!tri_measured_product_s(m, call->type, &each[i], &seconds)) return false;
     found.compute_s += seconds;
-    if (each[i].form == TRI_PRODUCT_GRADIENT) found.later_s += tri_measured_added_s(m, call->type, &each[i]);
+    if (each[i].form == TRI_GEMM_GRADIENT) found.later_s += tri_measured_added_s(m, call->type, &each[i]);
   }
   if (cost->elements > 0) {
     const char *name = call->op->work != NULL ? call->op->work : call->op->name;
@@ -71,11 +71,11 @@ static bool measured_s(const tri_cluster *cluster, const tri_system *system, con
   return true;
 }
 
-static bool is_gradient(tri_product_form form) {
+static bool is_gradient(tri_gemm_form form) {
   switch (form) {
-    case TRI_PRODUCT_PLAIN:
-    case TRI_PRODUCT_TRANSPOSED: return false;
-    case TRI_PRODUCT_GRADIENT:
+    case TRI_GEMM_PLAIN:
+    case TRI_GEMM_TRANSPOSED: return false;
+    case TRI_GEMM_GRADIENT:
     case TRI_PRODUCT_ADDED: break;
   }
   return true;

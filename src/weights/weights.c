@@ -140,7 +140,7 @@ void tri_weights_set_version(tri_weights *weights, int64_t version) {
 
 /* The copy is the parameter's own, or that of the first of the parameters that it is joined to (tri_parameter_joined).
  */
-void *tri_weights_take_copy(tri_weights *weights, int64_t index, int64_t first, int64_t count) {
+void *tri_weights_copy_to_write(tri_weights *weights, int64_t index, int64_t first, int64_t count) {
   const tri_parameter *entries = weights->table->entries;
   for (int64_t i = index;; i--) {
     tri_run_copy *copy = weights->parameters[i].copy;

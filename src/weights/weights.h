@@ -67,7 +67,7 @@ void tri_weights_set_version(tri_weights *weights, int64_t version);
 void tri_weights_changed(tri_weights *weights);
 /* Returns the address of `count` elements of a parameter, from its element `first` on, in its copy of the activations'
  * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */
-void *tri_weights_take_copy(tri_weights *weights, int64_t index, int64_t first, int64_t count);
+void *tri_weights_copy_to_write(tri_weights *weights, int64_t index, int64_t first, int64_t count);
 
 /* Return memory for a call of the optimizer: its first value and gradient, in the wide type; a state in its stored
  * type. */

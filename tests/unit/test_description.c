@@ -107,7 +107,7 @@ static void walk(const tri_device_description *description, size_t buffer_bytes[
   num_packed = num_multiplied = 0;
   for (int i = 0; i < 2; i++) {
     tri_direction direction = (tri_direction)i;
-    tri_matmul product = tri_weight_product(&call, &weight, direction, 64);
+    tri_matmul product = tri_weight_gemm(&call, &weight, direction, 64);
     CHECK_OK(tri_weight_memory(&call, description, &product, direction, &memory));
     CHECK_OK(tri_weight_prepare(&run, &call, &product, direction));
     CHECK_OK(tri_weight_multiply(&run, &call, &product, direction, value, NULL, value, NULL));
@@ -141,7 +141,7 @@ static int prepare_twice(tri_run *run, tri_dtype type) {
   for (int c = 0; c < 2; c++) {
     const tri_op_call call = {.type = type, .index = c};
     for (int i = 0; i < 2; i++) {
-      tri_matmul product = tri_weight_product(&call, &weight, (tri_direction)i, 64);
+      tri_matmul product = tri_weight_gemm(&call, &weight, (tri_direction)i, 64);
       CHECK_OK(tri_weight_prepare(run, &call, &product, (tri_direction)i));
     }
   }

@@ -15,7 +15,7 @@ static double truth_s(double rows, double inner, double columns) {
   return 2 * rows * inner * columns / (1e9 * share);
 }
 
-static void fill_grid(tri_measured *m, tri_product_form form) {
+static void fill_grid(tri_measured *m, tri_gemm_form form) {
   m->precision = TRI_FP32;
   for (int i = 0; i < SIDES * SIDES * SIDES; i++) {
     tri_measured_product *p = &m->products[m->num_products++];
@@ -39,7 +39,7 @@ static tri_measured measured; /* too large for a stack */
 static void exact_at_its_rows(void **state) {
   (void)state;
   measured = (tri_measured){0};
-  fill_grid(&measured, TRI_PRODUCT_PLAIN);
+  fill_grid(&measured, TRI_GEMM_PLAIN);
   tri_measured_complete(&measured);
   for (int64_t i = 0; i < measured.num_products; i++) {
     const tri_measured_product *p = &measured.products[i];
@@ -51,7 +51,7 @@ static void exact_at_its_rows(void **state) {
 static void exact_for_powers(void **state) {
   (void)state;
   measured = (tri_measured){0};
-  fill_grid(&measured, TRI_PRODUCT_PLAIN);
+  fill_grid(&measured, TRI_GEMM_PLAIN);
   tri_measured_complete(&measured);
   static const double at[][3] = {{65, 100, 4000}, {500, 768, 3072}, {64, 300, 3000}, {4096, 64, 1025}, {777, 777, 777}};
   for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
@@ -62,7 +62,7 @@ static void exact_for_powers(void **state) {
 static void more_work_takes_longer(void **state) {
   (void)state;
   measured = (tri_measured){0};
-  fill_grid(&measured, TRI_PRODUCT_PLAIN);
+  fill_grid(&measured, TRI_GEMM_PLAIN);
   measured.products[21].seconds *= 1.6; /* no plane any more */
   tri_measured_complete(&measured);
   for (int axis = 0; axis < 3; axis++) {
@@ -85,7 +85,7 @@ static void sides_are_alike(void **state) {
   double first = 0;
   for (size_t o = 0; o < sizeof order / sizeof order[0]; o++) {
     measured = (tri_measured){0};
-    fill_grid(&measured, TRI_PRODUCT_PLAIN);
+    fill_grid(&measured, TRI_GEMM_PLAIN);
     for (int64_t i = 0; i < measured.num_products; i++) {
       tri_measured_product *p = &measured.products[i];
       const int64_t was[] = {p->rows, p->inner, p->columns};
@@ -104,7 +104,7 @@ static void sides_are_alike(void **state) {
 static void edges_go_on(void **state) {
   (void)state;
   measured = (tri_measured){0};
-  fill_grid(&measured, TRI_PRODUCT_PLAIN);
+  fill_grid(&measured, TRI_GEMM_PLAIN);
   tri_measured_complete(&measured);
   double edge = product_s(&measured, 4096, 4096, 4096);
   assert_true(near(product_s(&measured, 8192, 4096, 4096), 2 * edge, 1e-12));
@@ -116,7 +116,7 @@ static void edges_go_on(void **state) {
 static void a_shape_between(void **state) {
   (void)state;
   measured = (tri_measured){0};
-  fill_grid(&measured, TRI_PRODUCT_PLAIN);
+  fill_grid(&measured, TRI_GEMM_PLAIN);
   double own = 0.5 * truth_s(300, 768, 2304);
   measured.products[measured.num_products++] =
       (tri_measured_product){.rows = 300, .inner = 768, .columns = 2304, .seconds = own};
@@ -130,19 +130,19 @@ static void a_shape_between(void **state) {
 static void forms(void **state) {
   (void)state;
   double seconds = 0, plain, passing;
-  tri_cost cost = {.rows = 256, .inner = 256, .columns = 256, .products = 1, .form = TRI_PRODUCT_GRADIENT};
+  tri_cost cost = {.rows = 256, .inner = 256, .columns = 256, .products = 1, .form = TRI_GEMM_GRADIENT};
   measured = (tri_measured){.precision = TRI_FP32};
   assert_false(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds));
-  fill_grid(&measured, TRI_PRODUCT_PLAIN);
+  fill_grid(&measured, TRI_GEMM_PLAIN);
   tri_measured_complete(&measured);
   plain = product_s(&measured, 256, 256, 256);
   assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds)); /* of another form, for want of one */
   assert_true(near(seconds, plain, 1e-12));
   assert_false(tri_measured_product_s(&measured, TRI_BF16, &cost, &seconds));
   measured.products[measured.num_products++] = (tri_measured_product){
-      .form = TRI_PRODUCT_GRADIENT, .rows = 256, .inner = 256, .columns = 256, .seconds = 3 * plain};
+      .form = TRI_GEMM_GRADIENT, .rows = 256, .inner = 256, .columns = 256, .seconds = 3 * plain};
   measured.products[measured.num_products++] = (tri_measured_product){
-      .form = TRI_PRODUCT_PLAIN, .passing = true, .rows = 256, .inner = 256, .columns = 256, .seconds = 2 * plain};
+      .form = TRI_GEMM_PLAIN, .passing = true, .rows = 256, .inner = 256, .columns = 256, .seconds = 2 * plain};
   tri_measured_complete(&measured);
   assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds));
   assert_true(near(seconds, 3 * plain, 1e-12));

@@ -55,7 +55,7 @@ static bool is_coarse(int i) { return i / SIDES / SIDES % 2 == 0 && i / SIDES % 
 
 /* Measures products of all combinations of sides that do not take longer than longest_s. With `passing` (weights that
  * are not packed ahead), only two numbers of rows are measured. */
-static tri_status measure_grid(const tables *t, tri_product_form form, bool passing, bool coarse) {
+static tri_status measure_grid(const tables *t, tri_gemm_form form, bool passing, bool coarse) {
   const tri_calibrate_request *r = t->request;
   for (int i = 0; i < SIDES * SIDES * SIDES; i++) {
     tri_measure_product of = {form, passing, sides[i / SIDES / SIDES], sides[i / SIDES % SIDES], sides[i % SIDES]};
@@ -71,11 +71,11 @@ static tri_status measure_grid(const tables *t, tri_product_form form, bool pass
 }
 
 static tri_status measure_products(const tables *t, bool coarse) {
-  for (int form = 0; form < TRI_NUM_PRODUCT_FORMS; form++) {
-    TRI_TRY(measure_grid(t, (tri_product_form)form, false, coarse));
+  for (int form = 0; form < TRI_NUM_GEMM_FORMS; form++) {
+    TRI_TRY(measure_grid(t, (tri_gemm_form)form, false, coarse));
   }
-  TRI_TRY(measure_grid(t, TRI_PRODUCT_PLAIN, true, coarse));
-  return measure_grid(t, TRI_PRODUCT_TRANSPOSED, true, coarse);
+  TRI_TRY(measure_grid(t, TRI_GEMM_PLAIN, true, coarse));
+  return measure_grid(t, TRI_GEMM_TRANSPOSED, true, coarse);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
