@@ -15,7 +15,7 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* The keys are the options of `trireme plan` that take a value; the command's rows parse them. */
+/* The keys are the options in these tables of `trireme plan` that take a value; the command's rows parse them. */
 static const tri_option rows[] = {{.kind = TRI_OPTION_GROUP, .rows = tri_plan_machine_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_batch_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_further_rows},

@@ -1,5 +1,5 @@
 /* State of `trireme board`: the items found in some folders. One thread keeps it up to date, others answer requests
- * from it. Nothing in the folders is written. */
+ * from it. The folders are only read, except for SQLite's -shm file of a study (tune/store_peek.h). */
 #ifndef TRI_BOARD_BOARD_H
 #define TRI_BOARD_BOARD_H
 

@@ -134,7 +134,7 @@ static tri_status run_any(int count, char **arguments) {
   return main_run(command, count, arguments);
 }
 
-/* seconds in which a launcher ends the other ranks after one has failed */
+/* Seconds within which a launcher ends the other ranks after one has failed. */
 static const double launcher_s = 3;
 
 /* Lets the first rank print an error that all ranks find, such as a wrong key, if the user's own launcher started them.

@@ -100,7 +100,7 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
 
 /* ---- memory and the search --------------------------------------------------------------------------------------- */
 
-/* Reports idle memory if all layers are recomputed, which often is a mistake. */
+/* Reports that a third of the memory or more is idle although all layers are recomputed, which often is a mistake. */
 static void print_idle(const tri_simulation_request *request, const char *fixed, const tri_answer *best) {
   const double room = tri_system_room(request->system, request->cluster), idle = room - best->prediction.memory.peak;
   char bytes[32], all[32];

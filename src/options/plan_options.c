@@ -77,7 +77,7 @@ static tri_status find_trained(tri_plan_options *o) {
 
 enum { MOST = 1 << 24 };
 
-/* Parses "64,128,512" into an ascending list without duplicates. */
+/* Parses "64,128,512" into an ascending list; refuses a number that occurs twice. */
 static tri_status list_of(const char *text, tri_plan_options *o) {
   for (const char *at = text; at != NULL;) {
     char word[32];

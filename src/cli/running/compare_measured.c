@@ -303,8 +303,8 @@ static tri_status sum_areas(const tri_run_config *config, double *out, tri_lengt
   return TRI_OK;
 }
 
-/* Sets the share of attention that is masked. If a corpus is missing, attention is priced as if documents were joined.
- * Lengths of micro-batches are drawn only from a single corpus; for a mixture only the mean is known. */
+/* Sets the fraction of attention that the masks leave. If a corpus is missing, attention is priced as if documents were
+ * joined. Lengths of micro-batches are drawn only from a single corpus; for a mixture only the mean is known. */
 static void find_fraction(comparison *c) {
   const tri_run_config *config = c->config;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;

@@ -113,7 +113,7 @@ static tri_status read_weights(merge_arguments *a) {
   return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
 }
 
-/* Drops models that are named twice. TRI_BAD_USAGE if models have weights of their own. */
+/* Drops models that are named twice. With --weights this is refused (TRI_BAD_USAGE). */
 static tri_status drop_doubles(merge_arguments *a) {
   const int named = a->count;
   TRI_TRY(tri_models_drop_doubles(a->from, &a->count));

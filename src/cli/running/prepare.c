@@ -375,7 +375,8 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-/* Requests a stop. A second signal ends the program at once, unless both are a scheduler's requests (base/stop.h). Long
+/* Requests a stop. The same signal a second time ends the program at once, unless it is a scheduler's request
+ * (base/stop.h). Long
  * computations check for the request themselves, because a chat template may take long for one conversation. */
 static void on_signal(int number) {
   (void)number;
