@@ -72,6 +72,7 @@ static tri_status simulate_draw(const tri_simulation_request *request, const tri
 /* Adds the memory of one rank of each stage. */
 static tri_status add_stages(const tri_simulation_request *request, json_t *document) {
   json_t *list = json_array();
+  json_object_set_new(document, "stages", list);
   for (int64_t s = 0; s < request->layout->pipeline; s++) {
     tri_memory_parts m;
     TRI_TRY(tri_predict_memory(request, s, &m));
@@ -80,7 +81,6 @@ static tri_status add_stages(const tri_simulation_request *request, json_t *docu
                                           "activations", (json_int_t)m.activations, "buffers", (json_int_t)m.buffers,
                                           "steady", (json_int_t)m.steady, "peak", (json_int_t)m.peak));
   }
-  json_object_set_new(document, "stages", list);
   return TRI_OK;
 }
 
@@ -118,9 +118,12 @@ static tri_status simulate(const arguments *given) {
     return given->stages ? print_stages(&request) : TRI_OK;
   }
   json_t *document = tri_report_json(&request, &prediction, given->plan.tokens);
-  if (document != NULL) TRI_TRY(tri_run_cost_json(&request, &prediction, given->plan.tokens, document));
-  if (given->stages && document != NULL) TRI_TRY(add_stages(&request, document));
-  return tri_print_json(document);
+  tri_status status = TRI_OK;
+  if (document != NULL) status = tri_run_cost_json(&request, &prediction, given->plan.tokens, document);
+  if (status == TRI_OK && given->stages && document != NULL) status = add_stages(&request, document);
+  if (status == TRI_OK) return tri_print_json(document);
+  json_decref(document);
+  return status;
 }
 
 /* Simulates the layout on `devices` devices; the number of replicas follows from it. */

@@ -35,7 +35,8 @@ struct tri_event_file {
 
 /* ---- protocol buffers ------------------------------------------------------------------------------------------- */
 
-enum { MESSAGE_BYTES = 4096, WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+/* MESSAGE_BYTES: room for three tags that contain a path. */
+enum { MESSAGE_BYTES = 4 * TRI_PATH_BYTES, WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
 typedef struct message {
   uint8_t data[MESSAGE_BYTES];
@@ -189,13 +190,16 @@ free_file:
 }
 
 tri_status tri_event_file_scalars(tri_event_file *file, int64_t step, const tri_scalar *scalars, int count) {
-  message event, summary = {.bytes = 0}, value;
+  message event, summary, value;
+  summary.bytes = 0;
+  summary.overflow = false;
   for (int i = 0; i < count; i++) {
     value.bytes = 0;
     value.overflow = false;
     append_block(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
     append_float(&value, 2, (float)scalars[i].value);
     append_block(&summary, 1, value.data, value.bytes);
+    summary.overflow |= value.overflow;
   }
   begin_event(&event);
   append_integer(&event, 2, step);

@@ -93,6 +93,14 @@ def test_one_source_says_nothing_of_sources(tmp_path, corpora):
     assert f"  train: {path} " in (tmp_path / "listed/config.yaml").read_text()
 
 
+def test_long_paths_are_tags_of_events(tmp_path, corpora):
+    """An event of TensorBoard has the path of a source in each of three tags."""
+    far = tmp_path.joinpath(*6 * ["x" * 240])
+    shutil.copytree(corpora / "code", far)
+    trireme("train", write_run(tmp_path, [dict(path=str(corpora / "web/train"), weight=1), dict(path=str(far / "train"), weight=1)], steps=2))
+    assert len(lines_of(tmp_path / "run")) == 2
+
+
 @pytest.mark.parametrize("data", [{}, dict(documents="masked"), dict(documents="masked", packing="documents")], ids=["windows", "masked", "packed"])
 def test_goes_on_exactly(tmp_path, corpora, data):
     """Five steps and then five are ten at once, also on two ranks; printed and read back it is the same run."""

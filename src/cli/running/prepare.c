@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SET = 64, LITTLE_TOKENS = 1024 };
+enum { MOST_SET = 64, LITTLE_TOKENS = 1024, MOST_THREADS = 1024 };
 
 typedef struct arguments {
   tri_prepare_options options;
@@ -63,7 +63,8 @@ static tri_status set_threads(void *values, const char *text) {
   arguments *to = values;
   int64_t value = 0;
   TRI_TRY(parse_integer("--threads", text, &value));
-  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it goes from 1 to 1024", text);
+  if (value < 1 || value > MOST_THREADS)
+    return tri_fail(TRI_BAD_USAGE, "--threads is %s; it goes from 1 to 1024", text);
   to->options.threads = (int)value;
   return TRI_OK;
 }
