@@ -477,7 +477,7 @@ static void test_lookup(void **state) {
   assert_int_equal(tri_lookup(same, 1, 4, out), 0);
 }
 
-/* The policy uses the faster way, and tries the slower one again from time to time. */
+/* The policy uses the faster way, and sometimes tries the slower one. */
 static void test_policy(void **state) {
   (void)state;
   for (int faster = 0; faster < 2; faster++) {
