@@ -134,7 +134,7 @@ static void refusals(void **state) {
   tri_free(text);
 }
 
-/* Files that a program has written are plain files or links to plain files; opening a pipe would wait for a writer. */
+/* Only plain files and links to plain files are read: opening a pipe would wait for a writer. */
 static void plain_files_only(void **state) {
   (void)state;
   char *text = NULL;

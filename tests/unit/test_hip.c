@@ -33,7 +33,7 @@ static void write_text(bytes *b, const char *text) {
   put(b, text, strlen(text));
 }
 
-/* Writes a value of each kind that the note may contain, under keys that are not requested: they are skipped. */
+/* Writes keys that are not requested, with a value of each kind that the note may contain: they are skipped. */
 static void write_others(bytes *b) {
   static const unsigned char others[] = {
       0x93, 0xc0, 0xc2, 0xc3,                                                 /* [nil, false, true] */
