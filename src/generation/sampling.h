@@ -31,7 +31,8 @@ typedef struct tri_candidate {
   int32_t id;
 } tri_candidate;
 
-/* A token and its log-probability in the model's own distribution (temperature 1, all tokens). */
+/* A token and its log-probability, in the model's own distribution (temperature 1, all tokens) unless a function says
+ * otherwise. */
 typedef struct tri_likely {
   int32_t id;
   double log_prob;
@@ -48,11 +49,10 @@ typedef struct tri_sampled {
   tri_likely likeliest[TRI_MOST_LIKELY]; /* the first tri_sampling_request.likeliest are set */
 } tri_sampled;
 
-/* Numbers to compute for a sampled token: its log_prob and the entropy (bool), and the likeliest tokens (their number,
- * up to TRI_MOST_LIKELY). */
+/* Members of tri_sampled to compute. */
 typedef struct tri_sampling_request {
-  bool log_prob;
-  int64_t likeliest;
+  bool log_prob;     /* log_prob and entropy */
+  int64_t likeliest; /* number of likeliest tokens, up to TRI_MOST_LIKELY; if not 0, log_prob and entropy are set too */
 } tri_sampling_request;
 
 /* Scratch memory of one thread, [vocab_size] each. */
@@ -61,8 +61,8 @@ typedef struct tri_sampling_scratch {
   double *logits, *penalised;
 } tri_sampling_scratch;
 
-/* Returns whether tokens are sampled from the model's whole distribution. If so, the device samples
- * (tri_sampling_query); else the host does, from a copy of the logits (tri_sample_next). */
+/* Returns whether the device can sample (tri_sampling_query): there is no repetition penalty, and either all tokens are
+ * candidates or the temperature is 0. Else the host samples from a copy of the logits (tri_sample_next). */
 bool tri_sampling_is_whole(const tri_sampling *sampling);
 /* Returns the query that samples the token after `position` tokens from logit row `row`. */
 tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row);
@@ -72,7 +72,8 @@ tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t positio
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
-/* Checks the logits after `position` tokens. Fails with TRI_DIVERGED, and the first logit that is not finite. */
+/* Checks the logits after `position` tokens. Fails with TRI_DIVERGED if a logit is not finite; the message has the
+ * first of them. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
 /* Finds the `wanted` likeliest tokens, by descending logit, then by id. `log_prob` is the log-probability of token
  * `id`, from which the others are computed. */

@@ -34,8 +34,9 @@ tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t 
                                       tri_drawn_documents **out);
 void tri_drawn_documents_destroy(tri_drawn_documents *draws);
 
-/* Sets `lengths`, with room for the tokens of a sequence, to the lengths of a sequence's documents, whose sum is the
- * number of tokens. Returns the number of documents. */
+/* Writes the lengths of the documents of sequence `number` to `lengths`, which has an element for each token of a
+ * sequence. Padding counts as documents, so the sum of the lengths is the number of tokens of a sequence. Returns the
+ * number of documents. */
 int64_t tri_drawn_documents_sequence(const tri_drawn_documents *draws, int64_t number, int32_t *lengths);
 
 /* Returns the number of tokens of a sequence. */

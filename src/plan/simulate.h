@@ -1,12 +1,14 @@
 /* The simulator. It gives every instruction of every stage's step program a duration on a cluster, and runs the stages
- * together. A rank computes one instruction at a time, and its reductions overlap with the computation. The transfer of
- * a message begins when the message has been sent, its receive has been posted, and the previous message of the same
- * direction and chunk has arrived.
+ * together. A rank computes one instruction at a time; its reductions and gathers overlap with the computation if the
+ * system allows that (tri_system.overlap_reductions, overlap_gathers). The transfer of a message begins when the
+ * message has been sent, its receive has been posted, and the previous message of the same direction and chunk has
+ * arrived.
  *
  * All ranks of a stage do the same at the same time, so one of them is simulated for all. The middle of a step with
- * very many micro-batches repeats. So a shorter step is simulated first. If in its middle every turn (a forward or
- * backward of a micro-batch) of every stage begins later by the same time in each period than in the period before, the
- * missing periods are added without simulating them. Otherwise the whole step is simulated (event_sim.h). */
+ * very many micro-batches usually repeats with a period of some micro-batches. So a shorter step is simulated first. If
+ * all turns (forwards and backwards of micro-batches) in its middle are one constant time after the same turns of the
+ * previous period, the missing periods are added without simulating them. Otherwise the whole step is simulated
+ * (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -57,14 +59,15 @@ typedef struct tri_memory_parts {
   double steady; /* between steps */
 } tri_memory_parts;
 
-/* How much the attention of micro-batches with masked documents differs, as fractions (tri_attention_fractions).
- * `busiest` and `worst` are of the fractions of each micro-batch's busiest rank. */
+/* Differences of attention between micro-batches with masked documents, as attention fractions
+ * (tri_attention_fractions). */
 typedef struct tri_document_imbalance {
   int64_t micro_batches; /* number of drawn micro-batches; 0: none, and all members are 0 */
   double mean;           /* mean over all ranks and micro-batches */
-  double busiest, worst; /* mean over the micro-batches, by which the step is priced, and maximum */
-  double waiting_s;      /* expected seconds that the step waits, in the pipeline and for other data ranks, because of
-                            micro-batches with more than `busiest`; a part of the bubble */
+  double busiest, worst; /* mean and maximum over the micro-batches, each with its busiest rank; the step is priced with
+                            `busiest` */
+  double waiting_s;      /* expected seconds that the step waits, in the pipeline and for other data ranks, for
+                            micro-batches with a higher fraction than `busiest`; a part of the bubble */
 } tri_document_imbalance;
 
 typedef struct tri_prediction {

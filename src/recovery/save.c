@@ -233,8 +233,8 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
-/* Checks that the output still belongs to this run. Called before anything in the output is published or removed: while
- * this process was suspended, another process may have considered this one dead and taken over the output. */
+/* Checks that the output still belongs to this run. Called before a checkpoint is saved, published or marked as proven:
+ * while this process was suspended, another process may have considered this one dead and taken over the output. */
 static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }

@@ -13,7 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* cmocka wants the above first */
+/* cmocka needs the above first */
 #include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
@@ -102,8 +102,8 @@ typedef struct shape {
   double scale, soft_cap; /* 0: 1 / sqrt(D), and none */
 } shape;
 
-/* q, k and v lie in one buffer, as a row of heads of q, of k, of v and a gap, where queries == keys; otherwise q lies
- * alone and k and v in a cache. Offsets and counts are in elements. */
+/* If queries == keys, q, k and v are in one buffer, whose rows have the heads of q, of k, of v, and a gap. Else q has
+ * its own buffer, and k and v are in a cache. Offsets and counts are in elements. */
 typedef struct problem {
   tri_attention call;
   int64_t q_elements, kv_elements;

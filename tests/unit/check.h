@@ -1,4 +1,5 @@
-/* What the unit tests share: cmocka's headers in the order it wants, and checks that print the library's message. */
+/* Shared by the unit tests: cmocka's headers in the order that it needs, and checks that print the library's
+ * message. */
 #ifndef TRI_TESTS_CHECK_H
 #define TRI_TESTS_CHECK_H
 
@@ -6,7 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* after those four */
+/* after these four */
 #include "base/status.h"
 
 #include <cmocka.h>

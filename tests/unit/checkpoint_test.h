@@ -1,5 +1,5 @@
-/* What the tests of checkpoints share: a small model whose every value says which save it came from, a folder of their
- * own, and what the library logs. */
+/* Shared by the tests of checkpoints: a small model whose values identify the save that wrote them, a folder for each
+ * test, and the library's log. */
 #ifndef TRI_TESTS_CHECKPOINT_TEST_H
 #define TRI_TESTS_CHECKPOINT_TEST_H
 
@@ -17,7 +17,7 @@
 
 enum { CT_WEIGHTS = 3, CT_OPTIMIZER = 4, CT_VALUES = 17 * 33 };
 
-/* One save: `variant` tells apart saves of the same step. */
+/* One save. `variant` distinguishes saves of the same step. */
 typedef struct ct_save {
   const char *root;
   int64_t step, variant, keep;

@@ -1,4 +1,4 @@
-/* What the tests of configuration share: a failure with its whole message. Include after cmocka.h. */
+/* Checks for the tests of configuration: a failure is compared with its whole message. Include after cmocka.h. */
 #ifndef TRI_TESTS_CONFIG_EXPECT_H
 #define TRI_TESTS_CONFIG_EXPECT_H
 

@@ -1,4 +1,4 @@
-/* What the tests of corpora share: a folder of their own, files in it, and failures looked at by code and message. */
+/* Shared by the tests of corpora: a folder for each test, files in it, and checks of failures by status and message. */
 #ifndef TRI_TESTS_CORPUS_TEST_H
 #define TRI_TESTS_CORPUS_TEST_H
 
@@ -6,7 +6,7 @@
 #include "data/corpus_writer.h"
 #include "files/file.h"
 
-/* cmocka.h wants these four before it. */
+/* cmocka.h needs these four before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* What the tests of the emulator share: how a small kernel is run. They are written and compiled as all kernels are
- * (kernels/primitives.h), for a warp of 32. */
+/* Shared by the tests of the emulator: a function that runs a small kernel. The tests' kernels are written and compiled
+ * as all kernels are (kernels/primitives.h), for a warp of 32. */
 #ifndef TRI_TESTS_EMULATOR_TEST_H
 #define TRI_TESTS_EMULATOR_TEST_H
 

@@ -1,6 +1,6 @@
-/* Arrays on a device whose memory the host does not reach, for tests: each has an image on the host, and guard bytes
- * around it. What is never set is NaN. The same test so runs on the emulator of GPUs and on the reference
- * device. Also what tests of kernels go over: devices, types, and how far results may be off. */
+/* Arrays for tests, on a device whose memory the host cannot access: each has an image on the host, with guard bytes
+ * around it. Elements that are never set are NaN. So a test runs on the emulator of GPUs and on the reference device.
+ * Also the devices and types of the tests of kernels, and the tolerances of results. */
 #ifndef TRI_TEST_GPU_ARRAY_H
 #define TRI_TEST_GPU_ARRAY_H
 
@@ -17,7 +17,7 @@
 static const tri_dtype gpu_types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
 enum { GPU_TYPES = 3 };
 
-/* Of a result, relative to its norm. */
+/* Returns the tolerance of a result, relative to its norm. */
 static inline double gpu_tolerance(tri_dtype type) {
   switch (type) {
     case TRI_FP64: return 1e-12;
@@ -94,15 +94,15 @@ enum { ARRAY_GUARD = 64, ARRAY_POISON = 0xff, ARRAY_GUARD_BYTE = 0xa5 };
 typedef struct gpu_array {
   tri_device *device;
   size_t lead, tail, bytes, whole; /* lead: of guards, and what moves it off 64 bytes */
-  unsigned char *image;            /* of the whole */
+  unsigned char *image;            /* [whole] */
   char *memory;
 } gpu_array;
 
 static inline void *array_host(const gpu_array *x) { return x->image + x->lead; }
 static inline void *array_device(const gpu_array *x) { return x->memory + x->lead; }
 
-/* `shift` bytes off an address of 64. An output has guards behind it, too; an input ends where the device's own guard
- * begins. */
+/* Creates an array `shift` bytes after an address that is a multiple of 64. An output also has guards at its end; an
+ * input ends at the device's own guard. */
 static inline gpu_array array_make(tri_device *device, size_t bytes, size_t shift, bool output) {
   gpu_array x = {.device = device, .lead = ARRAY_GUARD + shift, .tail = output ? ARRAY_GUARD : 0, .bytes = bytes};
   x.whole = x.lead + x.bytes + x.tail;
@@ -121,7 +121,7 @@ static inline void array_free(gpu_array *x) {
   tri_device_memory_destroy(x->device, x->memory, x->whole);
 }
 
-/* The image's guards stay as they are on the host; what comes back is compared. */
+/* Uploads the image with its guards. array_download compares the guards with ARRAY_GUARD_BYTE. */
 static inline void array_upload(const gpu_array *x) {
   CHECK_OK(tri_queue_upload_now(x->device->queue, x->memory, x->image, x->whole));
 }

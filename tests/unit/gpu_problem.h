@@ -1,6 +1,6 @@
-/* Calls of kernels on the emulator beside the reference device: warps of 32 and 64, eight orders of threads, addresses
- * that are no multiples of 16, counted rows. What is not an output stays as it was, to the bit, and so do outputs of
- * rows that are not there; inputs there are not-a-numbers. */
+/* Calls of kernels on the emulator, compared with the reference device: warps of 32 and 64, eight orders of threads,
+ * addresses that are not multiples of 16, counted rows. Inputs, and outputs of unused rows, must not change by a bit;
+ * inputs of unused rows are NaN. */
 #ifndef TRI_TESTS_GPU_PROBLEM_H
 #define TRI_TESTS_GPU_PROBLEM_H
 
@@ -16,7 +16,7 @@ typedef struct array {
   tri_dtype type;
   int64_t count;
   role role;
-  unsigned char *before; /* what it holds when the kernel begins */
+  unsigned char *before; /* contents when the kernel begins */
 } array;
 
 /* A call: arrays[0] is the count of rows. */
@@ -44,7 +44,7 @@ static inline tri_rows rows_of(const problem *p, void *const *at) {
 
 static inline size_t bytes_of(const array *a) { return (size_t)a->count * tri_dtype_bytes(a->type); }
 
-/* `live` numbers around `mean`, and not-a-numbers behind them. */
+/* Adds an array of `live` random numbers around `mean`, followed by NaN. An output has only NaN. */
 static inline array *add_array(problem *p, role is, tri_dtype type, int64_t count, int64_t live, double mean) {
   array *a = &p->arrays[p->num_arrays++];
   const tri_random_key key = tri_random_stream(11, TRI_RANDOM_TEST, (uint64_t)p->num_arrays);

@@ -1,4 +1,5 @@
-/* What the tests of prepare share: a job that puts one input of the test's folder into the folder "out" in it. */
+/* Shared by the tests of prepare: a job that reads one input in the test's folder, and writes a corpus to its folder
+ * "out". */
 #ifndef TRI_TESTS_PREPARE_TEST_H
 #define TRI_TESTS_PREPARE_TEST_H
 

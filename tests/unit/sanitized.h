@@ -1,5 +1,5 @@
-/* Whether a sanitizer is at work. A test takes ten times as long then, and wants to go every way, not every size: those
- * of a thousand cases of one kind take a part of them. */
+/* Whether a sanitizer is enabled. Tests then take ten times as long; a test with a thousand cases of one kind runs only
+ * a part of them, but all branches. */
 #ifndef TRI_TESTS_UNIT_SANITIZED_H
 #define TRI_TESTS_UNIT_SANITIZED_H
 

@@ -1,5 +1,5 @@
-/* libtrireme's functions where they fail, and that nothing stays in memory, under the sanitizers too. What they are for
- * is seen by tests/oracle/test_install.py, with the examples and an installed library. */
+/* Failures of libtrireme's functions, and that no memory is leaked, under the sanitizers too.
+ * tests/oracle/test_install.py tests their use, with the examples and an installed library. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "corpus_test.h"
@@ -113,7 +113,8 @@ static void test_answers(void **state) {
   trireme_question_destroy(question);
 }
 
-/* A locale that writes 0,5: one that is installed, or one made here, where localedef and its sources are. */
+/* Sets a locale that writes 0,5: an installed one, or one made here with localedef. Returns false if neither is
+ * possible. */
 static bool set_locale_with_comma(void **state) {
   static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8",
                                       "it_IT.UTF-8", "pt_BR.UTF-8", "made"};
@@ -188,7 +189,8 @@ static void test_checkpoint(void **state) {
   assert_null(trireme_checkpoint_name(read, 2));
   trireme_checkpoint_close(read);
 
-  /* A folder that comes between: what was written goes, and what is there stays. */
+  /* A folder with the final name is created before the commit: the written files are removed, and the folder is
+   * kept. */
   API_FAILS(trireme_checkpoint_writer_create(path, "{}", &writer), TRIREME_BAD_USAGE, "already exists");
   API_OK(trireme_checkpoint_writer_create(in_folder(state, "late", path), "{}", &writer));
   API_OK(trireme_checkpoint_writer_add(writer, "numbers", TRIREME_INT32, 1, shape, numbers));
@@ -229,7 +231,7 @@ static void test_corpus(void **state) {
   API_FAILS(trireme_corpus_read(corpus, 1, INT64_MAX, back), TRIREME_BAD_USAGE, "3 tokens");
   API_FAILS(trireme_corpus_read(corpus, -1, 1, back), TRIREME_BAD_USAGE, "3 tokens");
   trireme_corpus_close(corpus);
-  /* What is not committed is gone. */
+  /* A corpus that is not committed is removed. */
   API_OK(trireme_corpus_writer_create(in_folder(state, "d", path), 8, &writer));
   API_OK(trireme_corpus_writer_add(writer, ids, 3));
   trireme_corpus_writer_destroy(writer);

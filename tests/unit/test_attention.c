@@ -83,7 +83,7 @@ static void store(tri_dtype type, void *data, int64_t i, double value) {
     float narrow = (float)value;
     uint32_t bits;
     memcpy(&bits, &narrow, sizeof bits);
-    ((uint16_t *)data)[i] = (uint16_t)(bits >> 16); /* what is stored is what all sides read */
+    ((uint16_t *)data)[i] = (uint16_t)(bits >> 16); /* all devices read the rounded value */
   }
 }
 
@@ -160,7 +160,7 @@ static void run(tri_device *device, bench *b) {
   size_t k = (size_t)(b->s.heads * b->s.head_dim) * element;
   size_t v = k + (size_t)(b->s.kv_heads * b->s.head_dim) * element;
   char *rows = at(&b->rows), *gradient = at(&b->gradient_rows);
-  char *queries = rows; /* the last ones see all keys; which rows they lie in does not matter here */
+  char *queries = rows; /* the last query attends to all keys; the rows of the queries do not matter here */
   CHECK_OK(device->description.attention_workspace(&device->description, &call, &bytes));
   block workspace = block_of((int64_t)bytes / 4 + 16, TRI_FP32);
   CHECK_OK(device->kernels->attention_forward(device->queue, &call, slices, queries, rows + k, rows + v, at(&b->out),
@@ -323,8 +323,8 @@ static void check_shapes(const char *name) {
   tri_device_destroy(device);
 }
 
-/* What a cap makes of a score, to the last places: a query that sees one key has that for its log_sum_exp. Of all
- * sizes, both signs, 0, and what is not a number. */
+/* Checks capped scores to the last places: a query with one key has the capped score as its log_sum_exp. Scores have
+ * all sizes, both signs, 0 and NaN. */
 static void check_caps(const char *name) {
   enum { ROWS = 4001 };
   static float q[ROWS], k[ROWS], v[ROWS], out[ROWS], found[ROWS];

@@ -134,7 +134,7 @@ static buffer workspace_for(tri_device *device, const tri_attention *call) {
   return buffer_make(bytes);
 }
 
-/* The list in `calls` calls, each of which merges what the ones before gave. */
+/* Runs the forward in `calls` calls; each call merges the results of the previous ones. */
 static void run_forward(tri_device *device, const bench *x, int calls) {
   for (int i = 0; i < calls; i++) {
     tri_attention call = x->call;
@@ -284,7 +284,7 @@ static void compare(const char *what, const bench *x, const answer *got, const a
   }
 }
 
-/* ---- what is between the heads ----------------------------------------------------------------------------------- */
+/* ---- between the heads ------------------------------------------------------------------------------------------- */
 
 static void mark(bool *owned, int64_t heads, int64_t head, int64_t rows, int64_t row, int64_t first, int64_t width) {
   for (int64_t h = 0; h < heads; h++)
@@ -496,7 +496,7 @@ static void test_windows_without_effect(void **state) {
     memset(&causal, 0, sizeof causal);
     append(&windows, tri_slice_window(0, 150, 0, 150, 150));
     append(&causal, tri_slice_causal(0, 150, 0, 150));
-    windows.slices[0].from = -149; /* what the helper leaves out, since no query sees that far */
+    windows.slices[0].from = -149; /* a limit that the helper omits, since no query sees that far */
     bench x = bench_make(&windows, call_of(TRI_FP32, 150, 150, 2, 1, 8, false), false);
     bench y = bench_make(&causal, x.call, false);
     run_forward(device, &x, 1);

@@ -71,7 +71,7 @@ static void test_kept(void **state) {
   assert_int_equal(rmdir(path), 0);
 }
 
-/* Whatever they write, it is one of their numbers that is there, at any time. */
+/* While processes write, a reader finds one of their numbers at any time. */
 static void test_at_once(void **state) {
   enum { WRITERS = 4, TIMES = 50 };
   (void)state;
@@ -130,7 +130,7 @@ static void test_doubted(void **state) {
   products = 0;
   CHECK_OK(tri_training_doubt_peak(t, 3)); /* once */
   assert_true(products == 0);
-  CHECK_OK(tri_best_peak_write(folder, key, 1e300)); /* what is kept is better than what is measured */
+  CHECK_OK(tri_best_peak_write(folder, key, 1e300)); /* the stored peak is higher than any measured one */
   t->peak_doubted = false;
   CHECK_OK(tri_training_doubt_peak(t, 1.5));
   assert_true(t->peak_flops == 1e300);

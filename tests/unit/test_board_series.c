@@ -1,5 +1,5 @@
-/* What the board holds of metrics against what jansson reads of the same lines, and its columns of pixels against sums
- * over all steps. */
+/* The board's series of metrics, compared with the numbers that jansson reads from the same lines; and its columns of
+ * pixels, compared with sums over all steps. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "board/series.h"
@@ -50,9 +50,11 @@ static double named_in(const tri_board_line *line, const char *name) {
   return NAN;
 }
 
-/* Whether the fast reader took it; what it takes jansson takes, if `whole`, and the other way round. */
+/* Returns whether the fast reader accepts a line. With `whole`, checks that jansson reads the same numbers from the
+ * line, or that both refuse it. */
 static bool compare_line(const char *line, size_t bytes, bool whole) {
-  char *copy = malloc(bytes > 0 ? bytes : 1); /* exactly as long, so that AddressSanitizer sees a read behind it */
+  char *copy = malloc(
+      bytes > 0 ? bytes : 1); /* allocated with the exact length, so that AddressSanitizer finds a read past the end */
   tri_board_line found;
   assert_non_null(copy);
   memcpy(copy, line, bytes);
@@ -249,7 +251,7 @@ static void follows_what_is_added(void **state) {
   assert_int_equal(f->series.rewinds + f->series.num_odd, 0);
 }
 
-/* What a resumed run does: it cuts the file down to its checkpoint, and writes the steps behind it once more. */
+/* A resumed run truncates the file to its checkpoint, and writes the steps after the checkpoint again. */
 static void follows_a_file_that_was_cut(void **state) {
   fixture *f = *state;
   write_steps(f, "w", 1, 9, 0);
@@ -273,7 +275,7 @@ static void follows_a_file_that_was_replaced(void **state) {
   bool more = true;
   CHECK_FAILS(tri_series_read(&f->series, 1, &more), TRI_BAD_FILE, "metrics.jsonl");
   assert_false(more);
-  check_steps(&f->series, 9, 9); /* what was there stays */
+  check_steps(&f->series, 9, 9); /* the steps that were read before are kept */
   write_steps(f, "w", 1, 12, 100);
   read_all(f);
   check_steps(&f->series, 12, 112);
@@ -403,7 +405,7 @@ static void write_named(const fixture *f, int step, const char *name, double val
   fclose(to);
 }
 
-/* Whatever they are called, up to a number of them; what a run before had is gone with its file. */
+/* Numbers with any names, up to TRI_BOARD_NAMED of them. The names of an earlier run are removed with its file. */
 static void holds_named_numbers(void **state) {
   fixture *f = *state;
   const tri_series *s = &f->series;
@@ -497,7 +499,8 @@ static void columns_are_what_lies_in_them(void **state) {
   fixture *f = *state;
   static tri_bucket_place places[POINTS];
   static tri_bucket buckets[(TRI_BOARD_COLUMNS + 2) * POINTS];
-  /* Where columns begin at halves of steps or tokens nothing lies on a boundary; times do so by chance alone. */
+  /* Columns begin at halves of steps or tokens, so that no step is on a boundary. A time is on a boundary only by
+   * chance. */
   const tri_bucket_request requests[] = {{TRI_BOARD_AXIS_STEP, 0.25, 37 * 40 + 0.25, POINTS, 1},
                                          {TRI_BOARD_AXIS_TOKENS, 20050, 20050 + 37 * 1000, POINTS, 20},
                                          {TRI_BOARD_AXIS_TIME, 3.01234567, 200.7654321, POINTS, 3.5},

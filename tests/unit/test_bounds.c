@@ -1,5 +1,5 @@
-/* The search's lower bounds beside what the simulator and the memory plan say, on random models, machines and layouts:
- * a bound above one of these would lose the best layout without a word. */
+/* The search's lower bounds, compared with the simulator and the memory plan on random models, machines and layouts: a
+ * bound that is too high would lose the best layout without a message. */
 #include "check.h"
 #include "draws.h"
 #include "plan/bounds.h"
@@ -119,8 +119,9 @@ static void draw_stage_layers(draws *d, int64_t layers, tri_layout *layout) {
   assert_int_equal(tri_count_list_keep(numbers, stages, &layout->stage_layers), TRI_OK);
 }
 
-/* What the search would try, and stages balanced otherwise; false where the layout is not legal. Keys that no search
- * varies are those of `first`, the first layout of the search, which has them drawn; NULL: this is it. */
+/* Draws a layout that the search would try, with other balances of stages, too. Returns false if the layout is not
+ * legal. Keys that no search varies are copied from `first`, the first layout of the search, or drawn if `first` is
+ * NULL. */
 static bool draw_layout(draws *d, const tri_search_request *request, const tri_layout *first, tri_layout *out) {
   static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_ZERO_BUBBLE};
   static const tri_context_exchange exchanges[] = {TRI_CONTEXT_GATHER, TRI_CONTEXT_HEADS, TRI_CONTEXT_RING};
@@ -186,7 +187,7 @@ static void check_bound(tri_bounds *bounds, const tri_search_request *of, const 
            bound.step_s, found.step_s, bound.bytes, found.memory.peak);
 }
 
-/* Documents of some tokens and, beside them, as long as a sequence or longer. */
+/* Draws documents of a few tokens, and documents about as long as a sequence or longer. */
 static void draw_documents(draws *d, tri_search_request *request, tri_drawn_documents **drawn,
                            tri_attention_fraction_table **table) {
   int64_t some = pick(d, 1, 30), many = pick(d, 1, 100), longer = pick(d, 40, 90), few = pick(d, 1, 5);

@@ -47,7 +47,7 @@ typedef struct totals {
   size_t saved;    /* bytes */
 } totals;
 
-/* What of an entry's elements a rank counts, as engine_clip.c does. */
+/* Returns the number of an entry's elements that a rank counts, as in engine_clip.c. */
 static int64_t within(const tri_parameter *entry, int64_t first, int64_t end) {
   int64_t begin = entry->offset > first ? entry->offset : first;
   int64_t stop = entry->offset + entry->count < end ? entry->offset + entry->count : end;
@@ -213,8 +213,8 @@ static void find_owners(const tri_model *model, const tri_layout *layout, const 
   tri_parameter_table_destroy(table);
 }
 
-/* A matrix that tensor ranks split is put together among those of one replica: all of them must take it to be the same
- * replica's, also where they have unequal parts of it, or of what lies beside it. */
+/* A matrix that tensor ranks split is gathered on the ranks of one replica. All tensor ranks must assign it to the same
+ * replica, even if their parts of it, or of adjacent parameters, are unequal. */
 static void tensor_ranks_share_matrices_out_alike(void **state) {
   (void)state;
   static int64_t first[MOST_ENTRIES], other[MOST_ENTRIES];

@@ -102,7 +102,7 @@ static void test_launchers_status(void **state) {
   assert_int_equal(tri_cause_report(e), TRI_OK);
 }
 
-/* However much ranks' libraries print, what the launcher says at the end stays; and so does the beginning. */
+/* However much the ranks' libraries print, the beginning and the launcher's last message are kept. */
 static void test_noise(void **state) {
   (void)state;
   char line[3000], text[64];

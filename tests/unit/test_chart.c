@@ -1,4 +1,4 @@
-/* Charts: what is in the SVG, also where values are odd. */
+/* Charts: contents of the SVG, even with odd values. */
 #include "check.h"
 #include "report/chart.h"
 

@@ -1,5 +1,5 @@
-/* Chat templates and conversations: what is refused and how it is said, limits, and where answers are. What templates
- * render is compared with Jinja's results in tests/oracle/test_chat.py. */
+/* Chat templates and conversations: refusals and their messages, limits, and positions of answers.
+ * tests/oracle/test_chat.py compares rendered templates with Jinja's results. */
 #include "chat/session.h"
 
 #include "check.h"

@@ -166,7 +166,7 @@ static void test_keep(void **state) {
   save(6, 0, 3);
   assert_false(exists("step-00000003"));
   assert_true(exists("step-00000004") && exists("step-00000005") && exists("step-00000006"));
-  /* Somebody went back to an older step: what was written now stays, whatever its number. */
+  /* The run went back to an older step: the newest save is kept, although its step is lower. */
   save(2, 0, 2);
   assert_true(exists("step-00000002") && exists("step-00000006"));
   assert_false(exists("step-00000004") || exists("step-00000005"));

@@ -53,7 +53,8 @@ static int64_t run_and_kill(int64_t first, bool saved, useconds_t after_us) {
   return safe;
 }
 
-/* What is called safe is never lost, what is found is always whole, and nothing piles up. */
+/* A save that was reported as complete is never lost, a checkpoint that is found is always whole, and temporary folders
+ * do not accumulate. */
 static void test_kill(void **state) {
   (void)state;
   enum { ROUNDS = 50, LONGEST_US = 100000 };
@@ -63,7 +64,7 @@ static void test_kill(void **state) {
     int64_t safe = run_and_kill(newest + 1, round % 10 == 9, (useconds_t)(tri_random_uniform(key, round) * LONGEST_US));
     char path[TRI_PATH_BYTES], log[4096];
     CHECK_OK(ct_newest(root, path, log, sizeof log));
-    assert_string_equal(log, ""); /* whatever has a final name is good */
+    assert_string_equal(log, ""); /* every checkpoint with a final name is good */
     int64_t found = path[0] == '\0' ? 0 : ct_check_content(path);
     assert_true(found >= safe && found <= safe + 1);
     saved += safe - newest;

@@ -1,5 +1,6 @@
-/* What a power cut would leave: the order in which files, their folder and its name are flushed to disk. Killed
- * processes (test_checkpoint_crash.c) lose nothing that was written, flushed or not, so they cannot tell. */
+/* A power cut must not lose a complete checkpoint: the order in which files, their folder and its name are flushed to
+ * disk. Killed processes (test_checkpoint_crash.c) lose nothing that was written, flushed or not, so those tests do not
+ * find a missing flush. */
 #include "checkpoint_test.h"
 
 #include <dirent.h>
@@ -8,7 +9,7 @@
 
 /* Calls in their order. */
 typedef struct event {
-  ino_t flushed; /* of an fsync: what it flushed; 0: a rename */
+  ino_t flushed; /* inode of an fsync; 0: a rename */
   char to[TRI_PATH_BYTES];
 } event;
 
@@ -76,7 +77,8 @@ static int renamed_to(const char *path) {
   return at;
 }
 
-/* Every file, then the folder's list of them, then the folder's name, then the list that it stands in. */
+/* Checks the order of events: every file is flushed, then its folder, then the folder is renamed, then the parent
+ * folder is flushed. */
 static void check_flushed(const char *folder) {
   const int renamed = renamed_to(folder);
   assert_true(renamed >= 0);
@@ -106,7 +108,7 @@ static void test_checkpoint(void **state) {
   check_flushed(path);
 }
 
-/* The same step once more takes the place of the first, which is kept under another name until then. */
+/* A save of the same step replaces the first one, which has another name until then. */
 static void test_checkpoint_that_replaces_one(void **state) {
   (void)state;
   char path[TRI_PATH_BYTES];

@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "engine/collectives.h"
 
-/* What a library was asked for last. */
+/* The last call of a library. */
 typedef struct asked {
   const char *what;
   tri_queue *queue;
@@ -138,7 +138,8 @@ static void test_a_library_is_asked_first(void **state) {
   end(&w);
 }
 
-/* What is a rank's own, or all that there is, moves on the device; the begins say so of both sides. */
+/* A rank's own part, or everything if the rank is alone, is copied on the device. Both sides must have the same
+ * size. */
 static void test_a_rank_alone_passes_to_itself(void **state) {
   (void)state;
   world w;
@@ -160,7 +161,7 @@ static void test_a_rank_alone_passes_to_itself(void **state) {
   end(&w);
 }
 
-/* What goes on in the background, and messages: queued, so there is no request to wait for. */
+/* Collectives in the background and messages are queued by the library, so there is no request to wait for. */
 static void test_a_library_takes_what_is_started(void **state) {
   (void)state;
   world w;
@@ -196,8 +197,8 @@ static void test_a_group_of_one_asks_nobody(void **state) {
   end(&w);
 }
 
-/* An empty slot goes through comm/, after what is in the queue: here of a device that tells of a fault, which must come
- * before anything is sent. */
+/* A collective that the library does not have is done by comm/, after the work in the queue. Here the device reports a
+ * failure, which must be found before anything is sent. */
 static tri_status broken_mark(tri_queue *queue, tri_device_event *out) {
   (void)queue, (void)out;
   return tri_fail(TRI_INTERNAL, "a kernel has failed");

@@ -1,6 +1,7 @@
-/* What sharing a sequence costs attention, beside what others have measured: ring-flash-attention's README (Zhu) has
- * attention alone, forward and backward, with the heads of Llama 3 8B and 8192 tokens on each of eight H800s, as a
- * share of an eighth of what flash attention does with the whole sequence: 90.2 % with zig-zag shares. */
+/* Price of attention with a sequence that is split over ranks, compared with a published measurement:
+ * ring-flash-attention's README (Zhu) has attention alone, forward and backward, with the heads of Llama 3 8B and 8192
+ * tokens on each of eight H800s. An eighth of flash attention's time for the whole sequence is 90.2 % of the time with
+ * zig-zag shares. */
 #include "check.h"
 #include "model/family.h"
 #include "model/model_config.h"
@@ -43,7 +44,7 @@ static void test_shares(void **state) {
   CHECK_OK(tri_model_load("llama-3-8b", &model));
   CHECK_OK(tri_cluster_load("dgx-h100", &cluster));
   CHECK_OK(tri_system_load("trireme", &system));
-  cluster.links[0].bandwidth = 200e9; /* of an H800: 8 of 18 links */
+  cluster.links[0].bandwidth = 200e9; /* an H800 has 8 of 18 links */
   tri_layout alone = {.tensor = 1, .context = 1, .context_inner = 1, .data = 1, .pipeline = 1};
   tri_layout ring = alone, heads = alone;
   ring.context = heads.context = heads.context_inner = 8;
@@ -52,7 +53,7 @@ static void test_shares(void **state) {
   double whole = attention_s(&cluster, &system, &model, &alone);
   double share = whole / 8 / attention_s(&cluster, &system, &model, &ring);
   if (!(fabs(share - 0.902) <= 0.05)) fail_msg("a ring reaches %.3f of an eighth", share);
-  /* Heads are exchanged before and behind: in a node that is less than a ring's merging. */
+  /* Heads are exchanged before and after attention: within a node that costs less than a ring's merging. */
   assert_true(whole / 8 / attention_s(&cluster, &system, &model, &heads) > share);
 }
 
@@ -97,8 +98,8 @@ static double cap_s(const tri_cluster *cluster, const tri_system *system, int ra
 
 static bool near(double a, double b, double tolerance) { return fabs(a - b) <= tolerance * fabs(b); }
 
-/* A cap is elementwise work on each score, however ranks share the sequence: beside the products, and beyond what a
- * table has measured without; where scores lie in memory it is passes over them. */
+/* A cap is elementwise work on each score, however ranks share the sequence. It is added to the products, and to a
+ * table's seconds, which are measured without caps. If scores are stored in memory, it costs passes over them. */
 static void test_caps(void **state) {
   (void)state;
   static tri_cluster cluster, measured;
@@ -120,7 +121,7 @@ static void test_caps(void **state) {
       for (int ranks = 1; ranks <= 2; ranks++) {
         const double cap = cap_s(&cluster, &system, ranks, exchanges[e], pass, &cost);
         const double work = cost.capped / cluster.vector_flops;
-        const bool slower = ranks > 1 && exchanges[e] == TRI_CONTEXT_RING; /* beside what passes */
+        const bool slower = ranks > 1 && exchanges[e] == TRI_CONTEXT_RING; /* transfers slow the computation */
         assert_true(cost.capped >= 10 * cost.scores && near(cap / work, slower ? 1.1 : 1, slower ? 0.1 : 1e-6));
       }
     }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { LAYERS = 2, VOCABULARY = 37, SEQUENCE = 8, BATCH = 2, STEPS = 6, SKIPPED_STEP = 2 };
-/* Of a layer: q, k and v; the projection; up (Llama: and gate); down. And the head. */
+/* Matrices of a layer: q, k and v; the projection; up (Llama: and gate); down. One more: the head. */
 enum { MATRICES = 4 * LAYERS + 1 };
 
 /* ---- a device that counts ---------------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void *values_of(const bench *b, tri_engine *engine) {
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-/* Step by step beside an engine that is told before each that its parameters were changed. */
+/* Compares steps with those of an engine whose parameters are reported as changed before each step. */
 static void compare(const char *device, tri_family family, bool tied) {
   bench b;
   create_device(&b, device);
@@ -207,7 +207,7 @@ static void test_other_values_are_packed(void **state) {
   tri_device_destroy(b.device);
 }
 
-/* Where the parameter is read itself, and where packed is a layout of the device's own. */
+/* Updates write no copies if products read the parameter itself, or if the packed layout is private to the device. */
 static void test_nobody_else_has_them(void **state) {
   (void)state;
   static const struct {

@@ -1,4 +1,4 @@
-/* What plans ask of devices that are not there, and weights whose packed form is the plain matrix. */
+/* Plans for devices that this machine does not have, and weights whose packed form is the plain matrix. */
 #include "check.h"
 #include "device/description.h"
 #include "device/kernels.h"
@@ -56,7 +56,7 @@ static void test_cpu(void **state) {
   assert_int_equal(bytes, 200 * 300 * 2);
 }
 
-/* Of all groups' matrices. */
+/* Scratch memory for the matrices of all groups. */
 static void test_grouped(void **state) {
   (void)state;
   const tri_device_description *accelerator = &tri_description_accelerator, *cpu = &tri_description_cpu;

@@ -32,7 +32,7 @@ static tri_model small_model(tri_family family) {
   return model;
 }
 
-/* What an object does between its making and its end, on a device. */
+/* Creates, uses and destroys a generator. */
 static void use_generator(tri_device *device, tri_dtype type) {
   for (int family = TRI_FAMILY_GPT2; family <= TRI_FAMILY_LLAMA; family++) {
     tri_model model = small_model((tri_family)family);
@@ -116,7 +116,7 @@ static void use_peak(tri_device *device, tri_dtype type) {
   double flops = 0;
   size_t peak = device->memory_peak_bytes;
   CHECK_OK(tri_matmul_flops(device, type, 0.01, &flops));
-  assert_int_equal(device->memory_peak_bytes, peak); /* what a run reports is the run's */
+  assert_int_equal(device->memory_peak_bytes, peak); /* the peak that a run reports is its own */
 }
 
 static void test_every_object_gives_back(void **state) {
@@ -134,7 +134,7 @@ static void test_every_object_gives_back(void **state) {
   }
 }
 
-/* Where a micro-batch begins, nothing is left of the one before: who reads what he did not write finds no number. */
+/* A micro-batch finds no values of the previous one: activations that it has not written are NaN. */
 static void test_an_instruction_inherits_nothing(void **state) {
   (void)state;
   tri_device *device = NULL;

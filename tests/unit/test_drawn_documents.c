@@ -1,5 +1,5 @@
-/* Sequences that are drawn for plans beside those that the loader reads from a corpus; and what is expected of the
- * largest of several beside the largest of many that were drawn. */
+/* Sequences drawn for plans, compared with those that the loader reads from a corpus; and the expected largest of
+ * several areas, compared with the largest of many drawn ones. */
 #include "base/memory.h"
 #include "data/lengths.h"
 #include "data/source.h"
@@ -46,7 +46,7 @@ static void count_lengths(const tri_corpus *corpus, tri_length_ranges *out) {
 }
 
 typedef struct moments {
-  double mean, error; /* of the mean */
+  double mean, error; /* standard error of the mean */
 } moments;
 
 static moments moments_of(const double *values, int64_t count) {
@@ -57,7 +57,7 @@ static moments moments_of(const double *values, int64_t count) {
   return (moments){mean, sqrt(squares / (double)count / (double)count)};
 }
 
-/* Of what the loader gives in some epochs; each time another area of the same text. */
+/* Returns the moments of the areas of the loader's sequences in 8 epochs; each epoch cuts the text differently. */
 static moments sampled_area(const tri_source *source) {
   static double areas[1 << 16];
   int32_t ids[SEQUENCE], labels[SEQUENCE], positions[SEQUENCE];

@@ -1,5 +1,5 @@
-/* The emulator and its fibers: what a kernel may rely on, and mistakes that show in what is computed, made by small
- * kernels here. Those that are about warps alone run with 64 too. */
+/* The emulator and its fibers: guarantees that kernels may rely on, and mistakes that change results, made by small
+ * kernels here. Tests of warps also run with warps of 64. */
 #include "emulator_test.h"
 
 #include "device/emulated/fiber.h"
@@ -43,7 +43,8 @@ typedef struct rounds_arguments {
   int barrier_too;
 } rounds_arguments;
 
-/* A sum over neighbours in rounds: without the barrier behind what is read, some write before others have read. */
+/* Computes a sum over neighbours in rounds. Without the barrier after the read, some threads write before others have
+ * read. */
 KERNEL(rounds) {
   SHARED(numbers, shared);
   float sum = (float)thread();
@@ -112,7 +113,7 @@ typedef struct given {
   int words[TRI_EMULATOR_SHARE_BYTES / sizeof(int)];
 } given;
 
-/* What a warp gave stays for one more call of a lane. */
+/* Values that a warp has shared stay valid during the lane's next call. */
 KERNEL(shared_bytes) {
   const given *before = NULL;
   int wrong = 0;
@@ -186,7 +187,7 @@ typedef struct orders_arguments {
   diary *diary;
 } orders_arguments;
 
-/* Writes down who comes when, in front of a barrier and behind it. */
+/* Records the order of the threads, before and after a barrier. */
 KERNEL(orders) {
   const int block = (int)(block_x() + GRID_X * (block_y() + GRID_Y * block_z()));
   for (int round = 0; round < 2; round++) {

@@ -11,7 +11,7 @@ static struct sigaction at_start; /* before a guarded device took SIGSEGV */
 
 /* ---- processes that die ------------------------------------------------------------------------------------------ */
 
-/* How a process ends that does this, and what it says. */
+/* Runs a mistake in a child process. Writes its output to `said`, and returns how the process has ended. */
 static int watch(void (*mistake)(const void *), const void *with, char *said, size_t said_bytes) {
   int ends[2], result = 0;
   size_t length = 0;
@@ -166,7 +166,7 @@ static void test_launches_that_no_gpu_takes(void **state) {
 
 enum { COUNT = 64, BYTES = COUNT * sizeof(float) };
 
-/* Stands for the kernel `add` of elements.c (the linker's --wrap): what it does wrong is in the first element of a. */
+/* Replaces the kernel `add` of elements.c (the linker's --wrap). The first element of `a` selects a mistake. */
 enum { ADD_RIGHT, ADD_HANGS, ADD_RUNS_OVER };
 
 /* As in kernels/elements.h, which has its own `add`. */
@@ -186,7 +186,7 @@ void __wrap_tri_emulated_add_32_w32(const void *arguments) {
   if (mistake == ADD_RUNS_OVER && thread() == 3) a.out[COUNT] = 1;
 }
 
-/* Two calls, of which the first makes a mistake. */
+/* A device and its arrays, for two calls; the first call makes a mistake. */
 typedef struct scene {
   tri_device *device;
   float *a, *b, *out;

@@ -1,6 +1,6 @@
-/* The two ways of walking a step beside each other, on random models, machines, systems and layouts: turn by turn it
- * takes as long and spends its time on the same as instruction by instruction. And a step whose middle was not run
- * beside one that was run to its end. */
+/* The two simulations of a step, compared on random models, machines, systems and layouts: by turns a step takes as
+ * long, with the same parts, as by instructions. And a step with an extrapolated middle, compared with one that was
+ * simulated in full. */
 #include "check.h"
 #include "draws.h"
 #include "model/family.h"

@@ -1,4 +1,5 @@
-/* Exact sums at the ends of double's range: what goes in comes out, in any order, and nothing of it is lost. */
+/* Exact sums at the ends of double's range: every term comes out again, in any order of summation, and no bit is
+ * lost. */
 #include "base/random.h"
 #include "check.h"
 #include "device/exact_sum.h"
@@ -27,7 +28,7 @@ static void check_zero(const tri_exact_sum *sum) {
   assert_int_equal(sum->not_finite, 0);
 }
 
-/* Each alone, and beside what would swallow it. */
+/* Each term alone, and after larger terms were added and subtracted. */
 static void terms_come_out_whole(void **state) {
   (void)state;
   for (int i = 0; i < NUM_ENDS; i++) {

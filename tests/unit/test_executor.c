@@ -1,6 +1,6 @@
-/* The executor alone: a list with memory under it. A pass over a list is the same to the bit however it is cut, whether
- * its frame is the first or another, and whether what it needs was kept or made again; gradients are those of finite
- * differences; and what does not fit says so. */
+/* The executor alone: a list of operations with its memory. A pass over a list has the same bits in any pieces, in any
+ * frame, and with kept or recomputed activations. Gradients agree with finite differences. An executor that does not
+ * fit into memory fails. */
 #include "check.h"
 #include "engine/executor.h"
 #include "model/family.h"
@@ -142,7 +142,7 @@ static void backward_whole(const bench *b, int64_t frame) {
 
 /* A copy of the gradients as they are; free it. */
 static double *gradients_of(const bench *b) {
-  (void)loss_of(b); /* what is queued is done */
+  (void)loss_of(b); /* waits for queued work */
   size_t bytes = (size_t)b->table->num_gradient_elements * sizeof(double);
   double *copy = malloc(bytes);
   assert_non_null(copy);
@@ -156,7 +156,7 @@ static void check_gradients(const bench *b, const double *expected) {
   free(now);
 }
 
-/* Those of a whole pass in frame 0; free them. */
+/* Returns the gradients of a whole pass in frame 0. Free them. */
 static double *whole_gradients(const bench *b) {
   begin_gradients(b);
   (void)forward(b, 0, 0);
@@ -169,7 +169,8 @@ enum { NUM_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Of an element of the values: an alias has a gradient of its own, which its owner's is to be added to. */
+/* Returns the gradient of an element of the values: the sum of its owner's and of its aliases', which are separate
+ * arrays. */
 static double gradient_at(const bench *b, const double *gradients, int64_t at) {
   double sum = 0;
   for (int64_t i = 0; i < b->table->num_entries; i++) {
@@ -206,7 +207,7 @@ static void test_finite_differences(void **state) {
   }
 }
 
-/* A sum that is left to the call behind it is made at once where a piece ends there. */
+/* A sum that is fused into the next call is computed at once if a piece ends before that call. */
 static void test_forward_in_pieces(void **state) {
   (void)state;
   for (int f = 0; f < NUM_FAMILIES; f++) {
@@ -295,7 +296,8 @@ static void test_frames(void **state) {
   bench_destroy(&b);
 }
 
-/* What a forward writes in one frame lies in no other, nor among parameters, gradients or batches. */
+/* The slots of a forward are in its frame or in the transient memory: not in another frame, nor among parameters,
+ * gradients or batches. */
 static void test_slots_lie_apart(void **state) {
   (void)state;
   bench b;
@@ -319,7 +321,7 @@ static void test_slots_lie_apart(void **state) {
   bench_destroy(&b);
 }
 
-/* ---- what does not fit ------------------------------------------------------------------------------------------- */
+/* ---- too large for the memory ------------------------------------------------------------------------------------ */
 
 static void test_too_large(void **state) {
   (void)state;

@@ -79,7 +79,8 @@ static int64_t pool_of(const case_of *c, int64_t holder, pool_row *pool) {
   return count;
 }
 
-/* What a rank gets in a window, by what the others say that they send, beside its share of the pool. */
+/* Compares the rows that a rank receives in a window, computed from the counts of the other ranks, with its part of the
+ * pool. */
 static void check_window(const case_of *c, int64_t rank, int64_t window, char *const *memory) {
   static pool_row pool[MOST_POOL];
   static int32_t here[MOST_EXPERTS + 1], arrivals[MOST_POOL];

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The scratch folder: `root` with in/deep/file, `secret/file` beside it, `way`, a link to root. */
+/* Makes the scratch folder: `root` with in/deep/file; secret/file next to `root`; `way`, a link to `root`. */
 static int enter_scratch(void **state) {
   (void)state;
   char folder[] = "/tmp/trireme-test-XXXXXX";

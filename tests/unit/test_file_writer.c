@@ -134,7 +134,7 @@ static void refusals(void **state) {
   tri_free(text);
 }
 
-/* What a program has written is a plain file, or a link to one; a pipe without a writer would be waited for. */
+/* Only plain files and links to plain files are read: opening a pipe would wait for a writer. */
 static void plain_files_only(void **state) {
   (void)state;
   char *text = NULL;
@@ -178,7 +178,8 @@ static void large_files(void **state) {
   CHECK_FAILS(tri_file_read("/proc/self/maps", 10, &text, &bytes), TRI_BAD_FILE, "/proc/self/maps is larger than");
 }
 
-/* In a folder where others may write: what they put under a name that is going to be used is not followed. */
+/* A folder in which other users may write: a link that they create under a name that is about to be used is not
+ * followed. */
 static void names_that_can_be_guessed(void **state) {
   (void)state;
   char temporary[TRI_PATH_BYTES];

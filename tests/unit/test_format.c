@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whatever rounds to 0 is printed without a sign of its own. */
+/* A number that rounds to 0 is printed without its own sign. */
 static void rounds_to_plain_zero(void **state) {
   (void)state;
   static const struct {
@@ -82,7 +82,7 @@ static void meant_words_are_near_or_known_elsewhere(void **state) {
       assert_string_equal(meant, cases[i].meant);
     }
   }
-  assert_null(tri_known_word("num_layesr", names, 1)); /* only what another program says */
+  assert_null(tri_known_word("num_layesr", names, 1)); /* only words of other programs are known */
   assert_string_equal(tri_known_word("n-layers", names, 1), "num_layers");
 }
 

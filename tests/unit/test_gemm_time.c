@@ -46,7 +46,7 @@ static void test_parts(void **state) {
   expect(product_s(&c, 128, 504, 128, 1), tile_s(504));
   expect(product_s(&c, 128, 512, 128, 1), tile_s(256) + 2 * sums / 1e15);
   expect(product_s(&c, 128, 65536, 128, 1), tile_s(8192) + 8 * sums / 1e15);
-  c.memory_bandwidth = 1e3; /* where adding them takes too long, one does it alone */
+  c.memory_bandwidth = 1e3; /* adding the parts takes too long, so one processor computes the tile alone */
   expect(product_s(&c, 128, 65536, 128, 1), tile_s(65536));
 }
 

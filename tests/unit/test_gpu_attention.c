@@ -1,7 +1,7 @@
-/* Attention by the GPU's own kernels, on the emulator, against the reference: lists of slices of every kind, full and
- * causal, shared and not, grouped queries, any head size, calls that are merged, gradients that accumulate; layouts on
- * 16 bytes and off them. What lies between heads, and around the arrays, must stay. Warps of 32 and of 64 each give the
- * same bits in every order of threads. */
+/* Attention by the GPU's own kernels, on the emulator, compared with the reference: lists of slices of every kind, full
+ * and causal, shared and not, grouped queries, any head size, calls that are merged, gradients that accumulate; layouts
+ * with and without alignment to 16 bytes. Elements between heads and around the arrays must not change. Warps of 32 and
+ * of 64 each give the same bits in every order of threads. */
 #include "device/reference/reference.h"
 #include "gpu_array.h"
 #include "slice_lists.h"
@@ -218,7 +218,7 @@ static const char *describe(const char *device, const attention_case *of, char t
   return text;
 }
 
-/* What the reference left alone must be as it was. */
+/* Returns whether the reference has not written these bytes, so that they must not change. */
 static bool untouched(const char *expected, size_t bytes) {
   for (size_t i = 0; i < bytes; i++)
     if ((unsigned char)expected[i] != ARRAY_POISON) return false;
@@ -298,7 +298,7 @@ static attention_case case_of(const list *l, tri_dtype type, int64_t query_rows,
   return of;
 }
 
-/* In several calls, and onto gradients that are there: what is stored between is wide. */
+/* Returns the case split into several calls whose gradients accumulate; partial sums are stored in the wide type. */
 static attention_case joined(attention_case of, int calls) {
   of.call.out_type = of.call.gradient_type = tri_dtype_wide(of.call.type);
   of.calls = calls;
@@ -372,7 +372,7 @@ static void test_head_sizes(void **state) {
   }
 }
 
-/* Long enough for tiles that everybody sees, and for the causal border in each of them. */
+/* Long enough for tiles that all queries attend to, and for tiles with the causal border. */
 static void test_long(void **state) {
   static list l;
   memset(&l, 0, sizeof l);

@@ -132,7 +132,8 @@ static void test_bad_names(void **state) {
 
 enum { MIB = 1 << 20 };
 
-/* What others leave is shared; what a process holds already is its own, and each of the others has as much. */
+/* Ranks share the memory that other processes leave. Memory that a rank holds already is its own; each of the others is
+ * assumed to hold as much. */
 static void test_memory(void **state) {
   char text[256];
   void *memory = NULL;

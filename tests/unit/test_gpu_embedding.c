@@ -14,7 +14,7 @@ typedef struct problem {
   pattern ids;
   int64_t rows, width, table_rows, first_id;
   size_t misaligned;
-  int32_t count;                           /* of rows, on the device; or ALL_ROWS */
+  int32_t count;                           /* number of rows, on the device; or ALL_ROWS */
   bool with_positions, accumulate, narrow; /* narrow: the table is of `type` */
 } problem;
 
@@ -142,7 +142,7 @@ static void say(const char *what, const char *device, const problem *p) {
            p->accumulate ? ", accumulating" : "", p->narrow ? ", a narrow table" : "");
 }
 
-/* Of the first `devices`, 0: all of them. */
+/* Checks the first `devices` devices; 0: all of them. */
 static void check(gpu_benches *all, run *of, const problem *p, int devices) {
   const bool forward = of == run_forward;
   const tri_dtype type = forward ? p->type : wide_of(p);

@@ -1,7 +1,7 @@
-/* What a layer of experts promises of a GPU's kernels beside right numbers (kernel_check has those): a row's product
- * and a group's gradient have the same bits wherever they lie and whatever other groups there are, in small tiles and
- * in large ones; rows that were not announced are left alone; logits that are not numbers; tables that do not fit.
- * Warps of 32 and of 64 threads. */
+/* Properties of a GPU's kernels that a layer of experts needs besides right numbers (kernel_check has those): a row's
+ * product and a group's gradient have the same bits at any position and with any other groups, in small tiles and in
+ * large ones; rows that were not announced are not changed; logits that are NaN; tables that do not fit. Warps of 32
+ * and of 64 threads. */
 #include "gpu_array.h"
 
 #include "base/router.h"

@@ -15,7 +15,7 @@ typedef struct problem {
 static tri_dtype wide_of(const problem *p) { return tri_dtype_wide(p->type); }
 static size_t wide_bytes(const problem *p) { return tri_dtype_bytes(wide_of(p)); }
 
-/* Of a few kinds, by row. */
+/* Changes row r to special logits, of a kind that depends on r. */
 static void make_special(const problem *p, void *logits, int64_t r) {
   const int64_t at = r * p->ld, middle = at + p->vocabulary / 2;
   if (r % 8 == 1) gpu_store(wide_of(p), logits, middle, NAN);
@@ -195,7 +195,7 @@ static void check_gradient(gpu_benches *all, const problem *p, int devices) {
   statistics_free(&given);
 }
 
-/* Products that become logits; what lies between the rows stays. */
+/* Scales products to logits in place; elements between the rows must not change. */
 static unsigned char *run_logits(gpu_bench *b, const problem *p) {
   unsigned char *out = gpu_bytes((size_t)(p->rows * p->ld) * wide_bytes(p));
   b->misaligned = p->misaligned;
@@ -300,7 +300,7 @@ static void test_real_vocabularies(void **state) {
   }
 }
 
-/* Where the arrays lie changes no bit. */
+/* The alignment of the arrays changes no bit. */
 static void test_misaligned_bits(void **state) {
   gpu_benches *all = *state;
   problem p = {.type = TRI_FP32, .rows = 5, .vocabulary = 5001, .ld = 5008, .form = {1, 0}};

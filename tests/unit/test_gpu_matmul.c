@@ -56,7 +56,7 @@ static void operands_free(operands *x) {
   array_free(&x->packed);
 }
 
-/* As the device wants it for a product; all products of a device take turns with one. */
+/* A device, and one workspace for all of its products. */
 typedef struct bench {
   const char *name;
   tri_device *device;

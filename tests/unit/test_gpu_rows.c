@@ -102,7 +102,7 @@ static void test_gated(void **state) {
   TRI_ACTIVATIONS(CHECK_GATED)
 }
 
-/* Heads of `width` of which a part turns, three to a row that has room for more. */
+/* Rotates a part of each head of `width` elements. A row has three heads, and gaps between them. */
 static tri_status call_rope(tri_queue *queue, const problem *p, void *const *at) {
   const int64_t stride = p->width + 8, turned = p->width / 2 * 2, row = 3 * stride + 8;
   TRI_TRY(KERNEL(rope, p->type, rows_of(p, at), row, 3, stride, turned, at[1], at[2], at[3], false, at[4]));
@@ -215,7 +215,8 @@ static tri_status call_dropout(tri_queue *queue, const problem *p, void *const *
   return KERNEL(dropout, p->type, count, dropped, at[1], rows, at[4], at[4]);
 }
 
-/* What the CPU's kernels give: the reference's in fp64, those of its vector units in fp32 and bf16; to the bit. */
+/* Compares dropout with the CPU's kernels, to the bit: with the reference in fp64, with kernels of vector units in fp32
+ * and bf16. */
 static void check_dropout(bench *host, tri_dtype type, int64_t rows, int64_t width, const tri_step_values *values) {
   unsigned char *want[MOST_ARRAYS] = {0}, *got[MOST_ARRAYS] = {0};
   problem p = begin("dropout", call_dropout, type, rows, -1, width);
@@ -291,7 +292,8 @@ static void test_column_sum(void **state) {
   check_shapes(&(problem){.name = "column_sum", .call = call_column_sum, .tall = true}, fill_column_sum, false);
 }
 
-/* What the scratch memory does not hold at once goes in several launches: each row is in one of them, in order. */
+/* Sums that do not fit into the scratch memory need several launches: each row is in one of them, in ascending
+ * order. */
 static void test_columns_in_pieces(void **state) {
   (void)state;
   static const int64_t widths[] = {1, 128, 50257, 4 << 20}, rows[] = {0, 1, 128, 100000, (int64_t)1 << 40};

@@ -1,6 +1,6 @@
-/* The kernels of optimizers for GPUs but AdamW's, on the emulator, beside the reference device: element by element, of
- * matrices, states of 8 bits and weights of 4, of which all bits are the reference's. The scales of states lie in an
- * array of fp32 and their codes in one of words, as does all of a weight. */
+/* GPU kernels of all optimizers but AdamW, on the emulator, compared with the reference device: element by element, for
+ * matrices, with states of 8 bits and weights of 4 bits; the latter must have all bits of the reference. Scales of
+ * states are in an array of fp32, and their codes in an array of words, as a whole weight is. */
 #include "device/exact_sum.h"
 #include "device/nf4.h"
 #include "gpu_problem.h"
@@ -60,7 +60,7 @@ static void test_elements(void **state) {
       for (int c = 0; c < COUNTS; c++) {
         problem p = begin(kernels[k].name, kernels[k].call, gpu_types[t], 1, -1, counts[c]);
         add_elements(&p);
-        /* What a kernel has no use for stays as it was: of a copy, what the reference has not written. */
+        /* Elements that the reference does not write, such as those of an unused copy, must not change. */
         check(&p, false);
       }
     }

@@ -51,7 +51,7 @@ typedef struct problem {
 } problem;
 
 typedef struct shape {
-  int64_t groups, n, k; /* of a gradient, k is its m */
+  int64_t groups, n, k; /* for a gradient, k is its m */
   int64_t rows[MOST_GROUPS];
 } shape;
 

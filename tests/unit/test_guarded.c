@@ -135,7 +135,7 @@ static void test_nothing_runs_before_a_wait(void **state) {
   tri_device_destroy(device);
 }
 
-/* What a device of its own begins with: zeros, until they are marked as unused; host memory is poison. */
+/* Contents of new memory: device memory is zero until it is marked as uninitialised; host memory is poisoned. */
 static void test_poison(void **state) {
   (void)state;
   tri_device *device = create("guarded");
@@ -203,7 +203,7 @@ static void test_waits_that_never_end_are_told(void **state) {
   CHECK_FAILS(tri_queue_wait(second, &elsewhere), TRI_INTERNAL, "another device");
   CHECK_OK(tri_queue_wait(device->queue, &never));
   CHECK_FAILS(tri_queue_finish(device->queue), TRI_INTERNAL, "for place 3 of queue 1, and that will never be passed");
-  CHECK_OK(tri_queue_wait(second, &never)); /* three pieces of work, of which the last two wait for the third */
+  CHECK_OK(tri_queue_wait(second, &never)); /* queue 1 waits for its own third item */
   CHECK_OK(tri_queue_wait(second, &never));
   CHECK_OK(tri_queue_wait(second, &never));
   CHECK_FAILS(tri_queue_finish(second), TRI_INTERNAL, "the host waits for queue 1 of the device, which waits (wait)");
@@ -269,7 +269,8 @@ static void test_host_memory_used_too_early(void **state) {
   end_scene(s);
 }
 
-/* One queue after the other is used: what goes up may be filled again at once, and go up again. */
+/* Host memory may be the target of a download that follows its upload, and may be uploaded again, by queues that wait
+ * for each other. */
 static void test_copies_may_follow_each_other(void **state) {
   (void)state;
   scene *s = set_scene("guarded");
@@ -318,7 +319,7 @@ static void test_copies_that_race(void **state) {
   assert_in_range(found, 5, 20);
 }
 
-/* Rows with gaps: what lies between them is unused. */
+/* Rows with gaps: the bytes between the rows are not used. */
 static void test_copies_of_rows(void **state) {
   (void)state;
   scene *s = set_scene("guarded");
@@ -363,7 +364,7 @@ static void test_wrong_sides(void **state) {
   end_scene(s);
 }
 
-/* A slice without rows lies where the last one ends. */
+/* A slice without rows may begin at the end of its allocation. */
 static void test_no_elements_at_the_end(void **state) {
   (void)state;
   scene *s = set_scene("guarded");
@@ -414,15 +415,16 @@ static void test_a_fault_ends_its_queue(void **state) {
   CHECK_OK(s->device->kernels->fill_zero(queue, BYTES, s->a));
   CHECK_FAILS(tri_queue_finish(queue), TRI_DEVICE_FAILED, "kernel `add` of call 12");
   CHECK_OK(tri_queue_wait(second, &before));
-  CHECK_OK(tri_queue_download_now(second, got, s->a, BYTES)); /* another queue goes on, */
+  CHECK_OK(tri_queue_download_now(second, got, s->a, BYTES)); /* another queue continues */
   for (int i = 0; i < COUNT; i++) assert_true(got[i] == 2 * s->host[i]);
-  CHECK_OK(tri_queue_wait(second, &behind)); /* unless it waits for what will not be done */
+  CHECK_OK(tri_queue_wait(second, &behind)); /* but it fails if it waits for work that is not executed */
   CHECK_FAILS(tri_queue_finish(second), TRI_DEVICE_FAILED, "kernel `add` of call 12");
   tri_queue_destroy(second);
   end_scene(s);
 }
 
-/* What fails on the way is told by a wait for it: until then, and where somebody cleans up, the message stays. */
+/* The failure of a kernel is returned by the next call that waits. Until then, and after a queue is drained, the
+ * thread's error message is unchanged. */
 static void test_a_fault_leaves_the_message(void **state) {
   (void)state;
   tri_device_event event;
@@ -487,7 +489,7 @@ static void overrun_in_a_kernel(scene *s) {
   (void)tri_queue_finish(s->device->queue);
 }
 
-/* What a process says that does it, and how it ends. */
+/* Runs a mistake in a child process. Writes the child's stderr to `out`, and returns its status as waitpid does. */
 static int watch_die(void (*mistake)(scene *), char *out, size_t out_bytes) {
   int ends[2], result = 0;
   size_t length = 0;
@@ -568,7 +570,8 @@ static void test_other_crashes_are_left_alone(void **state) {
   assert_true(WIFSIGNALED(result) || WEXITSTATUS(result) != 0);
 }
 
-/* Numbers of 32 bits side by side, or one and what lies behind it, are not an address: two devices' lie apart, too. */
+/* Addresses of device memory differ from pairs of adjacent 32-bit numbers, such as counts: their lower halves are
+ * between 2^30 and 3 * 2^30, with two devices, too. */
 static void test_addresses_are_no_pairs_of_numbers(void **state) {
   enum { BLOCKS = 40 };
   const uintptr_t low = (uintptr_t)1 << 30;

@@ -1,4 +1,4 @@
-/* What is read out of AMD's code objects, of the names of chips, and of the files through which a GPU is reached. */
+/* Reading of AMD's code objects, of the names of chips, and of the device files of GPUs. */
 #include "base/memory.h"
 #include "check.h"
 #include "device/gpu/code_object.h"
@@ -33,7 +33,7 @@ static void write_text(bytes *b, const char *text) {
   put(b, text, strlen(text));
 }
 
-/* One of each kind of value that the note may have, none of which is asked for: they are skipped whole. */
+/* Writes keys that are not requested, with a value of each kind that the note may contain: they are skipped. */
 static void write_others(bytes *b) {
   static const unsigned char others[] = {
       0x93, 0xc0, 0xc2, 0xc3,                                                 /* [nil, false, true] */

@@ -1,6 +1,6 @@
-/* How ranks hold parameters and their gradients (tri_holding): the parameter table beside what the lists of operations
- * say. A gradient is a partial sum if a rank computes it from a part of the rows or columns that one rank has, and
- * holds the parameter whole; for all kinds of adapters on meshes that split dense layers and experts over any axis. */
+/* How ranks hold parameters and their gradients (tri_holding): the parameter table, compared with the lists of
+ * operations. A gradient is a partial sum if a rank holds the parameter whole, but computes the gradient from a part of
+ * the rows or columns. Tested for all kinds of adapters on meshes that split dense layers and experts over any axis. */
 #include "base/memory.h"
 #include "check.h"
 #include "schedule/parts.h"
@@ -78,7 +78,7 @@ static void tune(tri_model *model, tuning how) {
   CHECK_OK(tri_trainable_check(model));
 }
 
-/* ---- what a list says -------------------------------------------------------------------------------------------- */
+/* ---- gradients of a list ----------------------------------------------------------------------------------------- */
 
 /* Whether call `call` computes the gradient of entry i: calls name the first of parameters that are adjacent. */
 static bool has_gradient_of(const tri_parameter_table *table, const tri_op_call *call, int64_t i, int *number) {

@@ -517,7 +517,7 @@ static tri_model with_experts(tri_family family) {
                      .rope_scaling = tri_rope_scaling_none()};
 }
 
-/* By their keys: bytes between the members of a struct are anybody's. */
+/* Compares the keys of two models, since bytes between the members of a struct are undefined. */
 static void expect_same_model(const tri_model *found, const tri_model *expected) {
   char *text = NULL, *wanted = NULL;
   CHECK_OK(tri_model_print(found, &text));
@@ -539,8 +539,8 @@ static void check_all_come_back(tri_model m, const char *model_type) {
   expect_same_model(&back, &m);
 }
 
-/* What Hugging Face has words for stands in them, and what it has none for beside them: then who does not know these
- * does not know the model either, if it computes something else. */
+/* Settings that Hugging Face has keys for are written with these keys, other settings with keys of our own. If the
+ * latter change what the model computes, its type is renamed, so that other programs refuse it. */
 static void test_experts_round_trip(void **state) {
   (void)state;
   tri_model m = with_experts(TRI_FAMILY_MIXTRAL);

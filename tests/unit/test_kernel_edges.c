@@ -412,7 +412,7 @@ static void test_dropout_of_shares(void **state) {
 
 /* ---- rows by their numbers --------------------------------------------------------------------------------------- */
 
-/* Whatever a row holds is there afterwards, where the type stays; counted rows and no others are written. */
+/* Rows of any bits are copied exactly if the type stays the same. Only counted rows are written. */
 static void check_copy_rows(tri_device *device) {
   enum { ROWS = 5, WIDTH = 9003 };
   static const tri_dtype types[] = {TRI_FP32, TRI_BF16, TRI_INT32};
@@ -440,7 +440,7 @@ static void test_copy_rows(void **state) {
   on_every_unit(check_copy_rows);
 }
 
-/* ---- what can be counted on one's fingers ------------------------------------------------------------------------ */
+/* ---- small results, computed by hand ----------------------------------------------------------------------------- */
 
 /* Ids at both ends of int32 belong to other slices, whatever the first id; the same row may be met many times. */
 static void check_embedding(tri_device *device) {

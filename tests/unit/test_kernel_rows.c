@@ -1,6 +1,6 @@
-/* Rows as a capacity with a count on the device: each kernel that takes them, with counts of none, some, all and more
- * than there is room for, does to the bit what it does with that many rows alone, whatever lies behind them: there are
- * not-a-numbers in the inputs, ids and positions that no table has, and nothing there is written. */
+/* Rows as a capacity with a count on the device. Each kernel with such rows, for counts of 0, some, all and more rows
+ * than the capacity, has the same bits as with exactly that many rows. Unused rows have inputs of NaN, ids of the
+ * table, and positions outside of it; they are not written. */
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"
@@ -101,7 +101,7 @@ static void put(tri_dtype type, void *data, int64_t i, double value) {
   if (type == TRI_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
 }
 
-/* `live` elements of values, not-a-numbers behind them. */
+/* Returns `live` random values, followed by NaN. */
 static unsigned char *array(tri_dtype type, int64_t live, uint64_t stream) {
   unsigned char *data = malloc(BYTES);
   assert_non_null(data);
@@ -126,7 +126,7 @@ static bench bench_make(tri_device *device, tri_dtype type, int64_t live, int64_
     memset(b.out[i], UNTOUCHED, BYTES);
   }
   for (int r = 0; r < CAPACITY; r++) {
-    b.ids[r] = r < live ? r * 5 % (TABLE + 2) - 1 : r * 5 % TABLE; /* of rows that are not there: of the table */
+    b.ids[r] = r < live ? r * 5 % (TABLE + 2) - 1 : r * 5 % TABLE; /* ids of unused rows are valid */
     b.backwards[r] = r < live ? CAPACITY - r : INT32_MAX;
     b.positions[r] = r < live ? r * 3 % TABLE : (r % 2 == 0 ? INT32_MAX : INT32_MIN);
   }

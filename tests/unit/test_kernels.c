@@ -290,7 +290,7 @@ static int64_t y_elements(const bench *b) { return b->rows * (PIECES * (b->width
 static void pieces_arguments(bench *b) {
   add(b, b->type, x_elements(b), 1.0, 1.5);
   input(b, b->wide, b->width);
-  output(b, b->type, y_elements(b), true); /* what is between the pieces stays */
+  output(b, b->type, y_elements(b), true); /* elements between the pieces are not changed */
   output(b, b->wide, b->rows * PIECES, false);
   output(b, b->wide, b->rows * PIECES, false);
 }
@@ -310,7 +310,7 @@ static void pieces_backward_arguments(bench *b) {
   input(b, b->wide, b->width);                 /* weight */
   add(b, b->wide, b->rows * PIECES, 0.3, 0.1); /* mean   */
   add(b, b->wide, b->rows * PIECES, 1.0, 0.1); /* rstd   */
-  output(b, b->type, x_elements(b), true);     /* what is between the pieces stays */
+  output(b, b->type, x_elements(b), true);     /* elements between the pieces are not changed */
   output(b, b->wide, b->width, b->flag);
   output(b, b->wide, b->width, b->flag);
 }
@@ -381,7 +381,7 @@ static tri_status dropout_call(tri_device *device, bench *b) {
   return KERNEL(dropout, b->type, b->rows * b->width, &options, &values, NULL, data_of(b, 2), data_of(b, 2));
 }
 
-/* The last row first: with gaps between them, and rows beside them that are not named. */
+/* Returns row numbers in descending order, from rows + 1 to 2. Rows 0 and 1 are not used. */
 static const int32_t *backwards(const bench *b) {
   static int32_t rows[4096];
   for (int64_t r = 0; r < b->rows; r++) rows[r] = (int32_t)(b->rows + 1 - r);
@@ -500,7 +500,7 @@ static tri_status query_call(tri_device *device, bench *b) {
                 data_of(b, 2));
 }
 
-/* Logits that are scaled, or capped besides: what the loss makes of them in place. */
+/* Logits that are scaled, and with `flag` also capped, in place; then their statistics and gradient. */
 static void logits_arguments(bench *b) {
   const int logits = add(b, b->wide, b->rows * (b->width + 3), 0.0, b->flag ? 30.0 : 3.0);
   b->buffers[logits].output = true;
@@ -616,7 +616,8 @@ static const kernel_case cases[] = {
 
 /* ---- running them ------------------------------------------------------------------------------------------------ */
 
-/* What the reference says of each output, as doubles, in b->buffers[i].values. */
+/* Computes the outputs on the reference device. Sets expected[i] to the elements of output b->buffers[i], as
+ * doubles. */
 static void find_expected(tri_device *reference, const kernel_case *test, bench *b, double *expected[BUFFERS]) {
   lay_out(b, false);
   CHECK_OK(test->call(reference, b));
@@ -728,7 +729,7 @@ static void test_avx512bf16(void **state) {
 
 /* ---- by other means ---------------------------------------------------------------------------------------------- */
 
-/* A bf16 gradient may lie at the start of the fp32 row that it is made from. */
+/* A bf16 gradient may begin at the address of the fp32 row from which it is computed. */
 static void test_softmax_gradient_over_its_logits(void **state) {
   (void)state;
   enum { ROWS = 5, WIDTH = 1003, LD = 1008 };

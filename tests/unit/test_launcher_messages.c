@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* What the launchers wrote when a rank was killed: Open MPI 4.1.4, MPICH 4.0.2, Slurm. */
+/* Output of launchers after a rank was killed: Open MPI 4.1.4, MPICH 4.0.2, Slurm. */
 static const char open_mpi[] =
     "--------------------------------------------------------------------------\n"
     "Primary job  terminated normally, but 1 process returned\n"
@@ -68,7 +68,7 @@ static int connect_to(const char *name) {
   return to;
 }
 
-/* What the supervisor does in one round; returns how many sockets were ready, without waiting. */
+/* Does one round of the supervisor. Returns how many sockets were ready, without waiting. */
 static int hear_once(tri_listener *listener) {
   struct pollfd polled[8];
   size_t count = tri_listener_num_polled(listener);

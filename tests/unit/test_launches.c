@@ -1,6 +1,6 @@
-/* What every kernel asks for as it is launched, beside the limits of the chips that it is compiled for: blocks,
- * threads, shared memory, bytes of arguments. The emulator is listened to (the linker's --wrap) over all problems of
- * kernel_check, with warps of 32 and 64; and calls of large models' sizes are launched and not run. */
+/* Launches of every kernel, compared with the limits of the chips that it is compiled for: blocks, threads, shared
+ * memory, bytes of arguments. The emulator is intercepted (the linker's --wrap) in all problems of kernel_check, with
+ * warps of 32 and 64; calls with the sizes of large models are launched, but not run. */
 #include "check.h"
 
 #include "base/sanitizer.h"
@@ -63,7 +63,7 @@ typedef struct wanted {
   size_t declared_bytes, asked_bytes, argument_bytes, argument_alignment;
 } wanted;
 
-/* What a chip would refuse, or NULL. */
+/* Returns the limit that a launch exceeds, or NULL. */
 static const char *refusal(const chip *c, const wanted *w) {
   if (w->threads == 0 || w->threads > c->block_threads || w->threads % (uint32_t)c->warp != 0) return "threads";
   if (w->grid[0] == 0 || w->grid[0] > c->grid_x || (uint64_t)w->grid[0] * w->threads > c->grid_threads) return "blocks";
@@ -118,10 +118,10 @@ static void test_kernels_as_they_are_listed(void **state) {
 enum { MOST_PIECES = 64 };
 
 static struct {
-  bool runs;        /* what is launched */
+  bool runs;        /* launched kernels are run */
   int64_t launches; /* so far */
   const void *places[MOST_PIECES];
-  size_t declared_bytes; /* of the launch that runs */
+  size_t declared_bytes; /* shared memory of the launch that runs */
   int num_places;
 } ear;
 

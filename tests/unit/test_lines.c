@@ -1,5 +1,5 @@
-/* Lines of files that somebody else wrote: the same as a plain split of the bytes, and never more of one than was asked
- * for. */
+/* Lines of files from other programs: the same as a plain split of the bytes, and never more bytes of a line than
+ * requested. */
 #include "check.h"
 #include "files/file.h"
 #include "files/lines.h"
@@ -30,8 +30,8 @@ static void write_file(const char *path, const void *data, size_t bytes) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* All lines of the file beside those that memchr finds in the same bytes; those longer than `longest` by their
- * beginnings. */
+/* Compares all lines of the file with the lines that memchr finds in the same bytes. Lines longer than `longest` are
+ * compared by their beginnings. */
 static void compare(const char *data, size_t bytes, size_t longest) {
   tri_lines *lines = NULL;
   tri_line line;
@@ -125,7 +125,7 @@ static void test_odd_files(void **state) {
   CHECK_FAILS(tri_lines_open("nothing", 10, &lines), TRI_BAD_FILE, "cannot open nothing");
 }
 
-/* What somebody types is there as soon as the newline is. */
+/* A line is returned as soon as its newline has arrived. */
 static void test_a_pipe_is_read_as_it_comes(void **state) {
   (void)state;
   tri_lines *lines = NULL;

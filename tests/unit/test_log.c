@@ -50,7 +50,7 @@ static void test_plain(void **state) {
   assert_string_equal(receive(), "warning: old\n");
 }
 
-/* What is longer than a message is cut, and still a line. */
+/* A text longer than a message is truncated, and still ends with a newline. */
 static void test_long(void **state) {
   (void)state;
   static char text[2 * TRI_MESSAGE_BYTES];

@@ -88,7 +88,7 @@ static double get(tri_dtype type, const void *array, int64_t i) {
   return (double)value;
 }
 
-/* A matrix of rows x columns with its guards; NaN between the rows. The last row has no gap behind it. */
+/* Returns a matrix of rows x columns with guards, and with NaN between the rows. The last row has no gap after it. */
 static guarded matrix_create(tri_dtype type, int64_t rows, int64_t columns, int64_t ld) {
   guarded g = guarded_create((size_t)((rows - 1) * ld + columns) * tri_dtype_bytes(type), tri_dtype_bytes(type));
   for (int64_t i = 0; i < (rows - 1) * ld + columns; i++) {
@@ -565,7 +565,7 @@ static int check_packed_all(tri_device *device, tri_dtype type, tri_dtype plain_
   return packed;
 }
 
-/* Whatever the CPU: also where nothing packs. */
+/* Runs on any CPU, even if oneDNN packs nothing. */
 static void test_packed_fp32(void **unused) {
   (void)unused;
   tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, true);

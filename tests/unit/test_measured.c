@@ -1,4 +1,4 @@
-/* Tables of measurements: what they say between their rows, at them and beyond them. */
+/* Tables of measurements: seconds between their rows, at them and beyond them. */
 #include "check.h"
 #include "plan/measured.h"
 #include "plan/network.h"
@@ -77,7 +77,7 @@ static void more_work_takes_longer(void **state) {
   }
 }
 
-/* No side is treated otherwise than another: what is measured with sides exchanged is answered with them exchanged. */
+/* All sides are equal: a table with exchanged sides gives the same seconds for exchanged sides. */
 static void sides_are_alike(void **state) {
   (void)state;
   static const int order[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
@@ -136,7 +136,8 @@ static void forms(void **state) {
   fill_grid(&measured, TRI_GEMM_PLAIN);
   tri_measured_complete(&measured);
   plain = product_s(&measured, 256, 256, 256);
-  assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds)); /* of another form, for want of one */
+  assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost,
+                                     &seconds)); /* the table has no row of this form, so another form's is used */
   assert_true(near(seconds, plain, 1e-12));
   assert_false(tri_measured_product_s(&measured, TRI_BF16, &cost, &seconds));
   measured.products[measured.num_products++] = (tri_measured_product){

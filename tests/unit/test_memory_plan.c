@@ -1,4 +1,4 @@
-/* Memory plans: intervals that share memory, and what of a list lies where. */
+/* Memory plans: intervals that share memory, and places of a list's slots. */
 #include "base/random.h"
 #include "schedule/memory_plan.h"
 #include "schedule/parts.h"
@@ -162,7 +162,8 @@ static void test_kept_bytes_of_a_layer(void **state) {
   assert_true(frame[1] - frame[0] >= expected && frame[1] - frame[0] <= expected + tensors * 384);
 }
 
-/* A sum that is left to the norm behind it is read when that one runs: nothing that the norm writes may lie over it. */
+/* Returns whether two slots do not overlap. A sum that is fused into the next norm is read when the norm runs, so the
+ * norm's outputs must not overlap it. */
 static bool lie_apart(const tri_op_list *list, const tri_chunk_plan *chunk, int32_t a, int32_t b) {
   const tri_place p = chunk->slots[a], q = chunk->slots[b];
   return p.region != q.region || p.offset + tri_shape_bytes(&list->slots[a].shape) <= q.offset ||

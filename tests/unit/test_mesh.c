@@ -1,4 +1,4 @@
-/* Where a rank stands in a mesh, and a process that no launcher started. */
+/* Positions of ranks in a mesh, and a process without a launcher. */
 #include "base/random.h"
 #include "check.h"
 #include "comm/mesh.h"

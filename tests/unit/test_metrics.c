@@ -235,7 +235,7 @@ static void test_a_bad_line_costs_no_other(void **state) {
   }
 }
 
-/* Two runs wrote into one file: what is later goes wherever it stands, the rest stays byte for byte. */
+/* Two runs wrote into one file: later steps are removed at any position, and the rest stays byte for byte. */
 static void test_later_steps_among_earlier_ones(void **state) {
   const place *p = *state;
   append_text(

@@ -164,7 +164,7 @@ static void every_source_has_its_own_epochs(void **state) {
   for (int k = 0; k < SOURCES; k++) tri_corpus_close(corpora[k]);
 }
 
-/* A mixture of one is that one; what a source gives does not depend on the shares. */
+/* A mixture of one source is that source; samples of a source do not depend on the shares. */
 static void one_source_is_the_plain_one(void **state) {
   tri_corpus *corpora[SOURCES];
   tri_sampler sampler;

@@ -22,7 +22,7 @@ static float float_at(const void *kept, size_t offset) {
   return x;
 }
 
-/* What it keeps of the values; the caller's to free. */
+/* Returns the quantised values. Free them. */
 static void *quantised(tri_device *device, int64_t count, const float *values) {
   void *kept = make_kept(count);
   CHECK_OK(KERNEL(quantise_nf4, TRI_FP32, count, values, kept));
@@ -110,7 +110,8 @@ static void check_zeros(tri_device *device, float *values, float *again) {
   assert_memory_equal(values, again, EDGES * sizeof *values);
 }
 
-/* One that is far larger than all others stays, nearly; they are kept to a fraction of the mean and of the scale. */
+/* A value far larger than all others has a small error; the errors of the others are a fraction of the mean and of the
+ * scale. */
 static void check_huge(tri_device *device, float *values, float *again) {
   for (int64_t i = 0; i < EDGES; i++) values[i] = given(i);
   values[100] = -1e30F;
@@ -120,7 +121,7 @@ static void check_huge(tri_device *device, float *values, float *again) {
   for (int64_t i = 16384; i < EDGES; i++) assert_true(fabsf(again[i]) < 1e28F);
 }
 
-/* What is not finite is in the mean: nothing is a number any more. */
+/* A value that is not finite makes the mean NaN or infinite, and so all values NaN. */
 static void check_not_finite(tri_device *device, float *values, float *again) {
   static const float wrong[] = {NAN, INFINITY, -INFINITY};
   for (int w = 0; w < 3; w++) {
@@ -133,8 +134,8 @@ static void check_not_finite(tri_device *device, float *values, float *again) {
 
 /* ---- stretches --------------------------------------------------------------------------------------------------- */
 
-/* Of every length up to three blocks, and longer than a thread takes by itself: what the whole has there, and not a
- * byte behind. */
+/* Dequantises ranges of every length up to three blocks, and longer ones than a thread processes alone. They equal the
+ * same range of the whole array, and no byte after them is written. */
 static void check_ranges(tri_device *device, tri_dtype type, const float *values) {
   const size_t size = tri_dtype_bytes(type);
   char *whole = calloc(EDGES, size), *part = calloc(EDGES + 1, size);
@@ -172,8 +173,8 @@ static void check_cut(tri_device *device, tri_dtype type, const tri_nf4_cut *cut
   free(own);
 }
 
-/* A matrix that 1 to 4 ranks have parts of, by rows and by columns, in one or three segments; and the parts of a tensor
- * of which each fourth row is another's. */
+/* Checks the parts of a matrix that 1 to 4 ranks split, by rows and by columns, in one or three segments; and the parts
+ * of a tensor that has three of every four rows of the array. */
 static void check_split(tri_device *device, tri_dtype type, int64_t rows, int64_t columns, const void *kept,
                         const char *whole) {
   for (int dim = 0; dim < 2; dim++) {

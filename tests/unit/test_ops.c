@@ -328,7 +328,7 @@ static void build_scale(bench *b) {
   weigh(b, y);
 }
 
-/* Of a branch, and of what others read too: gradients are added to. */
+/* A branch is scaled, and a value that other operations read, too: their gradients accumulate. */
 static void build_scaled_branch(bench *b) {
   int32_t x = input(b, 6), x1, x2, x3;
   CHECK_OK(tri_op_scale(b->list, 0.3, x, &x1));
@@ -339,7 +339,7 @@ static void build_scaled_branch(bench *b) {
   weigh(b, x3);
 }
 
-/* What is added to the stream is read by others too, and the stream's gradient is not to be multiplied. */
+/* The summand is read by another operation, too, and the gradient of the stream must not be scaled. */
 static void build_scaled_and_read(bench *b) {
   int32_t x = input(b, 6), x1, x2, x3, x4;
   CHECK_OK(tri_op_linear(b->list, 6, 6, TRI_WEIGHT_IN_OUT, x, parameter(b, 6, 6, false), -1, &x1));

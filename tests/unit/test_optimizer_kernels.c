@@ -1,6 +1,6 @@
-/* The kernels of optimizers on the CPU, of every vector unit: the same bits on any number of threads. What they compute
- * is compared with the reference device by kernel_check (tests/gpu/cases_optimizer.c). And states of 8 bits beside
- * bitsandbytes. */
+/* Kernels of optimizers on the CPU, with every vector unit: they have the same bits on any number of threads.
+ * kernel_check compares their results with the reference device (tests/gpu/cases_optimizer.c). States of 8 bits are
+ * compared with bitsandbytes. */
 #include "base/dynamic_map.h"
 #include "base/random.h"
 #include "bitsandbytes_codes.h"
@@ -17,7 +17,7 @@ enum { ROWS = 201, COLUMNS = 487, COUNT = ROWS * COLUMNS, ARRAYS = 4 };
 
 static const tri_step_values values = {.lr = 0.1, .gradient_scale = 0.5, .average = 0.25, .update = 7};
 
-/* Parameter, gradient and two states; what is of `type` lies in the last two. */
+/* Parameter, gradient and two states; `narrow`: arrays of the type of activations. */
 typedef struct arrays {
   typed_array wide[ARRAYS], narrow[2], scales;
   uint8_t *codes;

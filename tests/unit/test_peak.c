@@ -1,5 +1,5 @@
-/* What measuring a device's peak costs: little before little work. Counted in products, of which a busy machine makes
- * fewer in the same time and never more. */
+/* The cost of measuring a device's peak: it is low before little work. It is counted in products: a busy machine makes
+ * fewer in the same time, and never more. */
 #include "check.h"
 
 #include "device/kernels.h"

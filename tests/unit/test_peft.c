@@ -217,7 +217,7 @@ static void test_checkpoint(void **state) {
   assert_int_equal(tri_memory_bytes(), 0);
 }
 
-/* A byte of each file in turn; a file that does not belong there; one that is missing. */
+/* Damages a byte of each file in turn, adds a file that is not part of the checkpoint, and removes a file. */
 static void test_damaged_checkpoints(void **state) {
   (void)state;
   static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"};

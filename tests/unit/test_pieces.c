@@ -81,7 +81,7 @@ static tri_op_list list_of(uint64_t seed, bool mixed, tri_op_call *calls) {
   return list;
 }
 
-/* As tri_op_list_finish does: what is below the lowest trained parameter has no backward. */
+/* As tri_op_list_finish does: operations below the lowest trained parameter have no backward. */
 static void find_directions(const tri_parameter_table *table, tri_op_list *list) {
   bool trained = false;
   for (int64_t c = 0; c < list->num_calls; c++) {
@@ -252,8 +252,8 @@ static void experts_have_pieces_of_their_own(void **state) {
   (void)state;
   const tri_mesh_shape several = {.size = {1, 1, 1, 4, 1}, .expert_tensor = 1, .expert = 2};
   const tri_mesh_shape alone = {.size = {1, 1, 1, 4, 1}, .expert_tensor = 1, .expert = 4};
-  /* Of seeds with which nothing is frozen: one micro-batch's forward and, with zero 0, a backward in pieces: layers 0
-   * and 1, then three times experts and the next layer's dense part; the last layer has experts alone behind it. */
+  /* Seeds without frozen parameters: one micro-batch's forward and, with zero 0, a backward in pieces: layers 0 and 1,
+   * then three times experts and the next layer's dense part. Only experts follow the last layer's dense part. */
   for (uint64_t seed = 0; seed < 30; seed++) {
     if (seed % 3 == 0) continue;
     const bool split = drawn(seed, 99, 2) != 0; /* zero-bubble: inputs' backward is whole */

@@ -52,7 +52,7 @@ static void no_range(void **state) {
   check(&(tri_plot_axis){.low = 0, .high = INFINITY}, 4, 0, NULL);
 }
 
-/* Whatever the range, there are some, they go up, and lie inside. */
+/* For any range there are ticks, in ascending order and inside the range. */
 static void any_range(void **state) {
   (void)state;
   for (int power = -12; power <= 12; power++) {

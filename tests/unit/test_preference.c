@@ -1,5 +1,5 @@
-/* Losses of preferences: derivatives beside differences, numbers that stay finite, and how they are related. What they
- * are is tested beside TRL (tests/oracle/test_preference_losses.py). */
+/* Losses of preferences: derivatives compared with finite differences, results that stay finite, and relations between
+ * losses. tests/oracle/test_preference_losses.py compares their values with TRL's. */
 #include "check.h"
 #include "draws.h"
 #include "model/preference_losses.h"

@@ -1,4 +1,4 @@
-/* Preferences that a run file names become a corpus, and what the corpus says of itself. */
+/* Preferences named in a run file become a corpus; the corpus's description. */
 #include "data/corpus.h"
 #include "data/fingerprint.h"
 #include "prepare_test.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { END = 256 }; /* of the bytes tokenizer */
+enum { END = 256 }; /* id of the bytes tokenizer */
 
 /* ---- helpers --------------------------------------------------------------------------------------------------- */
 
@@ -66,7 +66,7 @@ static void write_numbers(void **state, const char *name, int count, const char 
   free(text);
 }
 
-/* ---- what comes out -------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static void ends_each_document(void **state) {
   write_text(state, "a.txt", "one\n\ntwo\nthree\n");

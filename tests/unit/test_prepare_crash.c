@@ -72,7 +72,7 @@ int __wrap_open(const char *path, int flags, ...) {
 
 /* ---- generations ----------------------------------------------------------------------------------------------- */
 
-/* What a corpus is made of: lines of this letter, so that its text says which one it is. */
+/* Input of a corpus: lines of this letter, so that the corpus's text identifies it. */
 typedef struct generation {
   char letter;
   double validation; /* 0: none */
@@ -226,7 +226,8 @@ static void start_over(void **state, const char *folder, const generation *old) 
   if (old->letter != 0) prepare_generation(state, old);
 }
 
-/* The first to look at what was left: a reader of any of the three. Who may not write is told so. */
+/* Opens the corpus like the first process after a crash, with reader `which` of three. A reader without write
+ * permission fails with a message about the permission. */
 static void look(const char *folder, int which) {
   tri_corpus *corpus = NULL;
   tri_tokenizer *tokenizer = NULL;
@@ -413,7 +414,7 @@ static void refuses_two_at_once(void **state) {
   free(second);
 }
 
-/* ---- what is in the way ----------------------------------------------------------------------------------------- */
+/* ---- obstacles --------------------------------------------------------------------------------------------------- */
 
 static void names_what_is_wrong(void **state) {
   char path[TRI_PATH_BYTES];
@@ -426,7 +427,7 @@ static void names_what_is_wrong(void **state) {
   assert_ok(tri_directory_create(path));
   assert_failure(prepare_it(j), TRI_BAD_USAGE, "train.idx is a folder, and a file of the corpus has this name");
   assert_int_equal(rmdir(path), 0);
-  /* A list from elsewhere, or one that was cut: what is not a member would be removed. */
+  /* A list from elsewhere, or a truncated one: files that are not members would be removed. */
   static const char whole[] = "train.bin\ntrain.idx\ntrain.corpus.json\ntokenizer.json\n";
   static const char *const lists[] = {
       "",           "../../etc/passwd\n",

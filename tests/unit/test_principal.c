@@ -34,7 +34,7 @@ static void check_product(bool turned, const double values[IN], double scale) {
       assert_true(fabs(sum - best[i * in + j]) < 1e-6);
     }
   }
-  for (int k = 0; k < RANK; k++) { /* of the shorter side */
+  for (int k = 0; k < RANK; k++) { /* signs: the largest element of each vector of the shorter side is positive */
     double largest = 0;
     for (int i = 0; i < IN; i++) {
       const double element = turned ? (double)b[i * RANK + k] : (double)a[k * in + i];
@@ -49,7 +49,7 @@ static void are_the_best_of_their_rank(void **state) {
   for (int turned = 0; turned < 2; turned++) {
     check_product(turned == 1, (const double[]){7, 3, 1}, 2);
     check_product(turned == 1, (const double[]){7, 3, 1}, 0.25);
-    check_product(turned == 1, (const double[]){5, 0, 0}, 1); /* of a lower rank: nothing is divided by 0 */
+    check_product(turned == 1, (const double[]){5, 0, 0}, 1); /* a lower rank: nothing is divided by 0 */
     check_product(turned == 1, (const double[]){0, 0, 0}, 1);
   }
 }

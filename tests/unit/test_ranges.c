@@ -1,4 +1,4 @@
-/* Figures of the clusters that come with the program, beside what such machines are known to have. */
+/* Numbers of the clusters that come with the program, compared with the plausible ranges of such machines. */
 #include "check.h"
 #include "config/preset.h"
 #include "plan/published.h"
@@ -25,7 +25,7 @@ static void test_shipped(void **state) {
   }
 }
 
-/* Every row says something: what is plausible is possible, and an end of it is out of it. */
+/* Each row is consistent: plausible numbers are possible, and a number above the plausible range is not allowed. */
 static void test_table(void **state) {
   (void)state;
   tri_cluster cluster = {.device = TRI_CLUSTER_ACCELERATOR}, cpu = {.device = TRI_CLUSTER_CPU};

@@ -11,14 +11,14 @@
 
 enum { MOST_CHUNKS = 300, MOST_THREADS = 9 };
 
-/* What a loop leaves behind. */
+/* Settings and results of a loop. */
 typedef struct loop {
   int64_t *runs;          /* [chunks] how often each ran, written without atomics: the end of the loop orders it all */
   atomic_bool *occupied;  /* [threads] whether the worker runs a chunk now */
   _Atomic int64_t strays; /* chunks or workers that cannot be, or two chunks at once of one worker */
   int64_t chunks;
   int threads;
-  double pause_s;     /* of each chunk that a helper runs */
+  double pause_s;     /* seconds that each chunk of a helper pauses */
   tri_regions *inner; /* that each chunk begins a loop on, or NULL */
 } loop;
 

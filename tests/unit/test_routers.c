@@ -1,7 +1,7 @@
-/* Routers against their formulas, written here once more in double and another way: an expert's place is how many are
- * better than it. Gradients against finite differences of what they are gradients of. Logits lie on a grid, so that
- * many are equal and all others far apart: every device then chooses the same. Some rows are not tokens: their logits
- * are not numbers, which must change nothing. */
+/* Routers, compared with their formulas in double, which are computed in another way: an expert's rank is the number of
+ * experts that are better. Gradients are compared with finite differences. Logits are on a grid, so that they are
+ * either equal or far apart: every device then chooses the same experts. Some rows are not tokens: their logits are
+ * NaN, which must change nothing. */
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"
@@ -25,7 +25,7 @@ static const struct {
     {{64, 8, 8, 8, 1, 1.0, TRI_ROUTER_SOFTMAX, true, false}, false},      /* Pangu: one of each group */
     {{48, 6, 6, 3, 2, 1.0, TRI_ROUTER_SIGMOID, true, true}, true},        /* two of each of the best groups */
     {{67, 6, 1, 1, 1, 0.5, TRI_ROUTER_SOFTMAX, false, true}, true},       /* no whole number of vectors */
-    {{1, 1, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false},       /* of one */
+    {{1, 1, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false},       /* one expert */
     {{9, 9, 3, 3, 3, 1.0, TRI_ROUTER_SIGMOID, false, true}, true},        /* all of them */
     {{1024, 64, 32, 16, 3, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false}, /* the most */
 };
@@ -195,7 +195,7 @@ static void check_forward(problem *x, bool bias) {
 static const tri_step_values values = {.token_scale = 0.25, .sequence_scale = 0.5};
 static const double z = 0.75;
 
-/* Of which router_backward makes the gradient, in one row. */
+/* Returns the loss of one row, whose gradient router_backward computes. */
 static double loss_of(const problem *x, int64_t row, const double *logits, bool losses) {
   const tri_router *r = x->router;
   double weights[TRI_ROUTER_CHOSEN] = {0}, p[TRI_ROUTER_EXPERTS] = {0}, loss = 0, sum = 0;

@@ -249,7 +249,8 @@ static void test_round_trip(void **state) {
   free(half), free(single), free(single_back), free(wide), free(wide_back);
 }
 
-/* All 65536 patterns of both 16-bit types, by what the formats say: (-1)^s 2^(e - bias) (1 + f / 2^bits). */
+/* Returns the value of a pattern of a 16-bit type, by the formula of the formats: (-1)^s 2^(e - bias) (1 + f /
+ * 2^bits). */
 static double from_bits(uint32_t bits, int exponent_bits, int fraction_bits) {
   int bias = (1 << (exponent_bits - 1)) - 1, exponent = (int)(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
   double fraction = (double)(bits & ((1u << fraction_bits) - 1)) / (double)(1 << fraction_bits);

@@ -64,8 +64,8 @@ static void test_the_seed_decides(void **state) {
   assert_true(of_samples > 50);
 }
 
-/* The first words of two prompts are equal as often as those of independent draws: here a third of the time, and not to
- * be told from a third by five standard deviations. */
+/* The first tokens of two prompts are equal as often as independent draws: here in a third of all cases, within five
+ * standard deviations. */
 static void test_prompts_are_drawn_apart(void **state) {
   (void)state;
   enum { TEXTS = 9000, SAMPLES = 10 };

@@ -164,7 +164,8 @@ static void test_groups(void **state) {
   }
 }
 
-/* Where the stages divide the micro-batches: the schedule of Narayanan et al. 2021, written down from the paper. */
+/* If the stages divide the micro-batches, the schedule is that of Narayanan et al. 2021, written here from the
+ * paper. */
 static void test_whole_groups(void **state) {
   (void)state;
   for (int64_t p = 2; p <= 6; p++) {
@@ -247,7 +248,7 @@ static void test_groups_leave_no_gaps(void **state) {
   }
 }
 
-/* The simulator and the memory plan run a shorter step: what is in flight there is what is in the whole. */
+/* The simulator and the memory plan run a shorter step: it has as many micro-batches in flight as the whole step. */
 static void test_settled_groups(void **state) {
   (void)state;
   for (int64_t micro_batches = 90; micro_batches <= 140; micro_batches++) {

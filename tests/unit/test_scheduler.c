@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* cmocka wants the above first */
+/* cmocka needs the above first */
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,11 +152,11 @@ static void test_kept_pages_are_found(void **state) {
   const tri_prefix after_ab = at;
   assert_int_equal(tri_pages_keep(p, second, &at, cd), second);
   at = root;
-  assert_int_equal(tri_pages_find(p, &at, cd), -1); /* behind nothing it is another */
+  assert_int_equal(tri_pages_find(p, &at, cd), -1); /* not found without the tokens before it */
   assert_int_equal(tri_pages_find(p, &at, ab), first);
   assert_true(at == after_ab);
   assert_int_equal(tri_pages_find(p, &at, cd), second);
-  /* The same tokens once more: the kept page serves. */
+  /* A page with the same tokens is cached already, and is returned. */
   const int32_t third = tri_pages_allocate(p);
   at = root;
   assert_int_equal(tri_pages_keep(p, third, &at, ab), first);

@@ -1,5 +1,5 @@
-/* The search beside simulating everything: what its bounds leave out is never better, its answers are in order and
- * without another's twin, each is valid and fits, and what fits nowhere is refused by how much. */
+/* The search, compared with simulating everything: layouts that its bounds leave out are never better; its answers are
+ * sorted, distinct, valid, and fit into memory; if nothing fits, the message says how much is missing. */
 #include "check.h"
 #include "draws.h"
 #include "plan/search.h"

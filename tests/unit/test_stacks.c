@@ -67,7 +67,8 @@ static int64_t shapes_of(tri_mesh_shape out[64]) {
 /* ---- who holds what -----------------------------------------------------------------------------------------------
  */
 
-/* Where a rank has element (row, column) of a matrix of an expert, in the stack's local part; -1: it has not. */
+/* Returns the position of element (row, column) of an expert's matrix in the rank's part of a stack; -1 if the rank
+ * does not have this element. */
 static int64_t place_of(const tri_mesh_shape *shape, int rank, int stack, int64_t member, int64_t kind, int64_t row,
                         int64_t column) {
   const int64_t holder = rank / shape->expert_tensor % shape->expert, part = rank % shape->expert_tensor;
@@ -214,7 +215,7 @@ typedef struct updates {
   int *of_tensor[ENTRIES];
 } updates;
 
-/* Of one call, which has whole tensors where its optimizer wants them so. */
+/* Adds the updates of one call. Muon must get whole tensors. */
 static void add_call(const tri_parameter *entry, const tri_update_call *call, updates *to) {
   const tri_element_range own = {call->first, call->count, 0};
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {

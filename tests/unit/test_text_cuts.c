@@ -144,7 +144,7 @@ static void cuts_do_not_change_ids(void **state) {
   /* No cut is good here, and the tokenizer is asked. */
   change_pattern(learned, changed, NULL);
   expect_ids_of_the_whole(j, text, held);
-  /* Here only those before a space are: newlines go with the letters behind them. */
+  /* Here only cuts before a space are good: newlines belong to the letters after them. */
   change_pattern(learned, changed, "\\n?\\p{L}+|\\p{N}+|[^\\s\\p{L}\\p{N}]+|\\s");
   expect_ids_of_the_whole(j, text, held);
   free(text);

@@ -1,5 +1,6 @@
-/* Writing text: a sequence's tokens and probabilities, to the bit, whatever comes beside it: arrivals, forks,
- * continuations, cancelled ones, small pools in which sequences are preempted, pieces of any size, threads. */
+/* Generation: a sequence has the same tokens and probabilities, to the bit, together with any other sequences: with
+ * arrivals, forks, continuations, cancelled sequences, small pools in which sequences are preempted, and any numbers of
+ * rows and threads. */
 #include "check.h"
 #include "runner_weights.h"
 
@@ -68,7 +69,7 @@ static void free_world(world *w) {
   tri_device_destroy(w->device);
 }
 
-/* What is asked of a text, and what came of it. */
+/* A text to generate: the request, and its results. */
 typedef struct text {
   int64_t prompt, wanted, arrival, scored;
   uint64_t sample;
@@ -178,8 +179,8 @@ static tri_status guess_knowing(void *context, tri_guess *guesses, int64_t count
   return TRI_OK;
 }
 
-/* All of them, in runs of few rows, in few pages, beginning when they arrive; of every three seeds one has no guesses,
- * one those of who knows better, and one those of a draft model, which is the model itself. */
+/* Generates all texts in runs of few rows and few pages; each text begins when it arrives. By seed % 3 there are no
+ * guesses, guesses from the texts that were generated alone, or guesses of a draft model, which is the model itself. */
 static void run_together(const char *kind, tri_dtype type, const tri_model *model, text *texts, const text *alone,
                          uint64_t seed) {
   tri_runner_sizes sizes = tri_runner_sizes_for(1 + below(300, 10 * seed, 6), POSITIONS);
@@ -416,7 +417,8 @@ static void test_forks(void **state) {
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
-/* Where no layer sees far, pages behind are given back: long texts are written in few, forked and continued. */
+/* If every layer has a window, the pages before the window are freed: long texts are generated with few pages, forked
+ * and continued. */
 static void test_windows_give_pages_back(void **state) {
   (void)state;
   enum { LONG = 700, WINDOW = 70, ROWS = 20 };
@@ -440,7 +442,8 @@ static void test_windows_give_pages_back(void **state) {
     CHECK_OK(tri_generator_fork(w.generator, first, ids, 5, &options, &second));
     CHECK_OK(tri_generator_extend(w.generator, first, ids + 9, 2, &options));
     CHECK_OK(tri_generator_run(w.generator));
-    tri_generator_rewind(w.generator, first, 500); /* what it sees there is gone: it is read again */
+    tri_generator_rewind(w.generator, first,
+                         500); /* the pages before this position are freed, so their tokens are read again */
     CHECK_OK(tri_generator_extend(w.generator, first, ids, 1, &options));
     CHECK_OK(tri_generator_run(w.generator));
     tri_sequence *sequences[] = {first, second};
@@ -467,14 +470,14 @@ static void test_lookup(void **state) {
   int32_t out[TRI_MOST_GUESSES];
   assert_int_equal(tri_lookup(ids, 12, 3, out), 3); /* 1 2 3 stood at the beginning; 2 3 later, too */
   assert_memory_equal(out, ((int32_t[]){4, 5, 2}), 12);
-  assert_int_equal(tri_lookup(ids, 7, 16, out), 4); /* 2 3: behind them all that there is */
+  assert_int_equal(tri_lookup(ids, 7, 16, out), 4); /* all tokens after the first 2 3 */
   assert_memory_equal(out, ((int32_t[]){4, 5, 2, 3}), 16);
   assert_int_equal(tri_lookup(new, 5, 4, out), 0);
   assert_int_equal(tri_lookup(same, 3, 4, out), 1);
   assert_int_equal(tri_lookup(same, 1, 4, out), 0);
 }
 
-/* Whichever way is faster is taken, and both are looked at again. */
+/* The policy uses the faster way, and sometimes tries the slower one. */
 static void test_policy(void **state) {
   (void)state;
   for (int faster = 0; faster < 2; faster++) {
@@ -532,7 +535,7 @@ static void test_refusals(void **state) {
   free_world(&w);
 }
 
-/* Its observer is told, its tokens stay, and it can go on. */
+/* When a sequence is cancelled, its observer is called and its tokens are kept; it can be continued. */
 static void test_cancelled(void **state) {
   (void)state;
   const tri_model model = make_model(TRI_FAMILY_GPT2, 0);
@@ -564,7 +567,7 @@ static void test_cancelled(void **state) {
   free_world(&w);
 }
 
-/* `count` sequences of `length` tokens, of each of which another one is wanted. */
+/* Generates one token for each of `count` sequences of `length` tokens. */
 static void write_one_each(world *w, int64_t count, int64_t length) {
   enum { MOST = 16 };
   const int32_t ids[MOST] = {0};

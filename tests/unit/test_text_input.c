@@ -124,7 +124,7 @@ static char *make_text(size_t bytes, uint32_t blank_every) {
   return text;
 }
 
-/* The rules once more, on a whole text and with a different loop. */
+/* Splits a whole text by the same rules, with a different loop. */
 static void split_plainly(const char *text, tri_document_rule rule, documents *to) {
   bool open = false;
   size_t end_held = 0; /* newline of the last line, wanted only if another line follows */
@@ -210,7 +210,7 @@ static void numbers_documents_over_files(void **state) {
   free_documents(got);
 }
 
-/* Many blocks: what comes out must not depend on where they end. */
+/* Texts of many blocks: the documents must not depend on the ends of blocks. */
 static void divides_long_texts_alike(void **state) {
   const uint32_t blank_every[] = {4, 4000, 400000};
   for (size_t i = 0; i < 3; i++) {

@@ -222,7 +222,7 @@ static void two_events_of_one_message(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* Where sends are missing, what the producer said stays; it cannot exceed the event. */
+/* Without a send, a wait that the producer has set is kept, but at most the duration of its event. */
 static void waits_of_the_producer(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);

@@ -143,7 +143,7 @@ static bool may_share(const json_t *a, const json_t *b, bool nested) {
   return nested && ((a_begin <= b_begin && b_end <= a_end) || (b_begin <= a_begin && a_end <= b_end));
 }
 
-/* Any two events of a thread lie apart or one inside the other; of the communication lane, apart. */
+/* Any two events of a thread are disjoint or nested; those of the communication lane are disjoint. */
 static void threads_nest(void **state) {
   (void)state;
   tri_timeline *timeline = random_timeline(2, 400, 1);

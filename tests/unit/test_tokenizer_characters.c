@@ -47,7 +47,7 @@ static void test_ids(void **state) {
   assert_ids(tokenizer,
              "\xff"
              "a\xc3",
-             1, IDS(SPACE, BYTE(0xFF), A, BYTE(0xC3))); /* no UTF-8: no space behind it */
+             1, IDS(SPACE, BYTE(0xFF), A, BYTE(0xC3))); /* no space is inserted after a byte that is not UTF-8 */
   tri_tokenizer_destroy(tokenizer);
 }
 
@@ -61,7 +61,7 @@ static void test_the_rest_of_a_text(void **state) {
   assert_ok(tri_encoder_encode_rest(encoder, "ab</s>a", 7, 1, &list));
   assert_int_equal(list.count, 3);
   assert_int_equal(list.ids[0], AB);
-  assert_int_equal(list.ids[2], SPACE_A); /* a piece behind a token is no rest */
+  assert_int_equal(list.ids[2], SPACE_A); /* a piece after an added token begins with a space */
   tri_free(list.ids);
   tri_encoder_destroy(encoder);
   tri_tokenizer_destroy(tokenizer);
@@ -87,8 +87,8 @@ static void test_where_tokens_end(void **state) {
   tri_tokenizer_destroy(tokenizer);
 }
 
-/* With a post_processor that begins texts with <unk> and <s>, and puts </s> behind them, which is no part of a prompt.
- */
+/* Returns a document with a post_processor that adds <unk> and <s> before a text, and </s> after it. The </s> is not
+ * part of a prompt. */
 static json_t *beginning_document(void) {
   json_t *root = characters_document();
   json_t *token = json_pack("{s:i, s:s, s:b, s:b}", "id", 1, "content", "<s>", "special", 1, "normalized", 0);
@@ -105,7 +105,7 @@ static json_t *beginning_document(void) {
 static void assert_whole(tri_encoder *encoder, const char *text, const int32_t *wanted, const size_t *wanted_ends) {
   tri_token_list list = {0}, both = {0};
   tri_token_ends ends = {0};
-  assert_ok(tri_encoder_encode(encoder, "b", 1, 1, &list)); /* behind what is there */
+  assert_ok(tri_encoder_encode(encoder, "b", 1, 1, &list)); /* the text is appended to these tokens */
   const int64_t first = list.count;
   assert_ok(tri_encoder_encode_text(encoder, text, strlen(text), 1, &list));
   assert_ok(tri_encoder_encode_text_with_ends(encoder, text, strlen(text), &both, &ends));
@@ -129,7 +129,7 @@ static void test_what_a_text_begins_with(void **state) {
   assert_ok(tri_encoder_create(tokenizer, &encoder));
   assert_whole(encoder, "", IDS(0, 1, -1), (size_t[]){0, 0});
   assert_whole(encoder, "ab", IDS(0, 1, SPACE_A, B, -1), (size_t[]){0, 0, 1, 2});
-  /* What the text says itself, all of it or its end, is not there twice. */
+  /* Tokens of the post_processor that the text begins with are not added again. */
   assert_whole(encoder, "<s>ab", IDS(0, 1, SPACE_A, B, -1), (size_t[]){0, 3, 4, 5});
   assert_whole(encoder, "<s><s>", IDS(0, 1, 1, -1), (size_t[]){0, 3, 6});
   assert_whole(encoder, "a<s>", IDS(0, 1, SPACE_A, 1, -1), (size_t[]){0, 0, 1, 4});

@@ -1,5 +1,5 @@
-/* The engine's verbs: a loop that calls them one by one makes the step that tri_engine_step makes, to the bit, and is
- * told when it calls them in another order. */
+/* The engine's verbs: a loop that calls them one by one makes the same step as tri_engine_step, to the bit; calls in
+ * another order fail. */
 #include "check.h"
 
 #include "engine/engine.h"
@@ -22,7 +22,7 @@ static const tri_layout layout = {.tensor = 1,
 typedef struct bench {
   tri_device *device;
   tri_model model;
-  tri_engine *engine, *oracle; /* of one seed */
+  tri_engine *engine, *oracle; /* with one seed */
 } bench;
 
 static tri_engine_options options_of(const bench *b) {

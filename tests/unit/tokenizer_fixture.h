@@ -1,4 +1,4 @@
-/* What the tests of the tokenizer share: small tokenizer files, made by changing a base document. */
+/* Shared by the tests of the tokenizer: small tokenizer files, made by changing a base document. */
 #ifndef TESTS_UNIT_TOKENIZER_FIXTURE_H
 #define TESTS_UNIT_TOKENIZER_FIXTURE_H
 

@@ -1,5 +1,6 @@
-/* Optimizers other than AdamW: kernels/updates.c. All arrays are wide except `narrow`, which has elements: NULL if it
- * is not needed, or if elements are wide. */
+/* Arguments of the optimizers other than plain AdamW: kernels/updates.c. The elements of all arrays are of type `wide`
+ * (primitives.h), except those of `narrow`: a copy of the parameter in type `element`; NULL if it is not needed, or if
+ * `element` is `wide`. */
 #ifndef TRI_DEVICE_GPU_KERNELS_UPDATES_H
 #define TRI_DEVICE_GPU_KERNELS_UPDATES_H
 
