@@ -53,8 +53,7 @@ static double named_in(const tri_board_line *line, const char *name) {
 /* Returns whether the fast reader accepts a line. With `whole`, checks that jansson reads the same numbers from the
  * line, or that both refuse it. */
 static bool compare_line(const char *line, size_t bytes, bool whole) {
-  char *copy = malloc(
-      bytes > 0 ? bytes : 1); /* allocated with the exact length, so that AddressSanitizer finds a read past the end */
+  char *copy = malloc(bytes > 0 ? bytes : 1); /* the exact length: AddressSanitizer finds a read past the end */
   tri_board_line found;
   assert_non_null(copy);
   memcpy(copy, line, bytes);

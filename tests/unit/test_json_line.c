@@ -12,8 +12,7 @@ static uint32_t draw(uint64_t *index) { return tri_random_u32(tri_random_stream(
 
 /* Whether the fast reader found the string. */
 static bool compare(const char *line, size_t bytes) {
-  char *copy =
-      malloc(bytes + 1); /* exactly as long after realloc, so that AddressSanitizer finds a read past the end */
+  char *copy = malloc(bytes + 1); /* below, the exact length: AddressSanitizer finds a read past the end */
   assert_non_null(copy);
   memcpy(copy, line, bytes);
   copy = realloc(copy, bytes > 0 ? bytes : 1);

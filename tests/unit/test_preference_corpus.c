@@ -1,4 +1,4 @@
-/* Preferences named in a run file become a corpus; the corpus's description. */
+/* Preferences named in a run file become a corpus, and the corpus describes itself correctly. */
 #include "data/corpus.h"
 #include "data/fingerprint.h"
 #include "prepare_test.h"

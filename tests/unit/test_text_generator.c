@@ -442,8 +442,7 @@ static void test_windows_give_pages_back(void **state) {
     CHECK_OK(tri_generator_fork(w.generator, first, ids, 5, &options, &second));
     CHECK_OK(tri_generator_extend(w.generator, first, ids + 9, 2, &options));
     CHECK_OK(tri_generator_run(w.generator));
-    tri_generator_rewind(w.generator, first,
-                         500); /* the pages before this position are freed, so their tokens are read again */
+    tri_generator_rewind(w.generator, first, 500); /* earlier pages are freed, so their tokens are read again */
     CHECK_OK(tri_generator_extend(w.generator, first, ids, 1, &options));
     CHECK_OK(tri_generator_run(w.generator));
     tri_sequence *sequences[] = {first, second};

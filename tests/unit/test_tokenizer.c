@@ -391,8 +391,7 @@ static void test_added_tokens(void **state) {
   assert_ids(tokenizer, "word.word", 1, IDS(265, '.', 265));
   assert_ids(tokenizer, "words", 1, IDS('w', 'o', 'r', 'd', 's'));
   assert_ids(tokenizer, "\xc3\xa9word", 1, IDS(0xC3, 0xA9, 'w', 'o', 'r', 'd'));
-  assert_ids(tokenizer, "\xffword\xff", 1,
-             IDS(0xFF, 265, 0xFF)); /* the bytes beside the word are not letters, since they are not UTF-8 */
+  assert_ids(tokenizer, "\xffword\xff", 1, IDS(0xFF, 265, 0xFF)); /* bytes that are not UTF-8 are not letters */
   tri_tokenizer_destroy(tokenizer);
 }
 
