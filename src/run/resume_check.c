@@ -296,10 +296,10 @@ static void collect_key(void *context, const tri_config_difference *difference) 
 }
 
 /* Compares the keys of the run file, apart from the model's and those with TRI_CHANGE_CONTENT. */
-static void compare_keys(const tri_checkpoint_state *state, changes *c) {
+static void compare_keys(const char *folder, const tri_checkpoint_state *state, changes *c) {
   tri_run_config *there = config_there(state);
   if (there == NULL && state != NULL && state->run_config != NULL && state->run_config[0] != '\0')
-    tri_warn("its keys are not compared with this run's: %s", tri_status_message());
+    tri_warn("%s: the keys of its run file are not compared with this run's: %s", folder, tri_status_message());
   if (there == NULL) return;
   tri_config_differences(tri_run_config_table(), there, c->config, collect_key, c);
   tri_free(there);
@@ -508,10 +508,11 @@ static int64_t updates_of_reference(const tri_run_config *config, const tri_chec
 }
 
 /* Compares everything except the model, the tokenizer, the base model and the name. */
-static void compare_all(const tri_identity *identity, const tri_checkpoint_state *state, changes *c) {
+static void compare_all(const tri_identity *identity, const char *folder, const tri_checkpoint_state *state,
+                        changes *c) {
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   compare_corpora(identity, said, c);
-  compare_keys(state, c);
+  compare_keys(folder, state, c);
   compare_optimizers(said, c);
   compare_trained(state, said, c);
 }
@@ -563,9 +564,9 @@ tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *
   switch (how) {
     case TRI_RESUME_RUN:
       TRI_TRY(compare_runs(identity, config, folder, said));
-      compare_all(identity, state, &c);
+      compare_all(identity, folder, state, &c);
       break;
-    case TRI_RESUME_BRANCH: compare_all(identity, state, &c); break;
+    case TRI_RESUME_BRANCH: compare_all(identity, folder, state, &c); break;
     case TRI_RESUME_WEIGHTS: break;
   }
   describe_samples(&c, state, samples);

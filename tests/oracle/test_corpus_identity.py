@@ -354,3 +354,16 @@ def test_what_was_made_before_is_taken(made, tmp_path):
     two["output"] = str(tmp_path / "three")
     (tmp_path / "two.yaml").write_text(yaml_of(two))
     trireme("train", tmp_path / "two.yaml")  # compared with each other alone
+
+
+def test_a_run_file_of_a_newer_version(made, tmp_path):
+    """A checkpoint's run file with a key that this version lacks: the run resumes, and a line says that its keys are not compared."""
+    run = train(tmp_path / "run", made / "larger")
+    path = run / "checkpoints/step-00000002/state.json"
+    document = json.loads(path.read_text())
+    document["config"] += "\nbanana: 3\n"
+    state = json.dumps(document).encode()
+    path.write_bytes(state)
+    (path.parent / "COMPLETE").write_text(f"state.json {len(state)} {checksum(state):016x}\n")
+    said = trireme("train", tmp_path / "run.yaml", "--set", "optimizer.steps=4").stderr
+    assert said.count(f"warning: {path.parent}: the keys of its run file are not compared with this run's: ") == 1 and "banana" in said, said
