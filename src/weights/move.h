@@ -1,9 +1,9 @@
 /* Moves weights in memory, from the ranks that train them to ranks that generate with them.
  *
  * The senders have slices of the model's tensors as a checkpoint has them: each element is in one slice of one sender,
- * whatever the layout. A receiver has a parameter table of its own. Each sender sends all of its slices to each
- * receiver, in messages of at most 4 MiB, in the type in which the receiver stores the tensor; on one rank they are
- * copied. The receiver keeps the elements that its table has.
+ * whatever the layout. A receiver has a parameter table of its own, with whole tensors: all of the model's, or some of
+ * them. Each sender sends its slices of these tensors to each receiver, in messages of at most 4 MiB, in the type in
+ * which the receiver stores the tensor; on one rank they are copied.
  *
  * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver recomputes the
  * sum from its own memory. A missing, swapped or damaged tensor, or one of another version, ends the move with the
