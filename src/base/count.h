@@ -34,7 +34,7 @@ static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
 }
 
 /* The same for the product of factors[count], which is 1 if count is 0. */
-static inline bool tri_count_gemm(const int64_t *factors, int count, int64_t *out) {
+static inline bool tri_count_product(const int64_t *factors, int count, int64_t *out) {
   int64_t product = 1;
   for (int i = 0; i < count; i++) {
     if (!tri_count_times(product, factors[i], &product)) return false;

@@ -50,7 +50,7 @@ tri_status tri_weight_memory(const tri_op_call *call, const tri_device_descripti
  * change the layout, the buffer of the forward serves both directions. */
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction);
 
-/* Runs the GEMM with the prepared weight; `product` may have fewer rows than planned. */
+/* Runs the GEMM with the prepared weight; `gemm` may have fewer rows than planned. */
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction,
                                const void *x, const void *bias, void *y, void *workspace);
 

@@ -341,7 +341,7 @@ static tri_status check_sizes(const tri_run_config *c) {
                       MOST_RANKS);
     }
   }
-  if (!tri_count_gemm((int64_t[]){c->optimizer.steps, c->optimizer.global_batch, c->data.sequence}, 3, &tokens)) {
+  if (!tri_count_product((int64_t[]){c->optimizer.steps, c->optimizer.global_batch, c->data.sequence}, 3, &tokens)) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`optimizer.steps` x global_batch x data.sequence is more tokens than can be counted");
   }

@@ -44,14 +44,14 @@ static tri_status check_counts(const tri_layout *layout, int64_t global_batch, i
                     "layout: expert_tensor %lld x expert %lld are more ranks than can be counted; reduce them",
                     (long long)layout->expert_tensor, (long long)layout->expert);
   }
-  if (!tri_count_gemm((int64_t[]){layout->tensor, layout->pipeline, layout->context, data}, 4, &unused)) {
+  if (!tri_count_product((int64_t[]){layout->tensor, layout->pipeline, layout->context, data}, 4, &unused)) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "layout: tensor %lld x pipeline %lld x context %lld x data %lld are more ranks than can be counted",
                     (long long)layout->tensor, (long long)layout->pipeline, (long long)layout->context,
                     (long long)data);
   }
   if (tri_count_times(layout->pipeline, layout->virtual_stages, &unused) &&
-      tri_count_gemm((int64_t[]){layout->micro_batch, data, 2}, 3, &unused)) {
+      tri_count_product((int64_t[]){layout->micro_batch, data, 2}, 3, &unused)) {
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_LAYOUT,
@@ -450,7 +450,7 @@ int64_t tri_layout_least_ranks(const tri_layout *layout) {
     }
     replicas = of_experts / a;
   }
-  return tri_count_gemm((int64_t[]){of_replica, replicas, layout->pipeline}, 3, &ranks) && ranks > 0 ? ranks : 1;
+  return tri_count_product((int64_t[]){of_replica, replicas, layout->pipeline}, 3, &ranks) && ranks > 0 ? ranks : 1;
 }
 
 static int64_t most_tokens(const tri_layout *layout, int64_t sequence, int64_t *rank) {

@@ -251,10 +251,10 @@ static tri_status devices_of_nodes(const tri_study *study, int64_t nodes, int64_
 static tri_status batch_of(const tri_study *study, const tri_trial_plan *plan, int64_t accumulation, int64_t *out) {
   const tri_layout *layout = &plan->layout;
   int64_t others = INT64_MAX;
-  (void)tri_count_gemm((int64_t[]){layout->tensor, layout->pipeline, layout->context}, 3, &others);
+  (void)tri_count_product((int64_t[]){layout->tensor, layout->pipeline, layout->context}, 3, &others);
   int64_t data = layout->data > 0 ? layout->data : plan->devices / others;
   if (data < 1) data = 1;
-  bool counted = tri_count_gemm((int64_t[]){accumulation, layout->micro_batch, data}, 3, out);
+  bool counted = tri_count_product((int64_t[]){accumulation, layout->micro_batch, data}, 3, out);
   int64_t tokens = 0;
   if (counted && *out <= MOST_COUNTED && tri_count_times(*out, study->sequence, &tokens)) return TRI_OK;
   return tri_fail(

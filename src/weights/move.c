@@ -114,9 +114,17 @@ static tri_status send_now(const sending *s, size_t bytes, const void *data) {
   return tri_request_wait(&request);
 }
 
-static tri_status send_slice(sending *s, const tri_checkpoint_slice *slice) {
+/* Reads elements [at, at + count) of a slice in the receiver's type, and adds them to the slice's sum. */
+static tri_status prepare_message(sending *s, const tri_checkpoint_slice *slice, int64_t at, int64_t count, char *out,
+                                  uint64_t *sum) {
   const tri_dtype type = (tri_dtype)s->types[slice->tensor];
-  const size_t element = tri_dtype_bytes(type);
+  TRI_TRY(read_elements(s->from, slice, &s->window, at, count, type, out));
+  *sum += sum_elements(slice, at, count, tri_dtype_bytes(type), out);
+  return TRI_OK;
+}
+
+static tri_status send_slice(sending *s, const tri_checkpoint_slice *slice) {
+  const size_t element = tri_dtype_bytes((tri_dtype)s->types[slice->tensor]);
   const int64_t most = MESSAGE_BYTES / (int64_t)element;
   header h;
   fill_header(s->from, slice, &h);
@@ -125,8 +133,7 @@ static tri_status send_slice(sending *s, const tri_checkpoint_slice *slice) {
   for (int64_t at = 0, turn = 0; at < slice->count; at += most, turn = 1 - turn) {
     const int64_t count = slice->count - at < most ? slice->count - at : most;
     TRI_TRY(tri_request_wait(&s->requests[turn]));
-    TRI_TRY(read_elements(s->from, slice, &s->window, at, count, type, s->buffers[turn]));
-    t.sum += sum_elements(slice, at, count, element, s->buffers[turn]);
+    TRI_TRY(prepare_message(s, slice, at, count, s->buffers[turn], &t.sum));
     TRI_TRY(tri_send_start(s->group, s->to, TAG, (size_t)count * element, s->buffers[turn], &s->requests[turn]));
   }
   for (int i = 0; i < 2; i++) TRI_TRY(tri_request_wait(&s->requests[i]));
@@ -293,16 +300,14 @@ static tri_status copy_all(sending *s, receiving *r) {
   for (int64_t i = 0; s->from != NULL && i < s->from->num_slices; i++) {
     const tri_checkpoint_slice *slice = &s->from->slices[i];
     if (s->types[slice->tensor] < 0) continue;
-    const tri_dtype type = (tri_dtype)s->types[slice->tensor];
-    const size_t element = tri_dtype_bytes(type);
+    const size_t element = tri_dtype_bytes((tri_dtype)s->types[slice->tensor]);
     const int64_t most = MESSAGE_BYTES / (int64_t)element;
     header h;
     fill_header(s->from, slice, &h);
     trailer t = {.sum = sum_begin(h.name)};
     for (int64_t at = 0; at < slice->count; at += most) {
       const int64_t count = slice->count - at < most ? slice->count - at : most;
-      TRI_TRY(read_elements(s->from, slice, &s->window, at, count, type, r->buffer));
-      t.sum += sum_elements(slice, at, count, element, r->buffer);
+      TRI_TRY(prepare_message(s, slice, at, count, r->buffer, &t.sum));
       TRI_TRY(visit_pieces(r, slice, at, count, element, write_piece, r->buffer));
     }
     t.version = s->from->version;

@@ -268,7 +268,8 @@ static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
   tri_layout *layout = &config->layout;
   int64_t ranks = json_integer_value(json_object_get(c->summary, "ranks"));
   const int64_t own[] = {layout->tensor, layout->pipeline, layout->context, layout->data == 0 ? 1 : layout->data};
-  if (ranks <= 0 && !tri_count_gemm(own, 4, &ranks)) return tri_fail(TRI_BAD_LAYOUT, "the layout has too many ranks");
+  if (ranks <= 0 && !tri_count_product(own, 4, &ranks))
+    return tri_fail(TRI_BAD_LAYOUT, "the layout has too many ranks");
   return tri_layout_resolve(layout, &config->model, config->data.sequence, config->optimizer.global_batch, ranks);
 }
 
