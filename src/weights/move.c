@@ -260,12 +260,13 @@ static tri_status check_slice(receiving *r, const header *h, size_t element, con
   }
   if (t->version == r->version && sum == t->sum) return TRI_OK;
   const bool late = t->version != r->version;
-  const tri_status status = tri_fail(
-      TRI_COMM,
-      "weights in memory: `%s` came from rank %d %s%ld, and the weights have version %ld; the job ends, since texts "
-      "would be written with wrong weights",
-      h->name, sender, late ? "with version " : "with other values than were sent, version ", (long)t->version,
-      (long)r->version);
+  const tri_status status =
+      tri_fail(TRI_COMM,
+               "weights in memory: `%s` came from rank %d %s%ld, and the weights have version %ld; resume the run, and "
+               "check that "
+               "rank's memory and network if this happens again",
+               h->name, sender, late ? "with version " : "with other values than were sent, version ", (long)t->version,
+               (long)r->version);
   tri_error_save(&r->failed, status);
   return TRI_OK;
 }
@@ -429,8 +430,8 @@ static tri_status check_whole(const receiving *r) {
     const int64_t count = p->runs * p->length;
     if (p->written == count) continue;
     return tri_fail(TRI_COMM,
-                    "weights in memory: %ld of the %ld elements of `%s` were sent, version %ld; the job ends, since "
-                    "texts would be written with wrong weights",
+                    "weights in memory: %ld of the %ld elements of `%s` were sent, version %ld; resume the run, and "
+                    "report this if it happens again",
                     (long)p->written, (long)count, p->parameter.name, (long)r->version);
   }
   return TRI_OK;
