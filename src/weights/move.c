@@ -263,8 +263,7 @@ static tri_status check_slice(receiving *r, const header *h, size_t element, con
   const tri_status status =
       tri_fail(TRI_COMM,
                "weights in memory: `%s` came from rank %d %s%ld, and the weights have version %ld; resume the run, and "
-               "check that "
-               "rank's memory and network if this happens again",
+               "check that rank's memory and network if this happens again",
                h->name, sender, late ? "with version " : "with other values than were sent, version ", (long)t->version,
                (long)r->version);
   tri_error_save(&r->failed, status);
