@@ -24,6 +24,7 @@
 enum {
   ROOM_WAIT_MS = 10000,  /* wait for room in a full socket */
   HEARD_WAIT_MS = 15000, /* wait for the parent's acknowledgement */
+  GIVEN_WAIT_MS = 60000, /* wait for the parent's standard input and output */
   LOST_EXIT = 9,         /* exit status of TRI_COMM */
   ALTERNATE_STACK_BYTES = 1 << 16
 };
@@ -32,12 +33,13 @@ enum {
 static struct {
   atomic_int socket; /* -1: none */
   atomic_bool secondary;
-  bool heard; /* the parent has acknowledged the error message; guarded by the lock */
+  bool heard;     /* the parent has acknowledged the error message; guarded by the lock */
+  int streams[2]; /* the parent's standard input and output; guarded by the lock. -1: not received */
   pthread_mutex_t lock;
-  pthread_cond_t news; /* signals a change of `heard` */
+  pthread_cond_t news; /* signals a change of `heard` or `streams` */
   int beat_ms;
   char token[64], folder[4096];
-} parent = {.socket = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+} parent = {.socket = -1, .streams = {-1, -1}, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
@@ -178,15 +180,33 @@ void tri_parent_handle_crashes(void) {
 
 /* ---- listening --------------------------------------------------------------------------------------------------- */
 
+/* Receives a message of one byte, and the two descriptors that come with it, if any. */
+static ssize_t receive(int from, char *word, int streams[2]) {
+  union {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(2 * sizeof(int))];
+  } control;
+  struct iovec part = {word, 1};
+  struct msghdr message = {
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  const ssize_t got = recvmsg(from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+  if (head != NULL && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(2 * sizeof(int)))
+    memcpy(streams, CMSG_DATA(head), 2 * sizeof(int));
+  return got;
+}
+
 static void hear(int from) {
   char word;
-  ssize_t got = recv(from, &word, 1, MSG_DONTWAIT);
+  int streams[2] = {-1, -1};
+  ssize_t got = receive(from, &word, streams);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) _exit(LOST_EXIT); /* the parent has ended, so no process waits for this job */
   if (word == TRI_PARENT_STOP) tri_stop_ask();
-  if (word != TRI_PARENT_HEARD) return;
+  if (word != TRI_PARENT_HEARD && word != TRI_PARENT_GIVE) return;
   pthread_mutex_lock(&parent.lock);
-  parent.heard = true;
+  if (word == TRI_PARENT_HEARD) parent.heard = true;
+  if (word == TRI_PARENT_GIVE) memcpy(parent.streams, streams, sizeof streams);
   pthread_cond_broadcast(&parent.news);
   pthread_mutex_unlock(&parent.lock);
 }
@@ -209,6 +229,28 @@ static void *listen_to_parent(void *unused) {
     next_ms = now_ms() + parent.beat_ms;
   }
   return unused;
+}
+
+tri_status tri_parent_use_streams(void) {
+  const char *given = getenv(TRI_STREAMS);
+  if (given == NULL || strcmp(given, "1") != 0) return TRI_OK;
+  const struct timespec until = in_ms(GIVEN_WAIT_MS);
+  pthread_mutex_lock(&parent.lock);
+  if (atomic_load(&parent.socket) >= 0) {
+    while (parent.streams[1] < 0 && pthread_cond_timedwait(&parent.news, &parent.lock, &until) == 0) continue;
+  }
+  const int input = parent.streams[0], output = parent.streams[1];
+  parent.streams[0] = parent.streams[1] = -1;
+  pthread_mutex_unlock(&parent.lock);
+  if (output < 0) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "rank 0 cannot reach the program that started it with -n, so its output would be lost; start the "
+                    "job with this machine's mpirun or srun, without -n");
+  }
+  const bool replaced = dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0;
+  close(input);
+  close(output);
+  return replaced ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot use the parent's standard output: %s", strerror(errno));
 }
 
 /* Starts the listener with all signals blocked. Waits for news use the monotonic clock. */

@@ -12,6 +12,8 @@
 #ifndef TRI_BASE_PARENT_H
 #define TRI_BASE_PARENT_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +27,8 @@ int tri_parent_rank(void);
 /* An environment variable of ranks that tri_launch started: "terminal" if the parent's standard error is a
  * terminal. */
 #define TRI_LAUNCHED "TRIREME_LAUNCHED"
+/* An environment variable of ranks: "1" if the parent gives its standard input and output to rank 0. */
+#define TRI_STREAMS "TRIREME_STREAMS"
 
 typedef enum tri_parent_kind {
   TRI_PARENT_HELLO, /* "TOKEN RANK LOCAL HOST"; number: process id. LOCAL: ranks on HOST. Unknown: RANK -1, LOCAL 0 */
@@ -48,6 +52,7 @@ enum { TRI_PARENT_TEXT_BYTES = 1 << 16 }; /* longer texts are cut */
 /* Messages of the parent, one byte each. */
 #define TRI_PARENT_HEARD 'h' /* acknowledges an error message */
 #define TRI_PARENT_STOP 's'  /* asks the rank to stop */
+#define TRI_PARENT_GIVE 'f'  /* carries the parent's standard input and output, for rank 0 */
 
 enum { TRI_MACHINE_BYTES = 96 };
 /* Makes a word that identifies this boot of this machine and this network namespace. Returns false if that is unknown;
@@ -63,6 +68,11 @@ void tri_parent_join(void);
  * default effect. Called again after MPI_Init: libraries below MPI (UCX) install their own handlers, which print a
  * backtrace and may hang. Does nothing without a parent. */
 void tri_parent_handle_crashes(void);
+
+/* LOCAL, on rank 0. Replaces this process's standard input and output by the parent's, if the parent gives them
+ * (TRI_STREAMS). So the output does not go through the launcher, which may lose or cut what a rank wrote just before
+ * the job ended. TRI_UNSUPPORTED if this rank cannot reach the parent, as on another host. */
+tri_status tri_parent_use_streams(void);
 
 /* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS, from any thread. Returns false if the text was not sent, because there
  * is no parent or its queue is full: then the caller writes it to standard error. Progress that cannot be sent to a

@@ -46,9 +46,24 @@ static int64_t rank_of(const tri_ending *e, const tri_rank_death *death) {
   return -1;
 }
 
+bool tri_ending_has_begun(const tri_ending *e) { return e->steps >= 0 || e->texts >= 0; }
+
+/* Writes the words about the time of a failure: ", at step 12". */
 static const char *when(const tri_ending *e, char text[64]) {
-  snprintf(text, 64, "before its first step");
-  if (e->steps >= 0) snprintf(text, 64, "at step %lld", (long long)e->steps + 1);
+  text[0] = '\0';
+  if (e->resumes) snprintf(text, 64, ", before its first step");
+  if (e->steps >= 0) snprintf(text, 64, ", at step %lld", (long long)e->steps + 1);
+  return text;
+}
+
+/* Writes the words about results that remain after a failure: "; 12 of 200 texts are in the output". */
+static const char *kept(const tri_ending *e, char text[96]) {
+  text[0] = '\0';
+  if (e->resumes) {
+    snprintf(text, 96, "; the same command resumes from the newest checkpoint");
+  } else if (e->texts >= 0) {
+    snprintf(text, 96, "; %lld of %lld texts are in the output", (long long)e->texts, (long long)e->all_texts);
+  }
   return text;
 }
 
@@ -57,24 +72,22 @@ static const char *node_of(const tri_ending *e, int64_t rank) {
 }
 
 static tri_status report_death(const tri_ending *e, int64_t rank, const char *node, int number) {
-  char who[TRI_PLACE_BYTES + 64], at[64];
+  char who[TRI_PLACE_BYTES + 64], at[64], rest[96];
   const char *hint =
       number == SIGKILL ? " (if no user did, the system did, because memory ran out: see dmesg there)" : "";
-  return tri_fail(TRI_COMM,
-                  "%s on %s was killed by signal %d (%s)%s, %s; the job of %lld ranks is ended, and the same command "
-                  "resumes from the newest checkpoint",
+  return tri_fail(TRI_COMM, "%s on %s was killed by signal %d (%s)%s%s; the job of %lld ranks is ended%s",
                   tri_cause_name_rank(e, rank, who, sizeof who), node, number, strsignal(number), hint, when(e, at),
-                  (long long)e->num_ranks);
+                  (long long)e->num_ranks, kept(e, rest));
 }
 
 static tri_status report_silence(const tri_ending *e) {
-  char who[TRI_PLACE_BYTES + 64], at[64];
-  return tri_fail(TRI_COMM,
-                  "%s on %s ended without an error message, %s; the job of %lld ranks is ended, and the same command "
-                  "resumes from the newest checkpoint. Output of the launcher:\n"
-                  "%s",
-                  tri_cause_name_rank(e, e->silent_rank, who, sizeof who), node_of(e, e->silent_rank), when(e, at),
-                  (long long)e->num_ranks, e->noise.text);
+  char who[TRI_PLACE_BYTES + 64], at[64], rest[96];
+  return tri_fail(
+      TRI_COMM,
+      "%s on %s ended without an error message%s; the job of %lld ranks is ended%s. Output of the launcher:\n"
+      "%s",
+      tri_cause_name_rank(e, e->silent_rank, who, sizeof who), node_of(e, e->silent_rank), when(e, at),
+      (long long)e->num_ranks, kept(e, rest), e->noise.text);
 }
 
 bool tri_ending_was_asked(const tri_ending *e) { return e->asked > 0 || e->requested; }
@@ -82,6 +95,8 @@ bool tri_ending_was_asked(const tri_ending *e) { return e->asked > 0 || e->reque
 static tri_status report_interruption(const tri_ending *e) {
   if (e->interrupted.said) return tri_fail(TRI_INTERRUPTED, "%s", e->interrupted.text);
   bool good = (WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0) || e->all_left;
+  char rest[96];
+  if (!e->resumes) return tri_fail(TRI_INTERRUPTED, "interrupted%s", kept(e, rest));
   if (good) return tri_fail(TRI_INTERRUPTED, "interrupted as the last step was made; the run is complete");
   if (e->steps < 0) return tri_fail(TRI_INTERRUPTED, "interrupted before the first step; nothing is lost");
   return tri_fail(
@@ -95,6 +110,7 @@ static tri_status report_words(const tri_words *words) { return tri_fail(words->
 /* Fails with the launcher's report, if the ranks have reported little or nothing. */
 static tri_status report_launcher(const tri_ending *e) {
   tri_rank_death death;
+  char rest[96];
   int result = e->launcher_result;
   tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
   if (status == TRI_OK) status = TRI_COMM; /* a rank has failed nevertheless */
@@ -102,10 +118,8 @@ static tri_status report_launcher(const tri_ending *e) {
   bool killed = tri_rank_death_find(e->noise.text, &death) && death.signal > 0;
   if (e->launcher_error.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->launcher_error.text);
   if (WIFSIGNALED(result) && !e->ended) {
-    return tri_fail(TRI_COMM,
-                    "the launcher was killed by signal %d (%s), and the job of %lld ranks with it; the same command "
-                    "resumes from the newest checkpoint",
-                    WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
+    return tri_fail(TRI_COMM, "the launcher was killed by signal %d (%s), and the job of %lld ranks with it%s",
+                    WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks, kept(e, rest));
   }
   if (killed) return report_death(e, rank_of(e, &death), death.node, death.signal);
   if (e->interrupted.said) return report_words(&e->interrupted);
@@ -113,10 +127,9 @@ static tri_status report_launcher(const tri_ending *e) {
   if (e->secondary.said) return report_words(&e->secondary);
   if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   return tri_fail(TRI_COMM,
-                  "the job of %lld ranks ended with status %d, but no rank printed an error message; the same command "
-                  "resumes from the newest checkpoint. Output of the launcher:\n"
-                  "%s",
-                  (long long)e->num_ranks, code, e->noise.text);
+                  "the job of %lld ranks ended with status %d, but no rank printed an error message%s. Output of the "
+                  "launcher:\n%s",
+                  (long long)e->num_ranks, code, kept(e, rest), e->noise.text);
 }
 
 tri_status tri_cause_report(const tri_ending *e) {

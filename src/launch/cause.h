@@ -34,7 +34,9 @@ typedef struct tri_noise {
 typedef struct tri_ending {
   int64_t num_ranks;
   const tri_rank_news *ranks;   /* [num_ranks] */
+  bool resumes;                 /* the same command resumes the run from its newest checkpoint */
   int64_t steps;                /* steps that the run has done; -1 before it began */
+  int64_t texts, all_texts;     /* texts that are in the output, and texts to write; `texts` is -1 before it began */
   tri_words own;                /* first error message of a rank that failed by itself */
   tri_words secondary;          /* first error message of a rank that failed because another rank had ended */
   tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
@@ -52,6 +54,8 @@ typedef struct tri_ending {
   tri_noise noise;
 } tri_ending;
 
+/* Returns whether the job has done a part of its work: then a request to stop is passed on to its ranks. */
+bool tri_ending_has_begun(const tri_ending *ending);
 /* Returns whether a signal, of either kind, has asked the supervisor to stop. */
 bool tri_ending_was_asked(const tri_ending *ending);
 

@@ -28,7 +28,7 @@ static int is_ranks_option(const char *argument) {
 }
 
 static int add_launcher(const tri_launcher *launcher, char *number, char **line) {
-  static const char *const passed[] = {TRI_LAUNCHED, TRI_PARENT, TRI_JOB_VARIABLE};
+  static const char *const passed[] = {TRI_LAUNCHED, TRI_PARENT, TRI_STREAMS, TRI_JOB_VARIABLE};
   int used = 0;
   line[used++] = (char *)(uintptr_t)launcher->path;
   if (strcmp(launcher->implementation, "Open MPI") == 0) {
@@ -115,7 +115,8 @@ static tri_status attend_start(const tri_start *start, int64_t restarts, tri_ran
     memset(ending, 0, sizeof *ending);
     ending->num_ranks = start->num_ranks;
     ending->ranks = news;
-    ending->steps = -1;
+    ending->resumes = start->resumes;
+    ending->steps = ending->texts = -1;
     if (tri_supervisor_asked() > 0) return not_started(restarts);
     TRI_TRY(tri_supervise(start, news, ending));
     if (collisions == MAX_COLLISIONS || tri_ending_was_asked(ending) || !has_collided(ending)) return TRI_OK;
@@ -130,7 +131,7 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
   int64_t ranks = options->ranks;
   for (int64_t restarts = 0;; restarts++) {
     name_start(restarts);
-    tri_start start = {line, ranks, options->hang_timeout_s, options->output};
+    tri_start start = {line, ranks, options->hang_timeout_s, options->output, options->resumes, options->gives_streams};
     snprintf(number, NUMBER_BYTES, "%lld", (long long)ranks);
     status = attend_start(&start, restarts, news, ending);
     if (ending->launcher_result != 0) tri_stale_shm_remove();

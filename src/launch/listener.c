@@ -63,6 +63,23 @@ void tri_listener_send(const tri_speaker *to, char word) {
   if (to->socket >= 0) (void)!send(to->socket, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* Sends this process's standard input and output. */
+static void give_streams(const tri_speaker *to) {
+  const int streams[2] = {STDIN_FILENO, STDOUT_FILENO};
+  char word = TRI_PARENT_GIVE;
+  union {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof streams)];
+  } control = {.bytes = {0}};
+  struct iovec part = {&word, 1};
+  struct msghdr message = {
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  control.head =
+      (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof streams)};
+  memcpy(CMSG_DATA(&control.head), streams, sizeof streams);
+  (void)!sendmsg(to->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* ---- receiving -------------------------------------------------------------------------------------------------- */
 
 size_t tri_listener_num_polled(const tri_listener *listener) { return listener->count + 1; }
@@ -87,6 +104,7 @@ static bool read_hello(const tri_listener *listener, tri_speaker *from, int pid,
   from->pid = pid;
   from->rank = rank;
   from->num_local = num_local;
+  if (rank == 0 && listener->gives_streams) give_streams(from);
   return true;
 }
 

@@ -30,8 +30,9 @@ typedef struct tri_listener {
   char name[64], token[40];
   tri_speaker *speakers; /* [count]: connections; closed ones are kept unless they never sent the token */
   size_t count, room;
-  char *packet; /* [TRI_PARENT_TEXT_BYTES + head + 1] */
-  bool full;    /* the last connection could not be accepted: too many open files */
+  char *packet;       /* [TRI_PARENT_TEXT_BYTES + head + 1] */
+  bool full;          /* the last connection could not be accepted: too many open files */
+  bool gives_streams; /* rank 0 gets this process's standard input and output (tri_parent_use_streams) */
 } tri_listener;
 
 /* Called for each message. `gone`: the connection was closed; then kind, number and text have no meaning. */

@@ -164,7 +164,7 @@ static void end_job(supervisor *a) {
 /* ---- reports from the ranks -------------------------------------------------------------------------------------- */
 
 static void read_report(supervisor *a, const char *line) {
-  long long rank = -1, step;
+  long long rank = -1, step, all;
   long pid;
   int place = 0;
   if (sscanf(line, "rank %lld %ld %n", &rank, &pid, &place) == 2 && rank >= 0 && rank < a->start->num_ranks) {
@@ -172,6 +172,10 @@ static void read_report(supervisor *a, const char *line) {
     snprintf(a->ranks[rank].place, TRI_PLACE_BYTES, "%s", line + place);
   } else if (sscanf(line, "step %lld", &step) == 1) {
     a->ending->steps = step;
+    a->quiet_s = 0;
+  } else if (sscanf(line, "texts %lld of %lld", &step, &all) == 2) {
+    a->ending->texts = step;
+    a->ending->all_texts = all;
     a->quiet_s = 0;
   }
 }
@@ -368,6 +372,12 @@ static const tri_speaker *most_silent(const supervisor *a, int *num_silent, int 
 static void give_up(supervisor *a, const char *who, double silent_s) {
   char last[96] = "it had not made a step";
   tri_ending *e = a->ending;
+  if (!e->resumes) {
+    snprintf(e->hang, sizeof e->hang, "%s for %.0f s; the job of %lld ranks is ended", who, silent_s,
+             (long long)a->start->num_ranks);
+    end_job(a);
+    return;
+  }
   if (e->steps >= 0) snprintf(last, sizeof last, "the last step that was made is %lld", (long long)e->steps);
   snprintf(e->hang, sizeof e->hang,
            "%s for %.0f s, longer than hang_timeout allows; %s. The job of %lld ranks is ended, and the same command "
@@ -438,12 +448,12 @@ static void forward_stop(supervisor *a) {
   if (reached < a->start->num_ranks && !a->reaped) kill(a->launcher, SIGUSR1);
 }
 
-/* Handles a signal to stop. The first is passed on to the ranks if there is something to save. A second signal, or one
- * before the first step, ends the job. */
+/* Handles a signal to stop. The first is passed on to the ranks if there is something to save or to finish. A second
+ * signal, or one before the job has begun, ends the job. */
 static void handle_stop(supervisor *a) {
   tri_ending *e = a->ending;
   e->asked++;
-  if (e->asked > 1 || e->steps < 0) {
+  if (e->asked > 1 || !tri_ending_has_begun(e)) {
     end_job(a);
   } else {
     forward_stop(a);
@@ -503,7 +513,7 @@ static tri_status wait_some(supervisor *a, double wait_s) {
     if (polled[lines].revents != 0) handle_signals(a);
   }
   tri_free(polled);
-  if (a->stop_waits && (a->ending->steps >= 0 || num_known(a) >= a->start->num_ranks)) {
+  if (a->stop_waits && (tri_ending_has_begun(a->ending) || num_known(a) >= a->start->num_ranks)) {
     a->stop_waits = false;
     forward_stop(a);
   }
@@ -557,8 +567,13 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
-  dup2(output, STDOUT_FILENO); /* MPICH's launcher prints its banner there; a run has no output there */
+  dup2(output, STDOUT_FILENO);   /* MPICH's launcher prints its banner there; results do not go through the launcher */
+  if (a->start->gives_streams) { /* else the launcher would read what rank 0 should read */
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  }
   setenv(TRI_LAUNCHED, terminal ? "terminal" : "1", 1);
+  setenv(TRI_STREAMS, a->start->gives_streams ? "1" : "0", 1);
   tri_listener_environment(&a->listener, (int)(1000 * a->beat_s), a->folder, text, sizeof text);
   setenv(TRI_PARENT, text, 1);
   sigaction(SIGPIPE, &plain, NULL);
@@ -610,6 +625,7 @@ tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_endin
   raise_limit(start->num_ranks);
   tri_error_files_make(start->output, a->folder);
   tri_status status = tri_listener_open(&a->listener);
+  a->listener.gives_streams = start->gives_streams;
   if (status == TRI_OK && a->signals < 0) status = tri_fail(TRI_IO_FAILED, "no signalfd: %s", strerror(errno));
   if (status == TRI_OK) status = start_launcher(a);
   if (status == TRI_OK) status = attend(a);

@@ -9,6 +9,8 @@ typedef struct tri_start {
   int64_t num_ranks;
   double hang_timeout_s; /* timeout of the ranks' own watchdogs; 0: no watchdog */
   const char *output;    /* output folder of the run, or NULL; error files are created next to it */
+  bool resumes;          /* tri_ending.resumes */
+  bool gives_streams;    /* rank 0 uses this process's standard input and output */
 } tri_start;
 
 /* LOCAL, once, before the first start. Blocks the signals that the supervisor waits for, and SIGCHLD; ignores SIGPIPE,
@@ -20,7 +22,7 @@ int tri_supervisor_asked(void);
 
 /* LOCAL. Starts the launcher and waits for the end of the job; meanwhile shows the ranks' logs, passes stop requests
  * on, and watches for silent ranks. *ending is the result; on entry it must be 0 except for num_ranks, ranks (the same
- * array) and steps (-1). */
+ * array), resumes, and steps and texts (-1). */
 tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
 
 /* Returns the seconds for which a process of the job may be silent before it counts as stopped. The limit is longer

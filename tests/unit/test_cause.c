@@ -22,7 +22,9 @@ static tri_ending *begin(int launcher_result) {
   memset(&ending, 0, sizeof ending);
   ending.num_ranks = 2;
   ending.ranks = ranks;
+  ending.resumes = true;
   ending.steps = 4;
+  ending.texts = -1;
   ending.launcher_result = launcher_result;
   return &ending;
 }

@@ -224,6 +224,7 @@ static tri_status train(const train_arguments *arguments) {
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
     tri_launch_options options = {.ranks = arguments->ranks,
                                   .max_restarts = config->max_restarts,
+                                  .resumes = true,
                                   .elastic = config->elastic,
                                   .hang_timeout_s = config->hang_timeout,
                                   .output = config->output};
