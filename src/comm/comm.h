@@ -159,6 +159,9 @@ tri_status tri_request_wait(tri_request **request);
 /* LOCAL. Makes progress, and sets *done to whether the request is done. A request other than NULL still needs
  * tri_request_wait. */
 tri_status tri_request_test(tri_request *request, bool *done);
+/* LOCAL. Waits until one of requests[count] is done, or for limit_s seconds, and frees none. NULL entries are
+ * ignored. A rank that has no work until a message comes calls this: tri_comm_state does not report the wait. */
+tri_status tri_request_wait_any(const tri_request *const *requests, int count, double limit_s);
 /* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);
 

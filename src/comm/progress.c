@@ -146,7 +146,7 @@ static void patience_look(patience *p, double now_s) {
                    : 0;
 }
 
-/* Pauses, yields or sleeps after a turn of a wait. */
+/* Pauses, yields or sleeps after a turn of a wait. `request` NULL: the wait is not shown. */
 static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
   if (++p->turns < TURNS_OF_CHECK) {
     relax();
@@ -154,7 +154,7 @@ static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
   }
   if (p->turns % TURNS_OF_CHECK == 0 || p->sleep_s > 0) {
     patience_look(p, tri_clock_s());
-    show_waiting(request, p->begin_s);
+    if (request != NULL) show_waiting(request, p->begin_s);
     TRI_TRY(poke());
   }
   if (p->sleep_s > 0) {
@@ -209,5 +209,20 @@ tri_status tri_request_wait(tri_request **request) {
 tri_status tri_request_test(tri_request *request, bool *done) {
   if (request != NULL && !request->done) TRI_TRY(tri_comm_progress());
   *done = request == NULL || request->done;
+  return TRI_OK;
+}
+
+tri_status tri_request_wait_any(const tri_request *const *requests, int count, double limit_s) {
+  patience p = {0};
+  const double end_s = tri_clock_s() + limit_s;
+  while (tri_clock_s() < end_s) {
+    bool moved = false;
+    TRI_TRY(go_on(&moved));
+    for (int i = 0; i < count; i++) {
+      if (requests[i] != NULL && requests[i]->done) return TRI_OK;
+    }
+    if (moved) p.turns = 0;
+    TRI_TRY(tri_comm_waiting(NULL, &p));
+  }
   return TRI_OK;
 }

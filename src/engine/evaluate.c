@@ -60,30 +60,67 @@ tri_status tri_score_batch_read(const tri_score_batch *batch) {
   return TRI_OK;
 }
 
-static tri_status score_batches(const tri_feed_scoring *s, double *scores) {
+/* Results of a batch: sums of the loss, or the labels' scores [batch * sequence]. */
+typedef struct batch_results {
+  size_t bytes;
+  void *own;
+  char *all; /* [size * bytes], of all ranks */
+} batch_results;
+
+static tri_status run_batch(const tri_feed_scoring *s, const tri_score_batch *batch, void *out) {
+  tri_evaluation *sums = out;
+  TRI_TRY(tri_score_batch_read(batch));
+  if (s->total == NULL) return tri_evaluate_labels(s->executor, out);
+  *sums = (tri_evaluation){0};
+  return tri_evaluate_batch(s->executor, sums);
+}
+
+/* Adds the results of a batch of any rank, whose rows are in the executor's arrays. */
+static tri_status add_batch_results(const tri_feed_scoring *s, const tri_score_batch *batch, const void *results) {
+  const tri_evaluation *sums = results;
+  const int64_t left = batch->samples - batch->first;
+  if (s->total != NULL) {
+    s->total->loss_sum += sums->loss_sum;
+    s->total->counted += sums->counted;
+  }
+  const tri_scored_batch scored = {.first = batch->first,
+                                   .count = left < batch->batch ? left : batch->batch,
+                                   .rows = batch->into,
+                                   .scores = s->total == NULL ? results : NULL};
+  return s->done(s->context, &scored);
+}
+
+/* Each round runs one batch on every rank. */
+static tri_status score_batches(const tri_feed_scoring *s, const tri_group *group, const batch_results *results) {
   const tri_op_list *list = s->executor->chunks[0].list;
   tri_sample rows = tri_executor_sequence(s->executor, 0);
   rows.weights = NULL; /* each label counts once */
   tri_score_batch batch = {
       .feed = s->feed, .samples = s->samples, .batch = list->batch, .sequence = list->sequence, .into = rows};
-  for (; batch.first < batch.samples; batch.first += batch.batch) {
-    const int64_t left = batch.samples - batch.first, count = left < batch.batch ? left : batch.batch;
-    TRI_TRY(tri_score_batch_read(&batch));
-    TRI_TRY(s->total != NULL ? tri_evaluate_batch(s->executor, s->total) : tri_evaluate_labels(s->executor, scores));
-    const tri_scored_batch scored = {.first = batch.first, .count = count, .rows = batch.into, .scores = scores};
-    TRI_TRY(s->done(s->context, &scored));
+  for (int64_t round = 0; round < s->samples; round += group->size * list->batch) {
+    batch.first = round + group->rank * list->batch;
+    if (batch.first < s->samples) TRI_TRY(run_batch(s, &batch, results->own));
+    TRI_TRY(tri_gather_bytes(group, results->bytes, results->own, results->all));
+    for (int r = 0; r < group->size; r++) {
+      batch.first = round + r * list->batch;
+      if (batch.first >= s->samples) break;
+      if (group->size > 1) TRI_TRY(tri_score_batch_read(&batch));
+      TRI_TRY(add_batch_results(s, &batch, results->all + (size_t)r * results->bytes));
+    }
   }
   return TRI_OK;
 }
 
 tri_status tri_feed_score(const tri_feed_scoring *scoring) {
   const tri_op_list *list = scoring->executor->chunks[0].list;
-  double *scores = NULL;
-  if (scoring->total == NULL) {
-    TRI_TRY(tri_alloc("labels' scores", (size_t)(list->batch * list->sequence), sizeof *scores, &scores));
-  }
-  tri_status status = score_batches(scoring, scores);
-  tri_free(scores);
+  const tri_group group = scoring->group == NULL ? tri_group_alone("evaluation") : *scoring->group;
+  const size_t labels = (size_t)(list->batch * list->sequence);
+  batch_results results = {.bytes = scoring->total == NULL ? labels * sizeof(double) : sizeof(tri_evaluation)};
+  tri_status status = tri_alloc("results of a batch", 1, results.bytes, &results.own);
+  if (status == TRI_OK) status = tri_alloc("results of batches", (size_t)group.size, results.bytes, &results.all);
+  if (status == TRI_OK) status = score_batches(scoring, &group, &results);
+  tri_free(results.own);
+  tri_free(results.all);
   return status;
 }
 

@@ -38,6 +38,7 @@ typedef struct tri_scored_batch {
 } tri_scored_batch;
 
 typedef struct tri_feed_scoring {
+  const tri_group *group; /* ranks that share the batches; NULL: this one alone */
   tri_executor *executor; /* its only list has the shape of a batch */
   const tri_feed *feed;   /* gives ids, labels and positions */
   int64_t samples;
@@ -46,7 +47,9 @@ typedef struct tri_feed_scoring {
   void *context;
 } tri_feed_scoring;
 
-/* Scores all samples of a feed, batch by batch, and calls `done` after each. */
+/* COLLECTIVE over the group. Scores all samples of a feed: each rank runs every size-th batch. All ranks get all
+ * results and call `done` for each batch, in the order of the batches, so the sums do not depend on the number of
+ * ranks. */
 tri_status tri_feed_score(const tri_feed_scoring *scoring);
 
 /* Returns whether this rank's loss counts in a sum over the mesh: the first of the ranks with the same labels counts.

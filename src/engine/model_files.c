@@ -1,12 +1,14 @@
 #include "engine/model_files.h"
 
 #include "base/memory.h"
+#include "comm/agreement.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
-enum { PIECE_ELEMENTS = 1 << 18 };
+enum { PIECE_ELEMENTS = 1 << 18, MOST_SETTINGS_BYTES = 64 << 20 };
 
 /* Converts values from fp64 to the parameter's type, and writes them to its memory. */
 static tri_status write_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
@@ -110,14 +112,43 @@ static tri_status load_entry(const tri_merged *weights, const tri_parameter_tabl
   return TRI_OK;
 }
 
-tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor) {
-  uint64_t sum = 0;
+tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor,
+                                uint64_t *sum) {
+  uint64_t of_tensor = 0, of_all = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
-    if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum));
+    if (table->entries[i].alias) continue;
+    TRI_TRY(load_entry(weights, table, i, executor, &of_tensor));
+    of_all = XXH3_64bits_withSeed(&of_tensor, sizeof of_tensor, of_all);
   }
   tri_weights_changed(executor->weights);
+  if (sum != NULL) *sum = of_all;
   return TRI_OK;
+}
+
+/* Adds the settings of a model's or an adapter's folder, if it has this file. */
+static tri_status add_settings(const tri_checkpoint *from, const char *name, uint64_t *sum) {
+  char path[TRI_PATH_BYTES];
+  char *text = NULL;
+  size_t bytes = 0;
+  if (from == NULL) return TRI_OK;
+  if (snprintf(path, sizeof path, "%s/%s", tri_checkpoint_path(from), name) >= (int)sizeof path) return TRI_OK;
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(tri_file_read(path, MOST_SETTINGS_BYTES, &text, &bytes));
+  *sum = XXH3_64bits_withSeed(text, bytes, *sum);
+  tri_free(text);
+  return TRI_OK;
+}
+
+tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, uint64_t sum) {
+  char what[TRI_PATH_BYTES + 16];
+  if (group->size == 1) return TRI_OK;
+  tri_status status = add_settings(weights->named, "config.json", &sum);
+  if (status == TRI_OK) status = add_settings(weights->named, "adapter_config.json", &sum);
+  if (status == TRI_OK) status = add_settings(weights->base, "config.json", &sum);
+  TRI_TRY(tri_common_status(group, status));
+  snprintf(what, sizeof what, "model (%s)", tri_checkpoint_path(weights->named));
+  return tri_must_agree(group, what, (const char *)&sum, sizeof sum);
 }
 
 /* An adapter without a tokenizer uses its base's. */

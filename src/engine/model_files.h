@@ -3,12 +3,18 @@
 #define TRI_ENGINE_MODEL_FILES_H
 
 #include "checkpoint/merged.h"
+#include "comm/comm.h"
 #include "engine/executor.h"
 #include "files/file.h"
 
 /* LOCAL. Reads every parameter into the values of an executor that holds the whole model. With an adapter, the factors'
- * products are added to the base in fp64. A value that is not finite is TRI_BAD_FILE with the tensor's name. */
-tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor);
+ * products are added to the base in fp64. A value that is not finite is TRI_BAD_FILE with the tensor's name. Sets *sum
+ * (may be NULL) to a checksum of all values in the files. */
+tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor,
+                                uint64_t *sum);
+/* COLLECTIVE. Fails on all ranks if the folders of the ranks have other settings or, by `sum` of tri_model_files_load,
+ * other weights. */
+tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, uint64_t sum);
 
 /* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's
  * base; "": no such file. `verify`: compares the file with its checksum in the folder of another checkpoint; the

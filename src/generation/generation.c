@@ -6,6 +6,7 @@
 #include "data/fingerprint.h"
 #include "data/same_tokenizer.h"
 #include "engine/model_files.h"
+#include "engine/rank_device.h"
 #include "generation/generation_settings.h"
 #include "generation/lookup.h"
 
@@ -96,6 +97,7 @@ static tri_status open_draft(tri_generation *g) {
   g->draft_request = *g->request;
   g->draft_request.checkpoint = g->request->draft;
   g->draft_request.draft = NULL;
+  g->draft_request.group = NULL;
   g->draft_request.model.base = g->draft_request.model.tokenizer = NULL;
   g->draft_request.quiet = true;
   TRI_TRY(tri_alloc("a draft model", 1, sizeof *g->draft_model, &g->draft_model));
@@ -152,29 +154,53 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
   return tri_runner_plan(&g->draft_model->model, precision, &of_draft, false, device, draft);
 }
 
-tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes) {
+static tri_group group_of(const tri_generation *g) {
+  return g->request->group == NULL ? tri_group_alone("generation") : *g->request->group;
+}
+
+bool tri_generation_leads(const tri_generation *g) { return group_of(g).rank == 0; }
+
+static tri_status create_device(tri_generation *g, const tri_group *group) {
   const tri_model_options *options = &g->request->model;
-  g->positions = sizes->positions;
   g->device = g->request->lent;
-  if (g->device == NULL) TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
-  TRI_TRY(tri_runner_create(&g->model, options->precision, sizes, g->request->shared, g->device, &g->runner));
-  TRI_TRY(tri_generator_create(&g->model, options->precision, g->runner, &g->generator));
-  if (g->request->shared == NULL && !g->request->without_weights)
-    TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
-  if (g->draft_model != NULL) return load_draft(g, sizes);
+  if (g->device != NULL) return TRI_OK;
+  if (group->size > 1) return tri_rank_device_create(options->device, (int)options->threads, &g->device);
+  return tri_device_create(options->device, (int)options->threads, &g->device);
+}
+
+static tri_status create_generator(tri_generation *g, const tri_group *group, const tri_runner_sizes *sizes) {
+  const tri_dtype precision = g->request->model.precision;
+  uint64_t sum = 0;
+  TRI_TRY(tri_runner_create(&g->model, precision, sizes, g->request->shared, g->device, &g->runner));
+  TRI_TRY(tri_generator_create(&g->model, precision, g->runner, &g->generator));
+  TRI_TRY(tri_dispatcher_create(group, g->generator, &g->dispatcher));
+  if (g->request->shared != NULL || g->request->without_weights) return TRI_OK;
+  TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner), &sum));
+  return tri_model_files_agree(group, &g->weights, sum);
+}
+
+tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *of_first) {
+  const tri_group group = group_of(g);
+  tri_runner_sizes sizes = *of_first;
+  TRI_TRY(tri_broadcast(&group, 0, sizeof sizes, &sizes));
+  g->positions = sizes.positions;
+  TRI_TRY(create_device(g, &group));
+  TRI_TRY(create_generator(g, &group, &sizes));
+  if (g->draft_model != NULL) return load_draft(g, &sizes);
   tri_generator_set_proposer(g->generator, &tri_lookup_proposer, g->request->lookup);
   return TRI_OK;
 }
 
 tri_status tri_generation_run(tri_generation *g) {
   for (bool more = true; more;) {
-    TRI_TRY(tri_generator_step(g->generator, &more));
-    if (more && g->request->stops_when_asked && tri_stop_asked()) return tri_generator_cancel_all(g->generator);
+    TRI_TRY(tri_dispatcher_step(g->dispatcher, &more));
+    if (more && g->request->stops_when_asked && tri_stop_asked()) return tri_dispatcher_cancel_all(g->dispatcher);
   }
   return TRI_OK;
 }
 
 void tri_generation_close(tri_generation *g) {
+  tri_dispatcher_destroy(g->dispatcher);
   tri_generator_destroy(g->generator);
   if (g->draft_model != NULL) tri_generation_close(g->draft_model);
   tri_free(g->draft_model);

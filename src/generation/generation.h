@@ -4,6 +4,7 @@
 
 #include "checkpoint/merged.h"
 #include "engine/model_options.h"
+#include "generation/dispatcher.h"
 #include "generation/draft.h"
 #include "tokenizer/tokenizer.h"
 
@@ -25,6 +26,7 @@ typedef struct tri_generation_request {
   bool stops_when_asked; /* texts end with the finish `cancelled` once tri_stop_asked returns true */
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
+  const tri_group *group;    /* ranks that generate together; NULL: this one alone */
   tri_device *lent;          /* used instead of the device that `model` names; NULL: unused */
   const tri_weights *shared; /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
   bool without_weights;      /* the caller writes the weights after tri_generation_load */
@@ -46,9 +48,10 @@ struct tri_generation {
   tri_device *device;
   tri_runner *runner;
   tri_generator *generator;
-  int64_t positions; /* largest number of positions of a text */
-  int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
-  bool slid;         /* a text was longer than `positions`; only the first one is logged */
+  tri_dispatcher *dispatcher; /* over the generators of all ranks of the group */
+  int64_t positions;          /* largest number of positions of a text */
+  int64_t step; /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
+  bool slid;    /* a text was longer than `positions`; only the first one is logged */
   tri_generation_request draft_request;
   tri_generation *draft_model; /* NULL: no draft model */
   tri_draft draft;
@@ -57,10 +60,13 @@ struct tri_generation {
 /* Reads the model's folder and the options, without loading weights. `request` must outlive `out`. Release with
  * tri_generation_close, also after a failure. */
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
-/* Creates the device, the runner and the generator for texts of these sizes, and loads the weights. */
+/* Returns whether this rank is the first of the group, which has the prompts and writes the texts. */
+bool tri_generation_leads(const tri_generation *generation);
+/* COLLECTIVE over the group. Creates the device, the runner, the generator and the dispatcher for texts of these sizes,
+ * and loads the weights. The first rank's sizes are used on all ranks. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
-/* Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and the request has
- * `stops_when_asked`. */
+/* On the first rank. Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and
+ * the request has `stops_when_asked`. */
 tri_status tri_generation_run(tri_generation *generation);
 /* Computes the memory that a runner of these sizes needs, and that of the draft model's runner (0 without a draft). */
 tri_status tri_generation_plan(const tri_generation *generation, const tri_runner_sizes *sizes,

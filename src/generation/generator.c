@@ -79,6 +79,8 @@ void tri_generator_destroy(tri_generator *g) {
   tri_free(g);
 }
 
+int64_t tri_generator_positions(const tri_generator *g) { return g->sizes.positions; }
+
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* Makes room for one more sequence in the list. */
@@ -98,27 +100,28 @@ static tri_status enlist(tri_generator *g, tri_sequence *s) {
   return TRI_OK;
 }
 
-static tri_status check(const tri_generator *g, const tri_sequence *s, const tri_sequence_options *options) {
-  const int64_t longest = tri_smaller(s->count + options->wanted, g->sizes.positions);
-  for (int64_t i = 0; i < s->count; i++) {
-    if (s->ids[i] >= 0 && s->ids[i] < g->vocab_size) continue;
-    return tri_fail(TRI_BAD_USAGE, "token %ld is %d, and the model's vocabulary has 0 to %ld", (long)i, (int)s->ids[i],
+tri_status tri_generator_check(const tri_generator *g, const int32_t *ids, int64_t count,
+                               const tri_sequence_options *options) {
+  const int64_t longest = tri_smaller(count + options->wanted, g->sizes.positions);
+  for (int64_t i = 0; i < count; i++) {
+    if (ids[i] >= 0 && ids[i] < g->vocab_size) continue;
+    return tri_fail(TRI_BAD_USAGE, "token %ld is %d, and the model's vocabulary has 0 to %ld", (long)i, (int)ids[i],
                     (long)g->vocab_size - 1);
   }
-  if (s->count < 1) return tri_fail(TRI_BAD_USAGE, "a sequence of no tokens: nothing follows from nothing");
-  if (options->scored > 0 && s->count > g->sizes.positions + (options->wanted > 0 ? 0 : 1))
+  if (count < 1) return tri_fail(TRI_BAD_USAGE, "a sequence of no tokens: nothing follows from nothing");
+  if (options->scored > 0 && count > g->sizes.positions + (options->wanted > 0 ? 0 : 1))
     return tri_fail(TRI_BAD_USAGE,
-                    "log-probabilities of %ld tokens were requested, but only %ld positions are available",
-                    (long)s->count, (long)g->sizes.positions);
-  if (options->scored >= s->count)
+                    "log-probabilities of %ld tokens were requested, but only %ld positions are available", (long)count,
+                    (long)g->sizes.positions);
+  if (options->scored >= count)
     return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",
-                    (long)options->scored, (long)s->count);
+                    (long)options->scored, (long)count);
   const int64_t pages = tri_schedule_pages(longest, TRI_PAGE_ROWS, g->window, g->sizes.rows);
   if (pages <= g->sizes.pages) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
                   "a sequence of %ld tokens and %ld to be written takes %ld pages of %d positions, and the cache has "
                   "%ld: give it more (--cache), or write less",
-                  (long)s->count, (long)options->wanted, (long)pages, (int)TRI_PAGE_ROWS, (long)g->sizes.pages);
+                  (long)count, (long)options->wanted, (long)pages, (int)TRI_PAGE_ROWS, (long)g->sizes.pages);
 }
 
 /* Sets the number of tokens to read. The last token is not read if only scores are asked for. */
@@ -155,7 +158,7 @@ tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t cou
                                tri_sequence **out) {
   tri_sequence *s = NULL;
   tri_status status = create_sequence(g, ids, count, &s);
-  if (status == TRI_OK) status = check(g, s, options);
+  if (status == TRI_OK) status = tri_generator_check(g, s->ids, s->count, options);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
   if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);
@@ -189,7 +192,7 @@ tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const 
   tri_status status = create_sequence(g, from->ids, from->count, &s);
   if (status == TRI_OK) status = tri_sequence_append(s, ids, count);
   if (status == TRI_OK) status = share_pages(g, from, s);
-  if (status == TRI_OK) status = check(g, s, options);
+  if (status == TRI_OK) status = tri_generator_check(g, s->ids, s->count, options);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
   if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);
@@ -200,7 +203,7 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
                                 const tri_sequence_options *options) {
   if (s->finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not come to its end is extended");
   TRI_TRY(tri_sequence_append(s, ids, count));
-  tri_status status = check(g, s, options);
+  tri_status status = tri_generator_check(g, s->ids, s->count, options);
   if (status == TRI_OK) status = reserve_place(g);
   if (status != TRI_OK) {
     s->count -= count; /* a failure leaves the sequence unchanged */

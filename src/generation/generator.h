@@ -74,6 +74,9 @@ size_t tri_generator_sampler_bytes(int64_t vocab_size, int threads);
  * this before any sequence is begun. */
 void tri_generator_set_proposer(tri_generator *generator, const tri_proposer *proposer, int64_t most);
 
+/* Returns the largest number of positions of a sequence. */
+int64_t tri_generator_positions(const tri_generator *generator);
+
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token is
@@ -81,6 +84,9 @@ void tri_generator_set_proposer(tri_generator *generator, const tri_proposer *pr
  * has. The caller releases it (tri_generator_release). */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
+/* Fails as tri_generator_begin would. */
+tri_status tri_generator_check(const tri_generator *generator, const int32_t *ids, int64_t count,
+                               const tri_sequence_options *options);
 /* Begins a sequence with all tokens of `from`, which must have ended, followed by ids [count]. Shares the pages of
  * `from`. */
 tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from, const int32_t *ids, int64_t count,

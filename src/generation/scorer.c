@@ -2,20 +2,26 @@
 
 #include "base/count.h"
 #include "base/memory.h"
-#include "generation/generator.h"
+#include "generation/dispatcher.h"
+
+#include <string.h>
 
 struct tri_scorer {
   tri_runner *runner;
   tri_generator *generator;
+  tri_dispatcher *dispatcher;
+  tri_group group;
 };
 
 tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                             tri_device *device, tri_scorer **out) {
+                             const tri_group *group, tri_device *device, tri_scorer **out) {
   const tri_runner_sizes sizes = tri_runner_sizes_for(sequences, positions);
   tri_scorer *scorer = NULL;
   TRI_TRY(tri_alloc("a scorer", 1, sizeof *scorer, &scorer));
+  scorer->group = *group;
   tri_status status = tri_runner_create(model, precision, &sizes, NULL, device, &scorer->runner);
   if (status == TRI_OK) status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
+  if (status == TRI_OK) status = tri_dispatcher_create(group, scorer->generator, &scorer->dispatcher);
   if (status == TRI_OK) *out = scorer;
   if (status != TRI_OK) tri_scorer_destroy(scorer);
   return status;
@@ -23,6 +29,7 @@ tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_
 
 void tri_scorer_destroy(tri_scorer *scorer) {
   if (scorer == NULL) return;
+  tri_dispatcher_destroy(scorer->dispatcher);
   tri_generator_destroy(scorer->generator);
   tri_runner_destroy(scorer->runner);
   tri_free(scorer);
@@ -45,7 +52,7 @@ typedef struct group {
 } group;
 
 struct scoring {
-  tri_generator *generator;
+  tri_dispatcher *dispatcher;
   const tri_scored_text *texts; /* [count] */
   int64_t count, most;          /* most: a group is started if fewer texts than this are in progress */
   group *groups;                /* [num_groups] */
@@ -81,7 +88,7 @@ static tri_status start_groups(scoring *s);
 
 static tri_status end_scored(void *context, tri_sequence *sequence) {
   scoring *s = context;
-  tri_generator_release(s->generator, sequence);
+  TRI_TRY(tri_dispatcher_release(s->dispatcher, sequence));
   if (s->progress != NULL) s->progress(s->ended + 1, s->count);
   s->ended++;
   return start_groups(s);
@@ -99,11 +106,10 @@ static tri_status fork_texts(void *context, tri_sequence *shared) {
     const tri_scored_text *text = &s->texts[i];
     const tri_sequence_options options = scored_options(s, text);
     tri_sequence *sequence = NULL;
-    TRI_TRY(
-        tri_generator_fork(s->generator, shared, text->ids + g->shared, text->count - g->shared, &options, &sequence));
+    TRI_TRY(tri_dispatcher_fork(s->dispatcher, shared, text->ids + g->shared, text->count - g->shared, &options,
+                                &sequence));
   }
-  tri_generator_release(s->generator, shared);
-  return TRI_OK;
+  return tri_dispatcher_release(s->dispatcher, shared);
 }
 
 static tri_status start_group(scoring *s, group *g) {
@@ -111,10 +117,10 @@ static tri_status start_group(scoring *s, group *g) {
   tri_sequence *sequence = NULL;
   if (g->count == 1) {
     const tri_sequence_options options = scored_options(s, text);
-    return tri_generator_begin(s->generator, text->ids, text->count, &options, &sequence);
+    return tri_dispatcher_begin(s->dispatcher, text->ids, text->count, &options, &sequence);
   }
   const tri_sequence_options options = {.observer = {.context = g, .done = fork_texts}};
-  return tri_generator_begin(s->generator, text->ids, g->shared, &options, &sequence);
+  return tri_dispatcher_begin(s->dispatcher, text->ids, g->shared, &options, &sequence);
 }
 
 static tri_status start_groups(scoring *s) {
@@ -126,18 +132,49 @@ static tri_status start_groups(scoring *s) {
   return TRI_OK;
 }
 
-tri_status tri_scorer_score(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
-                            void (*progress)(int64_t done, int64_t all)) {
-  scoring s = {.generator = scorer->generator,
+static int64_t count_scores(const tri_scored_text *texts, int64_t count) {
+  int64_t scores = 0;
+  for (int64_t i = 0; i < count; i++) scores += texts[i].count - texts[i].first;
+  return scores;
+}
+
+/* Copies the first rank's scores to all ranks. */
+static tri_status share_scores(const tri_scorer *scorer, const tri_scored_text *texts, int64_t count) {
+  const int64_t scores = count_scores(texts, count);
+  double *all = NULL;
+  if (scorer->group.size == 1) return TRI_OK;
+  TRI_TRY(tri_alloc("scores", (size_t)scores, sizeof *all, &all));
+  for (int64_t i = 0, at = 0; i < count; at += texts[i].count - texts[i].first, i++)
+    memcpy(all + at, texts[i].out, (size_t)(texts[i].count - texts[i].first) * sizeof *all);
+  const tri_status status = tri_broadcast(&scorer->group, 0, (size_t)scores * sizeof *all, all);
+  for (int64_t i = 0, at = 0; i < count; at += texts[i].count - texts[i].first, i++)
+    memcpy(texts[i].out, all + at, (size_t)(texts[i].count - texts[i].first) * sizeof *all);
+  tri_free(all);
+  return status;
+}
+
+/* Scores all texts on the first rank. */
+static tri_status score_texts(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
+                              void (*progress)(int64_t done, int64_t all)) {
+  const int64_t places = tri_runner_sizes_of(scorer->runner)->sequences;
+  scoring s = {.dispatcher = scorer->dispatcher,
                .texts = texts,
                .count = count,
-               .most = 2 * tri_runner_sizes_of(scorer->runner)->sequences,
+               .most = 2 * places * tri_dispatcher_replicas(scorer->dispatcher),
                .progress = progress};
-  if (count == 0) return TRI_OK;
   TRI_TRY(tri_alloc("texts", (size_t)count, sizeof *s.groups, &s.groups));
   make_groups(&s);
   tri_status status = start_groups(&s);
-  if (status == TRI_OK) status = tri_generator_run(s.generator);
+  if (status == TRI_OK) status = tri_dispatcher_run(s.dispatcher);
+  if (status == TRI_OK) status = tri_dispatcher_dismiss(s.dispatcher);
   tri_free(s.groups);
   return status;
+}
+
+tri_status tri_scorer_score(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
+                            void (*progress)(int64_t done, int64_t all)) {
+  if (count == 0) return TRI_OK;
+  TRI_TRY(scorer->group.rank > 0 ? tri_dispatcher_follow(scorer->dispatcher)
+                                 : score_texts(scorer, texts, count, progress));
+  return share_scores(scorer, texts, count);
 }

@@ -96,8 +96,8 @@ tri_status tri_texts_sizes(tri_texts *t, tri_runner_sizes *out) {
 }
 
 tri_status tri_texts_load(tri_texts *t) {
-  tri_runner_sizes sizes;
-  TRI_TRY(tri_texts_sizes(t, &sizes));
+  tri_runner_sizes sizes = {0};
+  if (tri_generation_leads(t->generation)) TRI_TRY(tri_texts_sizes(t, &sizes));
   return tri_generation_load(t->generation, &sizes);
 }
 
@@ -109,8 +109,7 @@ static tri_status start_samples(void *context, tri_sequence *prompt) {
   const tri_texts *t = first->context;
   const bool cancelled = tri_sequence_finish(prompt) == TRI_FINISH_CANCELLED;
   for (int64_t i = 0; i < t->samples && !cancelled; i++) TRI_TRY(tri_written_start(first + i, prompt));
-  tri_generator_release(t->generation->generator, prompt);
-  return TRI_OK;
+  return tri_dispatcher_release(t->generation->dispatcher, prompt);
 }
 
 /* Begins to read a prompt that has several samples. start_samples forks the samples from it when it is read. */
@@ -119,13 +118,14 @@ static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
                                         .scores = first->prompt_scores,
                                         .observer = {.context = first, .done = start_samples}};
-  return tri_generator_begin(t->generation->generator, first->tokens.ids, first->tokens.count, &options, &sequence);
+  return tri_dispatcher_begin(t->generation->dispatcher, first->tokens.ids, first->tokens.count, &options, &sequence);
 }
 
-/* Starts further prompts until twice the batch of texts are in progress. Not all are started at once, because a waiting
- * sample keeps the pages of its prompt in use. */
+/* Starts further prompts until twice as many texts are in progress as there are places on all ranks. Not all are
+ * started at once, because a waiting sample keeps the pages of its prompt in use. */
 static tri_status start_texts(tri_texts *t) {
-  while (t->started < t->count && t->started - t->ended < 2 * t->batch) {
+  const int64_t most = 2 * t->batch * tri_dispatcher_replicas(t->generation->dispatcher);
+  while (t->started < t->count && t->started - t->ended < most) {
     tri_written *first = &t->list[t->started];
     t->started += t->samples;
     TRI_TRY(t->samples > 1 ? read_prompt(t, first) : tri_written_start(first, NULL));
@@ -139,11 +139,13 @@ static tri_status visit_ended(void *context, tri_written *written) {
   for (; t->reported < t->count && t->list[t->reported].finish != TRI_FINISH_NONE; t->reported++) {
     if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->reported]));
   }
-  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* tri_generator_cancel_all cancels all others, too */
+  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* tri_dispatcher_cancel_all cancels all others, too */
   return start_texts(t);
 }
 
 tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_written *written), void *context) {
+  tri_dispatcher *dispatcher = t->generation->dispatcher;
+  if (!tri_generation_leads(t->generation)) return tri_dispatcher_follow(dispatcher);
   t->done = done;
   t->context = context;
   for (int64_t i = 0; i < t->count; i++) {
@@ -151,7 +153,8 @@ tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_w
     t->list[i].context = t;
   }
   TRI_TRY(start_texts(t));
-  return tri_generation_run(t->generation);
+  TRI_TRY(tri_generation_run(t->generation));
+  return tri_dispatcher_dismiss(dispatcher);
 }
 
 void tri_texts_release(tri_texts *t) {

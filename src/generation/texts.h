@@ -33,11 +33,14 @@ typedef struct tri_texts {
 
 /* Encodes the prompts. Release with tri_texts_release, also after a failure. */
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out);
-/* Computes the sizes of the runner for these texts, and the number of tokens to sample of each. */
+/* On the first rank of the generation's group, as everything that needs prompts. Computes the sizes of the runner for
+ * these texts, and the number of tokens to sample of each. */
 tri_status tri_texts_sizes(tri_texts *texts, tri_runner_sizes *out);
-/* Creates the device, the runner and the generator with these sizes, and loads the weights. */
+/* COLLECTIVE over the group; the other ranks pass texts without prompts. Creates the device, the runner and the
+ * generator with these sizes, and loads the weights. */
 tri_status tri_texts_load(tri_texts *texts);
-/* Generates all texts. Calls `done` (may be NULL) with `context` for each, in the order of the prompts. */
+/* COLLECTIVE over the group. Generates all texts. On the first rank, calls `done` (may be NULL) with `context` for
+ * each, in the order of the prompts. */
 tri_status tri_texts_write(tri_texts *texts, tri_status (*done)(void *context, tri_written *written), void *context);
 void tri_texts_release(tri_texts *texts);
 

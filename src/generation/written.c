@@ -63,7 +63,7 @@ static tri_status append_piece(tri_written *w, const char *piece, size_t bytes) 
   return bytes == 0 ? TRI_OK : show(w);
 }
 
-/* ---- callbacks of the generator ---------------------------------------------------------------------------------- */
+/* ---- callbacks of the dispatcher --------------------------------------------------------------------------------- */
 
 static tri_status note_sample(tri_written *w, const tri_sampled *sampled) {
   const int64_t count = w->tokens.count - w->prompt_tokens;
@@ -120,7 +120,7 @@ static tri_status end_written(void *context, tri_sequence *sequence) {
   tri_written *w = context;
   if (tri_sequence_has_slid(sequence)) log_slid(w->generation);
   const tri_finish finish = tri_sequence_finish(sequence);
-  tri_generator_release(w->generation->generator, sequence);
+  TRI_TRY(tri_dispatcher_release(w->generation->dispatcher, sequence));
   TRI_TRY(end_text(w, finish));
   return w->done == NULL ? TRI_OK : w->done(w->context, w);
 }
@@ -136,8 +136,8 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
                                         .scores = w->prompt_scores,
                                         .observer = {.context = w, .token = append_token, .done = end_written}};
   tri_sequence *sequence = NULL;
-  if (prompt != NULL) return tri_generator_fork(g->generator, prompt, NULL, 0, &options, &sequence);
-  return tri_generator_begin(g->generator, w->tokens.ids, w->tokens.count, &options, &sequence);
+  if (prompt != NULL) return tri_dispatcher_fork(g->dispatcher, prompt, NULL, 0, &options, &sequence);
+  return tri_dispatcher_begin(g->dispatcher, w->tokens.ids, w->tokens.count, &options, &sequence);
 }
 
 tri_status tri_written_write(tri_written *w) {

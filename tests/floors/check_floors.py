@@ -53,6 +53,7 @@ OPENERS = {
     "checkpoint/output.c": "writes files of its own, also past the page cache",
     "cli/help.c": "writes a file that the user names",
     "cli/main.c": "gives a program without standard streams /dev/null",
+    "cli/running/ranks.c": "sends the output of all ranks but the first to /dev/null",
     "cli/running/train.c": "adds to a file of its run, after a look at its kind",
     "launch/supervisor.c": "reads /proc",
     "launch/stale_shm.c": "reads /proc and what this user's processes have left in /dev/shm",

@@ -113,7 +113,7 @@ def test_environment_of_other_hosts(play):
     assert process.returncode == 0, errors
     words, environment = json.loads((process.args[2].parent / "line.json").read_text())
     passed = [words[i + 1] for i, word in enumerate(words) if word == "-x"]
-    assert passed == ["TRIREME_LAUNCHED", "TRIREME_PARENT", "TRIREME_JOB"]
+    assert passed == ["TRIREME_LAUNCHED", "TRIREME_PARENT", "TRIREME_STREAMS", "TRIREME_JOB"]
     assert all(environment[name] for name in passed) and re.fullmatch(r"\S+ 0", environment["TRIREME_JOB"])
     assert words[words.index("-n") + 1] == "2" and words.index("-x") < words.index(os.path.realpath(TRIREME))
 

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/running/calibrate_tables.h"
 #include "cli/running/model_options.h"
+#include "cli/running/ranks.h"
 #include "comm/agreement.h"
 #include "comm/placement.h"
 #include "engine/measure.h"
@@ -221,12 +222,7 @@ static tri_status calibrate_measure(const arguments *given) {
   return status;
 }
 
-static tri_status join_and_measure(const arguments *given) {
-  tri_status status = calibrate_measure(given);
-  if (status != TRI_OK && tri_comm_size() > 1) tri_comm_fail(status);
-  tri_comm_close();
-  return status;
-}
+static tri_status join_and_measure(const arguments *given) { return tri_ranks_end(calibrate_measure(given)); }
 
 static tri_status calibrate_run(int count, char **given) {
   arguments parsed = {.precision = TRI_FP32, .device = "auto", .time_s = USUAL_TIME_S, .given = given};

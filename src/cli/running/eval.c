@@ -5,6 +5,7 @@
 #include "cli/running/eval_questions.h"
 #include "cli/running/eval_text.h"
 #include "cli/running/model_options.h"
+#include "cli/running/ranks.h"
 #include "files/file.h"
 
 #include <inttypes.h>
@@ -25,7 +26,9 @@ typedef struct eval_arguments {
   int64_t samples; /* answers to each question */
   double temperature;
   int64_t seed;
-  bool ruled; /* an option about generating or comparing answers was given */
+  bool ruled;             /* an option about generating or comparing answers was given */
+  int64_t ranks;          /* ranks to start */
+  const tri_group *group; /* ranks that share the work */
   bool all_checkpoints;
   const char *svg;
   bool json;
@@ -48,6 +51,10 @@ static const tri_option eval_options[] = {
      .help = "  --sequence T        tokens of context at most; as in training unless given\n"},
     {TRI_INT("batch", batch, 1, 1 << 20),
      .help = "  --batch B           windows at a time; of questions, texts side by side (16 choices, 8 answers)\n"},
+    {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
+     .help = "  -n, --ranks N       N processes share the work, through this machine's mpiexec; the results are the "
+             "same. Under\n"
+             "                      mpirun, srun or flux run leave it out\n"},
     {TRI_TEXT("documents", documents),
      .help =
          "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"},
@@ -164,6 +171,7 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .models = given->models,
                                     .num_models = given->num_models,
                                     .file = given->choices != NULL ? given->choices : given->answers,
+                                    .group = given->group,
                                     .options = &given->model,
                                     .batch = given->batch,
                                     .json = given->json,
@@ -184,6 +192,7 @@ static tri_status eval_text(const eval_arguments *given, const tri_corpus *corpu
                                .corpus = corpus,
                                .data = given->data,
                                .bigram = given->bigram,
+                               .group = given->group,
                                .options = &given->model,
                                .sequence = given->sequence,
                                .batch = given->batch,
@@ -201,6 +210,7 @@ static tri_status eval_preferences(const eval_arguments *given, const tri_corpus
   const tri_eval_preferences asked = {.model = given->checkpoint,
                                       .reference = given->reference,
                                       .corpus = corpus,
+                                      .group = given->group,
                                       .options = &given->model,
                                       .sequence = given->sequence,
                                       .batch = given->batch,
@@ -242,18 +252,26 @@ static tri_status check_corpus_name(const char *data) {
   return TRI_OK;
 }
 
+static tri_status eval_work(void *context, const tri_group *group, int threads) {
+  eval_arguments *given = context;
+  given->group = group;
+  if (given->model.threads == 0) given->model.threads = threads;
+  if (asks(given)) return ask_questions(given);
+  tri_corpus *corpus = NULL;
+  TRI_TRY(tri_corpus_open(given->data, &corpus));
+  const tri_status status = eval_corpus(given, corpus);
+  tri_corpus_close(corpus);
+  return status;
+}
+
 static tri_status eval_run(int count, char **arguments) {
   eval_arguments parsed = {
       .model = tri_model_options_default(), .rule = {.tokens = 64}, .samples = 1, .temperature = -1, .seed = 1234};
   TRI_TRY(eval_parse(count, arguments, &parsed));
   if (parsed.rule.until[0] == NULL) parsed.rule.until[0] = "\n\n";
-  if (asks(&parsed)) return ask_questions(&parsed);
-  tri_corpus *corpus = NULL;
-  TRI_TRY(check_corpus_name(parsed.data));
-  TRI_TRY(tri_corpus_open(parsed.data, &corpus));
-  const tri_status status = eval_corpus(&parsed, corpus);
-  tri_corpus_close(corpus);
-  return status;
+  if (!asks(&parsed)) TRI_TRY(check_corpus_name(parsed.data));
+  const tri_ranks_work work = {.ranks = parsed.ranks, .arguments = arguments, .work = eval_work, .context = &parsed};
+  return tri_ranks_run(&work);
 }
 
 const tri_command tri_command_eval = {
@@ -287,5 +305,6 @@ const tri_command tri_command_eval = {
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
     .options = eval_options,
+    .holds_signals = true,
     .run = eval_run,
 };

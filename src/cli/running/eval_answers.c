@@ -100,6 +100,7 @@ static tri_status answers_set_up(session *s) {
                                         .min_p = 0,
                                         .repetition_penalty = 1,
                                         .seed = asked->seed,
+                                        .group = asked->group,
                                         .model = *asked->options};
   memcpy(s->request.stops, asked->rule.until, (size_t)s->request.num_stops * sizeof *s->request.stops);
   TRI_TRY(tri_asked_read(asked->file, &s->questions));
@@ -184,7 +185,7 @@ tri_status tri_eval_answers(const tri_eval_questions *asked) {
   tri_status status = answers_set_up(s);
   if (status == TRI_OK) status = tri_texts_write(&s->texts, judge_answer, s);
   tri_log_progress_end();
-  if (status == TRI_OK) status = answers_report(s);
+  if (status == TRI_OK && asked->group->rank == 0) status = answers_report(s);
   json_decref(s->results);
   json_decref(s->written);
   tri_texts_release(&s->texts);

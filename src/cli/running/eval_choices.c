@@ -5,8 +5,10 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
+#include "comm/agreement.h"
 #include "data/same_tokenizer.h"
 #include "engine/model_files.h"
+#include "engine/rank_device.h"
 #include "files/file.h"
 #include "files/json_kind.h"
 #include "judge/quality.h"
@@ -113,22 +115,19 @@ static tri_status use_questions(session *s, const tri_merged *weights, const tri
 static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
   const int64_t batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH;
   return tri_scorer_create(model, s->asked->options->precision, batch < s->set.num_texts ? batch : s->set.num_texts,
-                           s->set.longest, s->device, out);
+                           s->set.longest, s->asked->group, s->device, out);
 }
 
 static void show_progress(int64_t done, int64_t all) {
   tri_log_progress("%5.1f %%", 100.0 * (double)done / (double)all);
 }
 
-static tri_status judge_weights(session *s, const tri_merged *weights, const tri_model *model, tri_judgement *out) {
-  tri_scorer *scorer = NULL;
+/* Creates a scorer with the weights of a checkpoint. The caller destroys it, also after a failure. */
+static tri_status load_scorer(session *s, const tri_merged *weights, const tri_model *model, tri_scorer **out,
+                              uint64_t *sum) {
   TRI_TRY(use_questions(s, weights, model));
-  TRI_TRY(create_scorer(s, model, &scorer));
-  tri_status status = tri_model_files_load(weights, tri_scorer_parameters(scorer), tri_scorer_executor(scorer));
-  if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
-  tri_log_progress_end();
-  tri_scorer_destroy(scorer);
-  return status;
+  TRI_TRY(create_scorer(s, model, out));
+  return tri_model_files_load(weights, tri_scorer_parameters(*out), tri_scorer_executor(*out), sum);
 }
 
 static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *out) {
@@ -136,8 +135,17 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
   const tri_checkpoint_use use = tri_model_options_use(options);
   tri_model model;
   tri_merged weights = {0};
-  TRI_TRY(tri_merged_open(path, options->base, &use, &model, &weights));
-  tri_status status = judge_weights(s, &weights, &model, out);
+  tri_scorer *scorer = NULL;
+  uint64_t sum = 0;
+  tri_status status = tri_merged_open(path, options->base, &use, &model, &weights);
+  if (status == TRI_OK) status = load_scorer(s, &weights, &model, &scorer, &sum);
+  /* A failure of one checkpoint need not end an evaluation of all, so that all ranks need its message. */
+  status = s->asked->all_checkpoints ? tri_common_failure(s->asked->group, status)
+                                     : tri_common_status(s->asked->group, status);
+  if (status == TRI_OK) status = tri_model_files_agree(s->asked->group, &weights, sum);
+  if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
+  tri_log_progress_end();
+  tri_scorer_destroy(scorer);
   tri_merged_close(&weights);
   return status;
 }
@@ -273,7 +281,8 @@ static void print_all(const tri_quality *q) {
 static tri_status report_all(const session *s, const tri_judgement *judgements, const int64_t *steps, int64_t count) {
   tri_quality quality = {0};
   tri_status status = tri_quality_of(judgements, steps, count, &quality);
-  if (status == TRI_OK && s->asked->svg != NULL) status = tri_quality_draw(&quality, s->asked->model, s->asked->svg);
+  if (status == TRI_OK && s->asked->svg != NULL && s->asked->group->rank == 0)
+    status = tri_quality_draw(&quality, s->asked->model, s->asked->svg);
   if (status == TRI_OK && s->asked->json) status = print_all_json(s, &quality);
   if (status == TRI_OK && !s->asked->json) print_all(&quality);
   tri_quality_release(&quality);
@@ -330,7 +339,7 @@ static tri_status judge_all(session *s) {
 
 static tri_status open_session(session *s) {
   TRI_TRY(tri_questions_read(s->asked->file, &s->questions));
-  return tri_device_create(s->asked->options->device, (int)s->asked->options->threads, &s->device);
+  return tri_rank_device_create(s->asked->options->device, (int)s->asked->options->threads, &s->device);
 }
 
 static void close_session(session *s) {

@@ -23,10 +23,10 @@ typedef struct tri_eval_model {
   tri_executor *executor;
 } tri_eval_model;
 
-/* Creates the device and the executor, and loads the weights. `model` must outlive it. Release with
- * tri_eval_model_release, also after a failure. */
+/* COLLECTIVE over the group. Creates the device and the executor, and loads the weights. `model` must outlive it.
+ * Release with tri_eval_model_release, also after a failure. */
 tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
-                                 const tri_eval_shape *shape, tri_eval_model *out);
+                                 const tri_eval_shape *shape, const tri_group *group, tri_eval_model *out);
 void tri_eval_model_release(tri_eval_model *model);
 
 /* Opens the tokenizer of a model's weights, or the one that the options name; *out stays NULL if there is none. Checks

@@ -2,6 +2,7 @@
 #ifndef TRI_CLI_RUNNING_EVAL_PREFERENCES_H
 #define TRI_CLI_RUNNING_EVAL_PREFERENCES_H
 
+#include "comm/comm.h"
 #include "data/corpus.h"
 #include "engine/model_options.h"
 
@@ -9,6 +10,7 @@ typedef struct tri_eval_preferences {
   const char *model;
   const char *reference; /* folder of the reference model; NULL: none */
   const tri_corpus *corpus;
+  const tri_group *group; /* ranks that share the work */
   const tri_model_options *options;
   int64_t sequence, batch; /* 0 means the sequence of training, and a batch of 4 */
   bool json;

@@ -2,6 +2,7 @@
 #ifndef TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 #define TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 
+#include "comm/comm.h"
 #include "engine/model_options.h"
 #include "judge/answers.h"
 
@@ -9,6 +10,7 @@ typedef struct tri_eval_questions {
   const char *model, *file;
   char *const *models; /* [num_models]; with several models, tri_eval_choices prints a row for each */
   int num_models;
+  const tri_group *group; /* ranks that share the work */
   const tri_model_options *options;
   int64_t batch; /* sequences per batch; 0: as many as fit into 2048 tokens */
   bool json;

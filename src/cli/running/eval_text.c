@@ -147,7 +147,7 @@ static tri_status create_model(session *s) {
                                 .batch = s->batch,
                                 .sequence = s->sequence,
                                 .masked = is_masked(s)};
-  return tri_eval_model_create(&s->model, &s->weights, s->asked->options, &shape, &s->run);
+  return tri_eval_model_create(&s->model, &s->weights, s->asked->options, &shape, s->asked->group, &s->run);
 }
 
 static tri_status count_bigrams(session *s) {
@@ -272,7 +272,8 @@ static int64_t labels_of_all(const session *s) {
 
 static tri_status eval_evaluate(session *s) {
   const tri_feed feed = tri_eval_windows_feed(&s->windows);
-  const tri_feed_scoring scoring = {.executor = s->run.executor,
+  const tri_feed_scoring scoring = {.group = s->asked->group,
+                                    .executor = s->run.executor,
                                     .feed = &feed,
                                     .samples = s->windows.count,
                                     .total = s->ensemble == NULL ? &s->total : NULL,

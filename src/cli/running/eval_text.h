@@ -2,6 +2,7 @@
 #ifndef TRI_CLI_RUNNING_EVAL_TEXT_H
 #define TRI_CLI_RUNNING_EVAL_TEXT_H
 
+#include "comm/comm.h"
 #include "data/corpus.h"
 #include "engine/model_options.h"
 
@@ -10,6 +11,7 @@ typedef struct tri_eval_text {
   int num_models;
   const tri_corpus *corpus;
   const char *data, *bigram; /* name of the corpus; corpus to count the baseline on, or NULL */
+  const tri_group *group;    /* ranks that share the work */
   const tri_model_options *options;
   int64_t sequence, batch;         /* 0: the sequence of training; a batch of 4 */
   const char *documents, *packing; /* NULL: as in training */

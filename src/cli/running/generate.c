@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
 #include "cli/running/prompts.h"
+#include "cli/running/ranks.h"
 #include "files/write_fault.h"
 #include "generation/texts.h"
 #include "options/options.h"
@@ -71,7 +72,12 @@ static const tri_option generate_options[] = {
                                            "FILE.jsonl; - is standard input\n"},
     {TRI_INT("samples", samples, 1, 1 << 20),
      .help = "  --samples N         texts of each prompt, each drawn by itself (1)\n"},
-    {TRI_INT("batch", batch, 1, 1 << 12), .help = "  --batch N           texts that are written side by side (8)\n"},
+    {TRI_INT("batch", batch, 1, 1 << 12),
+     .help = "  --batch N           texts that are written side by side on each rank (8)\n"},
+    {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
+     .help = "  -n, --ranks N       N processes share the texts, through this machine's mpiexec; the texts are the "
+             "same. Under\n"
+             "                      mpirun, srun or flux run leave it out\n"},
     {TRI_FLAG("json", json), .help = "  --json              a line of JSON for each text: step, number, sample, "
                                      "prompt, text, tokens, finish, stop\n"},
     {TRI_INT("logprobs", logprobs, 0, TRI_MOST_LIKELY),
@@ -126,6 +132,11 @@ static tri_status check_together(const tri_generate_arguments *given) {
   }
   if (given->chat && (given->logprobs >= 0 || given->cache_bytes > 0 || given->dry_run)) {
     return tri_fail(TRI_BAD_USAGE, "generate: --logprobs, --cache and --dry-run are not for --chat");
+  }
+  if (given->chat && given->ranks > 1) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: a conversation has one text at a time, so --chat takes no -n; --threads gives it more "
+                    "cores");
   }
   if (given->request.lookup > 0 && given->request.draft != NULL)
     return tri_fail(TRI_BAD_USAGE, "generate: --prompt-lookup or --draft, one of them");
@@ -186,7 +197,8 @@ typedef struct generate_texts {
   tri_prompts prompts;
   tri_texts texts;
   int64_t made, nameless; /* tokens of all texts, and those that the tokenizer does not know */
-  int64_t complete;       /* texts that were not cancelled */
+  int64_t printed;        /* texts that are in the output */
+  int64_t complete;       /* printed texts that were not cancelled */
   size_t decoded;
 } generate_texts;
 
@@ -213,15 +225,23 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
+/* Reports to the parent of a job how many texts are in the output, for its error messages. */
+static void report_progress(const generate_texts *t) {
+  tri_log_to_parent("texts %ld of %ld", (long)t->printed, (long)t->texts.count);
+}
+
 static tri_status finish_text(void *context, tri_written *text) {
   generate_texts *t = context;
   t->made += text->made;
+  t->printed++;
   t->complete += text->finish != TRI_FINISH_CANCELLED;
   t->nameless += text->nameless;
   t->decoded += text->decoded;
   TRI_TRY(print_text(t, text));
-  return fflush(stdout) == 0 ? TRI_OK
-                             : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+  if (fflush(stdout) != 0)
+    return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+  report_progress(t);
+  return TRI_OK;
 }
 
 /* Fails if no token was generated or no token has any text, and warns of tokens without text. */
@@ -253,13 +273,14 @@ static tri_status write_texts(generate_texts *t) {
     fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
     fflush(stdout);
   }
+  report_progress(t);
   const tri_status status = tri_texts_write(&t->texts, finish_text, t);
   if (streams) fputc('\n', stdout);
   TRI_TRY(status);
   const double took_s = tri_clock_s() - begin_s;
   tri_log("%ld token%s in %.2f s, %.1f tokens/s", (long)t->made, TRI_PLURAL(t->made), took_s,
           (double)t->made / (took_s + 1e-9));
-  const tri_generator_counts counts = tri_generator_count(t->generation.generator);
+  const tri_generator_counts counts = tri_dispatcher_count(t->generation.dispatcher);
   if (counts.guessed > 0)
     tri_log("%ld of %ld guessed tokens were right, and read with the token before them", (long)counts.kept,
             (long)counts.guessed);
@@ -269,10 +290,25 @@ static tri_status write_texts(generate_texts *t) {
   return judge(t);
 }
 
+/* The part of a rank that is not the first. */
+static tri_status help_with_texts(generate_texts *t) {
+  TRI_TRY(tri_texts_load(&t->texts));
+  tri_stop_defer("interrupted twice, so it ends at once");
+  return tri_texts_write(&t->texts, NULL, NULL);
+}
+
 static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
+  const int ranks = given->request.group->size;
   t->given = given;
   TRI_TRY(tri_generation_open(&given->request, &t->generation));
+  if (given->chat && ranks > 1) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: a conversation has one text at a time, and this job has %d ranks: start one process",
+                    ranks);
+  }
   if (given->chat) return tri_generate_chat(given, &t->generation);
+  t->texts.generation = &t->generation;
+  if (!tri_generation_leads(&t->generation)) return help_with_texts(t);
   TRI_TRY(read_prompts(given, &t->prompts));
   const tri_texts_request request = {
       .prompts = t->prompts.list,
@@ -287,9 +323,26 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
   if (given->dry_run) return tri_generate_plan(&t->texts);
+  if (t->texts.count < ranks)
+    tri_log("%ld text%s for %d ranks: some have nothing to do", (long)t->texts.count, TRI_PLURAL(t->texts.count),
+            ranks);
   TRI_TRY(tri_texts_load(&t->texts));
   tri_stop_defer("interrupted twice, so it ends at once");
   return write_texts(t);
+}
+
+static tri_status generate_work(void *context, const tri_group *group, int threads) {
+  tri_generate_arguments *given = context;
+  generate_texts *texts = NULL;
+  given->request.group = group;
+  if (given->request.model.threads == 0) given->request.model.threads = threads;
+  TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
+  const tri_status status = generate_texts_of(texts, given);
+  tri_texts_release(&texts->texts);
+  tri_prompts_release(&texts->prompts);
+  tri_generation_close(&texts->generation);
+  tri_free(texts);
+  return status;
 }
 
 static tri_status generate_run(int count, char **arguments) {
@@ -307,16 +360,13 @@ static tri_status generate_run(int count, char **arguments) {
                   .model = tri_model_options_default()},
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
-  generate_texts *texts = NULL;
   signal(SIGPIPE, SIG_IGN); /* failed writes are reported */
-  TRI_TRY(tri_stop_listen("interrupted"));
-  TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
-  const tri_status status = generate_texts_of(texts, &parsed);
-  tri_texts_release(&texts->texts);
-  tri_prompts_release(&texts->prompts);
-  tri_generation_close(&texts->generation);
-  tri_free(texts);
-  return status;
+  const tri_ranks_work work = {.ranks = parsed.dry_run ? 1 : parsed.ranks,
+                               .arguments = arguments,
+                               .stop_now = "interrupted",
+                               .work = generate_work,
+                               .context = &parsed};
+  return tri_ranks_run(&work);
 }
 
 const tri_command tri_command_generate = {
@@ -324,7 +374,7 @@ const tri_command tri_command_generate = {
     .summary = "write text with a trained model",
     .usage =
         "usage: trireme generate CHECKPOINT --prompt TEXT [options]\n"
-        "       trireme generate CHECKPOINT --prompts FILE [--samples N] [--json] [options]\n"
+        "       trireme generate CHECKPOINT --prompts FILE [--samples N] [-n RANKS] [--json] [options]\n"
         "       trireme generate CHECKPOINT --chat [--system TEXT] [options]\n"
         "\n"
         "Continues texts, or holds a conversation. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging "

@@ -11,6 +11,7 @@ typedef struct tri_generate_arguments {
   tri_generation_request request;
   const char *prompt, *prompt_file, *prompts; /* at most one */
   int64_t samples, batch, context;
+  int64_t ranks;    /* ranks to start */
   int64_t logprobs; /* number of most likely tokens to print with each token; -1: not requested */
   size_t cache_bytes;
   bool json, chat, dry_run;

@@ -1,10 +1,10 @@
 /* `trireme train`: reads the command line, trains in this process or in the ranks of a job that it starts, and records
  * failures in OUTPUT/failures.txt. */
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "cli/running/ranks.h"
 #include "comm/comm.h"
 #include "comm/placement.h"
 #include "config/name_aliases.h"
@@ -172,14 +172,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   };
   tri_status status = tri_train(&options);
   if (!arguments->dry_run) append_own_failure(config->output, status);
-  if (status == TRI_OK || tri_comm_size() == 1) {
-    tri_comm_close();
-    return status;
-  }
-  if (status != TRI_INTERRUPTED) tri_comm_fail(status);
-  if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
-  tri_comm_close(); /* the message is logged first, because a launcher kills the other ranks after the first exit */
-  return tri_fail(status, "%s", "");
+  return tri_ranks_end(status);
 }
 
 /* Options for the run file: first those of a study's best layout, then those given, which take precedence. */

@@ -1,0 +1,49 @@
+#include "cli/running/ranks.h"
+
+#include "base/log.h"
+#include "base/parent.h"
+#include "base/stop.h"
+#include "comm/placement.h"
+#include "launch/launcher.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static const double SILENCE_S = 600; /* longest silence of a rank, which sends signs of life all the time */
+
+tri_status tri_ranks_end(tri_status status) {
+  if (status == TRI_OK || tri_comm_size() == 1) {
+    tri_comm_close();
+    return status;
+  }
+  if (status != TRI_INTERRUPTED) tri_comm_fail(status);
+  if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
+  tri_comm_close(); /* the message is logged first, because a launcher kills the other ranks after the first exit */
+  return tri_fail(status, "%s", "");
+}
+
+/* Discards the output of the other ranks. */
+static void discard_output(void) {
+  (void)!freopen("/dev/null", "we", stdout);
+  tri_log_set_quiet();
+}
+
+static tri_status join_and_work(const tri_ranks_work *work) {
+  int threads = 0;
+  TRI_TRY(tri_comm_open());
+  TRI_TRY(tri_placement_apply(&threads));
+  const tri_group world = tri_group_world();
+  tri_log_to_parent("rank %d %ld ", world.rank, (long)getpid());
+  if (world.rank == 0) TRI_TRY(tri_parent_use_streams());
+  if (world.rank > 0) discard_output();
+  return work->work(work->context, &world, threads);
+}
+
+tri_status tri_ranks_run(const tri_ranks_work *work) {
+  if (work->ranks > 1) {
+    const tri_launch_options options = {.ranks = work->ranks, .hang_timeout_s = SILENCE_S, .gives_streams = true};
+    return tri_launch(&options, work->arguments);
+  }
+  TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? work->stop_now : NULL));
+  return tri_ranks_end(join_and_work(work));
+}

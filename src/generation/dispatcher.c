@@ -1,0 +1,438 @@
+/* The first rank's side of the dispatcher. A sequence on another rank is known there by its slot; verbs are appended to
+ * the link of that rank and sent with the next step, so that all verbs of a step are one message. */
+#include "base/memory.h"
+#include "generation/dispatcher_internal.h"
+#include "generation/sequence.h"
+
+static const double LONGEST_WAIT_S = 0.1; /* between two looks at requests to stop (base/stop.h) */
+
+/* A sequence as callers see it. */
+struct tri_dispatched {
+  tri_sequence shown; /* first member, so that a tri_sequence * of a caller is a tri_dispatched *; `shown.pages` and
+                         positions are unused */
+  tri_dispatcher *dispatcher;
+  int replica;
+  int64_t slot, serial;
+  int64_t owed;       /* tokens of it that `outstanding` counts */
+  tri_sequence *real; /* on this rank; NULL: on another rank */
+  bool cut; /* its observer stopped it on another rank, where it may have been longer, and was rewound since */
+};
+
+static tri_dispatched *dispatched(tri_sequence *sequence) { return (tri_dispatched *)(void *)sequence; }
+static const tri_dispatched *dispatched_const(const tri_sequence *sequence) {
+  return (const tri_dispatched *)(const void *)sequence;
+}
+
+tri_status tri_dispatcher_create(const tri_group *group, tri_generator *generator, tri_dispatcher **out) {
+  tri_dispatcher *d = NULL;
+  TRI_TRY(tri_alloc("a dispatcher", 1, sizeof *d, &d));
+  d->group = *group;
+  d->generator = generator;
+  const size_t links = group->rank == 0 ? (size_t)group->size : 1;
+  tri_status status = tri_alloc("links between ranks", links, sizeof *d->links, &d->links);
+  if (status == TRI_OK) status = tri_alloc("replicas", (size_t)group->size, sizeof *d->outstanding, &d->outstanding);
+  if (status == TRI_OK) status = tri_alloc("replicas", (size_t)group->size, sizeof *d->dismissed, &d->dismissed);
+  for (int i = 0; status == TRI_OK && i < (int)links; i++)
+    d->links[i] = (tri_link){.group = &d->group, .peer = group->rank == 0 ? i : 0};
+  if (status == TRI_OK) *out = d;
+  if (status != TRI_OK) tri_dispatcher_destroy(d);
+  return status;
+}
+
+static void free_dispatched(tri_dispatched *s) {
+  s->dispatcher->list[s->slot] = NULL;
+  tri_free(s->shown.ids);
+  tri_free(s);
+}
+
+void tri_dispatcher_destroy(tri_dispatcher *d) {
+  if (d == NULL) return;
+  for (int64_t i = 0; i < d->count; i++) {
+    if (d->list[i] == NULL) continue;
+    if (d->list[i]->real != NULL) tri_generator_release(d->generator, d->list[i]->real);
+    free_dispatched(d->list[i]);
+  }
+  tri_dispatcher_release_followed(d);
+  for (int i = 0; d->links != NULL && i < (d->group.rank == 0 ? d->group.size : 1); i++) tri_link_release(&d->links[i]);
+  tri_free(d->links);
+  tri_free(d->outstanding);
+  tri_free(d->dismissed);
+  tri_free(d->list);
+  tri_free(d);
+}
+
+int tri_dispatcher_replicas(const tri_dispatcher *d) { return d->group.size; }
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+/* Changes the number of outstanding tokens of the sequence. */
+static void owe(tri_dispatched *s, int64_t tokens) {
+  s->dispatcher->outstanding[s->replica] += tokens - s->owed;
+  s->owed = tokens;
+}
+
+static tri_status add_token(tri_dispatched *s, const tri_sampled *sampled, bool *stop) {
+  tri_sequence *shown = &s->shown;
+  const tri_sequence_observer *observer = &shown->options.observer;
+  if (shown->sampled == 0) owe(s, shown->options.wanted); /* its given tokens are read */
+  TRI_TRY(tri_sequence_append(shown, &sampled->id, 1));
+  shown->sampled++;
+  owe(s, s->owed - 1);
+  return observer->token == NULL ? TRI_OK : observer->token(observer->context, shown, sampled, stop);
+}
+
+static tri_status end(tri_dispatched *s, tri_finish finish, bool slid) {
+  const tri_sequence_observer *observer = &s->shown.options.observer;
+  s->shown.finish = finish;
+  s->shown.slid = slid;
+  owe(s, 0);
+  if (s->real == NULL) s->dispatcher->elsewhere--;
+  return observer->done == NULL ? TRI_OK : observer->done(observer->context, &s->shown);
+}
+
+static tri_status token_here(void *context, tri_sequence *real, const tri_sampled *sampled, bool *stop) {
+  (void)real;
+  return add_token(context, sampled, stop);
+}
+
+static tri_status done_here(void *context, tri_sequence *real) {
+  return end(context, tri_sequence_finish(real), tri_sequence_has_slid(real));
+}
+
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
+
+static tri_link *link_of(const tri_dispatched *s) { return &s->dispatcher->links[s->replica]; }
+
+/* Appends a verb with the options of the sequence, and with the last `count` of its tokens. */
+static tri_status send_reading(tri_dispatched *s, tri_verb_kind kind, int64_t from, int64_t count) {
+  const tri_sequence_options *options = &s->shown.options;
+  const tri_verb verb = {.kind = kind,
+                         .num_ends = options->num_ends,
+                         .slot = s->slot,
+                         .from = from,
+                         .count = count,
+                         .serial = s->serial,
+                         .wanted = options->wanted,
+                         .scored = options->scored,
+                         .sampling = options->sampling,
+                         .requested = options->requested};
+  s->dispatcher->dismissed[s->replica] = false;
+  TRI_TRY(tri_link_append(link_of(s), &verb, sizeof verb));
+  TRI_TRY(tri_link_append(link_of(s), s->shown.ids + s->shown.count - count, (size_t)count * sizeof *s->shown.ids));
+  return tri_link_append(link_of(s), options->ends, (size_t)options->num_ends * sizeof *options->ends);
+}
+
+static tri_status send_plain(tri_dispatched *s, tri_verb_kind kind, int64_t count) {
+  const tri_verb verb = {.kind = kind, .slot = s->slot, .count = count};
+  return tri_link_append(link_of(s), &verb, sizeof verb);
+}
+
+static tri_status find_slot(tri_dispatcher *d, int64_t *out) {
+  for (*out = 0; *out < d->count; ++*out) {
+    if (d->list[*out] == NULL) return TRI_OK;
+  }
+  TRI_TRY(tri_grow("sequences", sizeof(tri_dispatched *), d->count, &d->room, &d->list));
+  d->list[d->count++] = NULL;
+  return TRI_OK;
+}
+
+static tri_status create(tri_dispatcher *d, int replica, tri_dispatched **out) {
+  int64_t slot = 0;
+  TRI_TRY(find_slot(d, &slot));
+  TRI_TRY(tri_alloc("a sequence", 1, sizeof **out, out));
+  **out = (tri_dispatched){.dispatcher = d, .replica = replica, .slot = slot};
+  d->list[slot] = *out;
+  return TRI_OK;
+}
+
+/* Sets the options of a sequence that is begun or extended, whose tokens are complete. `unread`: number of its tokens
+ * that the replica has not read. */
+static void start(tri_dispatched *s, const tri_sequence_options *options, int64_t unread) {
+  s->shown.options = *options;
+  s->shown.sampled = 0;
+  s->shown.finish = TRI_FINISH_NONE;
+  s->serial = ++s->dispatcher->serial;
+  s->cut = false;
+  owe(s, unread + options->wanted);
+  if (s->real == NULL) s->dispatcher->elsewhere++;
+}
+
+/* Returns the options for this rank's generator. */
+static tri_sequence_options options_here(tri_dispatched *s, const tri_sequence_options *options) {
+  tri_sequence_options out = *options;
+  out.observer = (tri_sequence_observer){.context = s, .token = token_here, .done = done_here};
+  return out;
+}
+
+static int least_loaded(const tri_dispatcher *d) {
+  int best = 0;
+  for (int i = 1; i < d->group.size; i++) {
+    if (d->outstanding[i] < d->outstanding[best]) best = i;
+  }
+  return best;
+}
+
+static tri_status begin_on(tri_dispatched *s, const int32_t *ids, int64_t count, const tri_sequence_options *options) {
+  tri_generator *g = s->dispatcher->generator;
+  const tri_sequence_options here = options_here(s, options);
+  TRI_TRY(tri_sequence_append(&s->shown, ids, count));
+  if (s->replica == 0) {
+    TRI_TRY(tri_generator_begin(g, ids, count, &here, &s->real));
+    start(s, options, count);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_generator_check(g, ids, count, options));
+  start(s, options, count);
+  return send_reading(s, TRI_VERB_BEGIN, -1, count);
+}
+
+tri_status tri_dispatcher_begin(tri_dispatcher *d, const int32_t *ids, int64_t count,
+                                const tri_sequence_options *options, tri_sequence **out) {
+  tri_dispatched *s = NULL;
+  TRI_TRY(create(d, least_loaded(d), &s));
+  const tri_status status = begin_on(s, ids, count, options);
+  if (status == TRI_OK) *out = &s->shown;
+  if (status != TRI_OK) free_dispatched(s);
+  return status;
+}
+
+/* Checks that a sequence has ended, and that its replica has it as it is here. */
+static tri_status check_ended(const tri_dispatched *s) {
+  if (s->shown.finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not ended is continued");
+  if (!s->cut || s->shown.count < tri_generator_positions(s->dispatcher->generator)) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "a text that was stopped on another rank, and is as long as the model's %ld positions, cannot be "
+                  "continued there; begin it again with all of its tokens",
+                  (long)tri_generator_positions(s->dispatcher->generator));
+}
+
+static tri_status fork_from(tri_dispatched *s, const tri_dispatched *from, const int32_t *ids, int64_t count,
+                            const tri_sequence_options *options) {
+  tri_generator *g = s->dispatcher->generator;
+  const tri_sequence_options here = options_here(s, options);
+  TRI_TRY(check_ended(from));
+  TRI_TRY(tri_sequence_append(&s->shown, from->shown.ids, from->shown.count));
+  TRI_TRY(tri_sequence_append(&s->shown, ids, count));
+  if (s->replica == 0) {
+    TRI_TRY(tri_generator_fork(g, from->real, ids, count, &here, &s->real));
+    start(s, options, count);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_generator_check(g, s->shown.ids, s->shown.count, options));
+  start(s, options, count);
+  return send_reading(s, TRI_VERB_FORK, from->slot, count);
+}
+
+tri_status tri_dispatcher_fork(tri_dispatcher *d, const tri_sequence *from, const int32_t *ids, int64_t count,
+                               const tri_sequence_options *options, tri_sequence **out) {
+  tri_dispatched *s = NULL;
+  TRI_TRY(create(d, dispatched_const(from)->replica, &s));
+  const tri_status status = fork_from(s, dispatched_const(from), ids, count, options);
+  if (status == TRI_OK) *out = &s->shown;
+  if (status != TRI_OK) free_dispatched(s);
+  return status;
+}
+
+static tri_status extend(tri_dispatched *s, const int32_t *ids, int64_t count, const tri_sequence_options *options) {
+  tri_generator *g = s->dispatcher->generator;
+  const tri_sequence_options here = options_here(s, options);
+  TRI_TRY(tri_sequence_append(&s->shown, ids, count));
+  if (s->replica == 0) {
+    TRI_TRY(tri_generator_extend(g, s->real, ids, count, &here));
+    start(s, options, count);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_generator_check(g, s->shown.ids, s->shown.count, options));
+  start(s, options, count);
+  return send_reading(s, TRI_VERB_EXTEND, -1, count);
+}
+
+tri_status tri_dispatcher_extend(tri_dispatcher *d, tri_sequence *sequence, const int32_t *ids, int64_t count,
+                                 const tri_sequence_options *options) {
+  tri_dispatched *s = dispatched(sequence);
+  const int64_t before = sequence->count;
+  (void)d;
+  TRI_TRY(check_ended(s));
+  const tri_status status = extend(s, ids, count, options);
+  if (status != TRI_OK) sequence->count = before; /* a failure leaves the sequence unchanged */
+  return status;
+}
+
+tri_status tri_dispatcher_rewind(tri_dispatcher *d, tri_sequence *sequence, int64_t count) {
+  tri_dispatched *s = dispatched(sequence);
+  TRI_TRY(check_ended(s));
+  sequence->count = count;
+  if (s->real == NULL) return send_plain(s, TRI_VERB_REWIND, count);
+  tri_generator_rewind(d->generator, s->real, count);
+  return TRI_OK;
+}
+
+/* Stops a sequence on another rank, and drops the events that are on their way. */
+static tri_status stop_elsewhere(tri_dispatched *s, tri_finish finish) {
+  s->serial = ++s->dispatcher->serial;
+  s->cut = true;
+  TRI_TRY(send_plain(s, TRI_VERB_CANCEL, 0));
+  TRI_TRY(send_plain(s, TRI_VERB_REWIND, s->shown.count));
+  return end(s, finish, s->shown.count - 1 > tri_generator_positions(s->dispatcher->generator));
+}
+
+tri_status tri_dispatcher_cancel(tri_dispatcher *d, tri_sequence *sequence) {
+  tri_dispatched *s = dispatched(sequence);
+  if (sequence->finish != TRI_FINISH_NONE) return TRI_OK;
+  return s->real != NULL ? tri_generator_cancel(d->generator, s->real) : stop_elsewhere(s, TRI_FINISH_CANCELLED);
+}
+
+/* In the order of their begins, which is the order of the serial numbers. */
+tri_status tri_dispatcher_cancel_all(tri_dispatcher *d) {
+  const int64_t last = d->serial;
+  for (int64_t at = 0;;) {
+    tri_dispatched *next = NULL;
+    for (int64_t i = 0; i < d->count; i++) {
+      tri_dispatched *s = d->list[i];
+      if (s == NULL || s->shown.finish != TRI_FINISH_NONE || s->serial <= at || s->serial > last) continue;
+      if (next == NULL || s->serial < next->serial) next = s;
+    }
+    if (next == NULL) return TRI_OK;
+    at = next->serial;
+    TRI_TRY(tri_dispatcher_cancel(d, &next->shown));
+  }
+}
+
+tri_status tri_dispatcher_release(tri_dispatcher *d, tri_sequence *sequence) {
+  tri_dispatched *s = dispatched(sequence);
+  tri_status status = TRI_OK;
+  owe(s, 0);
+  if (s->real != NULL) tri_generator_release(d->generator, s->real);
+  if (s->real == NULL) {
+    d->elsewhere -= sequence->finish == TRI_FINISH_NONE;
+    status = send_plain(s, TRI_VERB_RELEASE, 0);
+  }
+  free_dispatched(s);
+  return status;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static tri_status read_token(tri_dispatched *s, const tri_event *event, const tri_link_bytes *message, size_t *at) {
+  bool stop = false;
+  tri_sampled sampled = {.id = event->id,
+                         .version = event->version,
+                         .log_prob = event->log_prob,
+                         .entropy = event->entropy,
+                         .sampled_log_prob = event->sampled_log_prob};
+  TRI_TRY(tri_link_take(message, at, sampled.likeliest, (size_t)event->count * sizeof *sampled.likeliest));
+  if (s == NULL) return TRI_OK;
+  TRI_TRY(add_token(s, &sampled, &stop));
+  return stop ? stop_elsewhere(s, TRI_FINISH_STOP) : TRI_OK;
+}
+
+static tri_status read_done(tri_dispatched *s, const tri_event *event, const tri_link_bytes *message, size_t *at) {
+  if (s != NULL) {
+    TRI_TRY(tri_link_take(message, at, s->shown.options.scores, (size_t)event->count * sizeof(double)));
+    return end(s, event->finish, event->slid);
+  }
+  *at += (size_t)event->count * sizeof(double);
+  return TRI_OK;
+}
+
+static void add_counts(tri_generator_counts *to, const tri_generator_counts *counts) {
+  to->steps += counts->steps;
+  to->rows += counts->rows;
+  to->found_rows += counts->found_rows;
+  to->preempted += counts->preempted;
+  to->guessed += counts->guessed;
+  to->kept += counts->kept;
+  to->free_pages += counts->free_pages;
+  to->sequences += counts->sequences;
+}
+
+static tri_status read_left(tri_dispatcher *d, int rank, const tri_link_bytes *message, size_t *at) {
+  tri_generator_counts counts;
+  TRI_TRY(tri_link_take(message, at, &counts, sizeof counts));
+  add_counts(&d->counts, &counts);
+  d->dismissed[rank] = true;
+  return TRI_OK;
+}
+
+static tri_status read_events(tri_dispatcher *d, int rank) {
+  const tri_link_bytes *message = &d->links[rank].received;
+  for (size_t at = 0; at < message->count;) {
+    tri_event event;
+    TRI_TRY(tri_link_take(message, &at, &event, sizeof event));
+    tri_dispatched *s = event.kind == TRI_EVENT_LEFT ? NULL : d->list[event.slot];
+    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* an event of its past */
+    switch (event.kind) {
+      case TRI_EVENT_TOKEN: TRI_TRY(read_token(s, &event, message, &at)); break;
+      case TRI_EVENT_DONE: TRI_TRY(read_done(s, &event, message, &at)); break;
+      case TRI_EVENT_LEFT: TRI_TRY(read_left(d, rank, message, &at)); break;
+    }
+  }
+  return TRI_OK;
+}
+
+/* Sends the verbs, and reads the events that have arrived. Sets *read to whether there were any. */
+static tri_status exchange(tri_dispatcher *d, bool *read) {
+  *read = false;
+  for (int i = 1; i < d->group.size; i++) {
+    TRI_TRY(tri_link_flush(&d->links[i]));
+    for (bool got = true; got && !d->dismissed[i];) {
+      TRI_TRY(tri_link_poll(&d->links[i], &got));
+      if (got) TRI_TRY(read_events(d, i));
+      *read = *read || got;
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status wait_for_events(const tri_dispatcher *d) {
+  const tri_request **awaited = NULL;
+  TRI_TRY(tri_alloc("requests", (size_t)d->group.size, sizeof *awaited, &awaited));
+  for (int i = 1; i < d->group.size; i++) awaited[i] = d->dismissed[i] ? NULL : tri_link_awaited(&d->links[i]);
+  const tri_status status = tri_request_wait_any(awaited, d->group.size, LONGEST_WAIT_S);
+  tri_free(awaited);
+  return status;
+}
+
+tri_status tri_dispatcher_step(tri_dispatcher *d, bool *more) {
+  bool read = false;
+  TRI_TRY(exchange(d, &read));
+  TRI_TRY(tri_generator_step(d->generator, more));
+  if (!*more && !read && d->elsewhere > 0) TRI_TRY(wait_for_events(d));
+  *more = *more || d->elsewhere > 0;
+  return TRI_OK;
+}
+
+tri_status tri_dispatcher_run(tri_dispatcher *d) {
+  bool more = true;
+  while (more) TRI_TRY(tri_dispatcher_step(d, &more));
+  return TRI_OK;
+}
+
+static bool all_dismissed(const tri_dispatcher *d) {
+  for (int i = 1; i < d->group.size; i++) {
+    if (!d->dismissed[i]) return false;
+  }
+  return true;
+}
+
+tri_status tri_dispatcher_dismiss(tri_dispatcher *d) {
+  const tri_verb verb = {.kind = TRI_VERB_DISMISS};
+  d->counts = (tri_generator_counts){.steps = 0};
+  for (int i = 1; i < d->group.size; i++) {
+    d->dismissed[i] = false;
+    TRI_TRY(tri_link_append(&d->links[i], &verb, sizeof verb));
+  }
+  while (!all_dismissed(d)) {
+    bool read = false;
+    TRI_TRY(exchange(d, &read));
+    if (!read) TRI_TRY(wait_for_events(d));
+  }
+  for (int i = 1; i < d->group.size; i++) TRI_TRY(tri_link_flush_all(&d->links[i]));
+  return TRI_OK;
+}
+
+tri_generator_counts tri_dispatcher_count(const tri_dispatcher *d) {
+  tri_generator_counts counts = tri_generator_count(d->generator);
+  add_counts(&counts, &d->counts);
+  return counts;
+}

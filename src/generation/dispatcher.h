@@ -1,0 +1,65 @@
+/* Distributes sequences over the ranks of a group. Each rank has a generator (generator.h), here called a *replica*,
+ * with the same weights.
+ *
+ * The first rank calls the verbs and gets the events, as with a generator: a tri_sequence of the dispatcher has the
+ * tokens, the finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
+ * replica with the fewest outstanding tokens, tokens to read or to sample; a fork stays on the replica of its
+ * original, whose pages it shares. The other ranks call tri_dispatcher_follow. A group of one rank calls its generator
+ * directly.
+ *
+ * The tokens of a sequence do not depend on the number of ranks, since they do not depend on the other sequences of its
+ * replica. The order of events of different sequences does depend on it.
+ *
+ * A replica on another rank does not wait for the observers: after `*stop = true` it may sample further tokens, which
+ * are dropped. */
+#ifndef TRI_GENERATION_DISPATCHER_H
+#define TRI_GENERATION_DISPATCHER_H
+
+#include "comm/comm.h"
+#include "generation/generator.h"
+
+typedef struct tri_dispatcher tri_dispatcher;
+
+/* LOCAL. Creates a dispatcher of the group's ranks. `generator`: this rank's, of the same sizes on all ranks; it must
+ * outlive the dispatcher, and must not be used directly while sequences are in progress. Release with
+ * tri_dispatcher_destroy, which also releases all sequences. */
+tri_status tri_dispatcher_create(const tri_group *group, tri_generator *generator, tri_dispatcher **out);
+void tri_dispatcher_destroy(tri_dispatcher *dispatcher);
+
+/* Returns the number of replicas. */
+int tri_dispatcher_replicas(const tri_dispatcher *dispatcher);
+
+/* ---- verbs, on the first rank ------------------------------------------------------------------------------------
+ *
+ * As the generator's (generator.h), with the same errors. Options are copied, but not scores and observers. */
+
+tri_status tri_dispatcher_begin(tri_dispatcher *dispatcher, const int32_t *ids, int64_t count,
+                                const tri_sequence_options *options, tri_sequence **out);
+tri_status tri_dispatcher_fork(tri_dispatcher *dispatcher, const tri_sequence *from, const int32_t *ids, int64_t count,
+                               const tri_sequence_options *options, tri_sequence **out);
+tri_status tri_dispatcher_extend(tri_dispatcher *dispatcher, tri_sequence *sequence, const int32_t *ids, int64_t count,
+                                 const tri_sequence_options *options);
+tri_status tri_dispatcher_rewind(tri_dispatcher *dispatcher, tri_sequence *sequence, int64_t count);
+tri_status tri_dispatcher_cancel(tri_dispatcher *dispatcher, tri_sequence *sequence);
+tri_status tri_dispatcher_cancel_all(tri_dispatcher *dispatcher);
+tri_status tri_dispatcher_release(tri_dispatcher *dispatcher, tri_sequence *sequence);
+
+/* Runs a step of this rank's generator, and calls the observers of events that have come from other ranks. If this rank
+ * has nothing to do, waits up to a tenth of a second for an event. Sets *more to whether any sequence has not ended. */
+tri_status tri_dispatcher_step(tri_dispatcher *dispatcher, bool *more);
+/* Runs steps until all sequences have ended. */
+tri_status tri_dispatcher_run(tri_dispatcher *dispatcher);
+
+/* ---- the other ranks --------------------------------------------------------------------------------------------- */
+
+/* Executes the verbs of the first rank until it calls tri_dispatcher_dismiss. Sleeps while this rank has no sequence.
+ */
+tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
+/* On the first rank, after all sequences have ended: lets the others return from tri_dispatcher_follow, and adds their
+ * counters to those of tri_dispatcher_count. They may follow again later. */
+tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
+
+/* Returns the counters of this rank's generator, and of the other ranks' as of the last tri_dispatcher_dismiss. */
+tri_generator_counts tri_dispatcher_count(const tri_dispatcher *dispatcher);
+
+#endif

@@ -1,0 +1,41 @@
+/* A connection between the first rank and another rank of a dispatcher, over which both send verbs or events without
+ * waiting; for generation/ only. Everything appended since the last flush is one message: its length, then its bytes.
+ */
+#ifndef TRI_GENERATION_DISPATCHER_LINK_H
+#define TRI_GENERATION_DISPATCHER_LINK_H
+
+#include "comm/comm.h"
+
+/* Bytes of a message, [count]. */
+typedef struct tri_link_bytes {
+  char *data;
+  size_t count, room;
+} tri_link_bytes;
+
+typedef struct tri_link {
+  const tri_group *group;
+  int peer;                        /* rank of the group at the other end */
+  tri_link_bytes filling, sending; /* appended bytes; the message in transit */
+  int64_t sent_length;             /* length of the message in transit */
+  tri_request *sends[2];           /* sends of the length and of the bytes; NULL: sent */
+  int64_t length;                  /* length of the message that is received */
+  tri_request *receives[2];        /* NULL: not started, or received */
+  tri_link_bytes received;
+} tri_link;
+
+/* Appends data[bytes] to the next message. */
+tri_status tri_link_append(tri_link *link, const void *data, size_t bytes);
+/* Sends the appended bytes if the last message has been sent; otherwise they stay for a later call. */
+tri_status tri_link_flush(tri_link *link);
+/* Waits until all appended bytes are sent. */
+tri_status tri_link_flush_all(tri_link *link);
+/* Sets *got to whether a message has arrived. It is in link->received until the next call. */
+tri_status tri_link_poll(tri_link *link, bool *got);
+/* Returns the request that becomes done when tri_link_poll may find more of a message. */
+const tri_request *tri_link_awaited(const tri_link *link);
+void tri_link_release(tri_link *link);
+
+/* Takes data[bytes] from the front of a message, and moves *at past it. TRI_INTERNAL if the message ends before. */
+tri_status tri_link_take(const tri_link_bytes *message, size_t *at, void *data, size_t bytes);
+
+#endif
