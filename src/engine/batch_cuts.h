@@ -23,8 +23,8 @@ void tri_batch_cuts_destroy(tri_batch_cuts *cuts);
 /* Cuts the micro-batch with these positions [batch, tokens]. */
 void tri_batch_cuts_make(tri_batch_cuts *cuts, const int32_t *positions);
 
-/* Returns the end, at most `end`, of the tokens from `first` on that are in one document; and the index in the sequence
- * of the first token of a token's document. */
+/* Return the end of the tokens from `first` on that are in the document of token `first`, at most `end`; and the index
+ * in the sequence of the first token of a token's document. */
 int64_t tri_document_end(const int32_t *positions, int64_t first, int64_t end);
 int64_t tri_document_begin(const int32_t *positions, int64_t token);
 
