@@ -30,7 +30,7 @@ typedef struct emulated_thread {
   waiting waiting;
   const char *file; /* source position of the wait */
   int line;
-  unsigned shared_rounds; /* rounds of tri_emulator_share */
+  unsigned shared_rounds; /* calls of tri_emulator_share in this block */
   int first_copy, num_copies, group;
   copy *copies; /* a ring of MOST_COPIES; allocated separately, so that threads are close to each other in memory */
 } emulated_thread;
@@ -119,14 +119,14 @@ static tri_status stuck(const tri_emulator *e) {
                   waits->self.thread, file_name(waits->file), waits->line, ended->self.thread);
 }
 
-/* ---- barriers
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
 static void go_on(emulated_thread *first, int count) {
   for (int i = 0; i < count; i++) first[i].waiting = WAITING_FOR_NOTHING;
 }
 
-/* A barrier of the `count` threads from `first` on; *arrived counts them. */
+/* Waits at a barrier of the `count` threads from `first` on; *arrived counts them. The last thread to arrive checks
+ * that all came to the same place in the source. */
 static void meet(emulated_thread *t, emulated_thread *first, int count, int *arrived, waiting what, const char *file,
                  int line) {
   t->file = file;
@@ -300,7 +300,7 @@ static tri_status run_block(tri_emulator *e, const uint32_t block[3]) {
   return TRI_OK;
 }
 
-/* Returns a number below `of` that is coprime to it. */
+/* Returns a random number from 1 to `of` that is coprime to it. */
 static uint64_t coprime(tri_emulator *e, uint64_t of) {
   for (;;) {
     uint64_t candidate = 1 + draw(e, (uint32_t)(of < UINT32_MAX ? of : UINT32_MAX)), a = candidate, b = of;
