@@ -18,7 +18,7 @@ struct tri_exchange_request {
   tri_exchange_request *next; /* request that was started after this one, in the same list of the exchange */
   exchange_kind kind;
   tri_group group;
-  tri_request *comm; /* request of the current piece, or of the whole collective if it is not staged */
+  tri_request *comm; /* request of comm.h: of the current piece if staged, else of the whole call */
   char *values;      /* device memory */
 
   /* Device-aware MPI: */
@@ -38,7 +38,7 @@ struct tri_exchange_request {
   int64_t *piece_begins;       /* [group.size + 1], offsets in the current piece */
   tri_device_event done;       /* passed when the request's work on the device is done */
 
-  /* Messages that wait for the device before they begin: */
+  /* Messages: */
   char *host; /* memory that MPI sends from or receives into */
   size_t bytes;
   int peer, tag;
