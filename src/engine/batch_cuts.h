@@ -16,7 +16,8 @@ typedef struct tri_batch_cuts {
   double *load;                /* [outer], work of each outer rank so far */
 } tri_batch_cuts;
 
-/* Release with tri_batch_cuts_destroy, which accepts a zeroed struct, too. */
+/* Creates the cuts of micro-batches of `batch` sequences. Release with tri_batch_cuts_destroy, which accepts a zeroed
+ * struct, too. */
 tri_status tri_batch_cuts_create(const tri_op_context *context, int64_t batch, tri_batch_cuts *out);
 void tri_batch_cuts_destroy(tri_batch_cuts *cuts);
 

@@ -43,7 +43,8 @@ typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_LOAD_BASE
 } tri_checkpoint_map_use;
 
-/* LOCAL. Release with tri_checkpoint_map_release. Slices are valid as long as the engine. */
+/* LOCAL. Creates the map of an engine. Release with tri_checkpoint_map_release. Slices are valid as long as the
+ * engine. */
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out);
 void tri_checkpoint_map_release(tri_checkpoint_map *map);
 

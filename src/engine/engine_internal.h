@@ -58,7 +58,7 @@ typedef struct tri_program_part {
   int64_t first, end;
 } tri_program_part;
 
-/* Resets gradients and results before the first instruction of a step or of a score. */
+/* Begins a step or a score: drops earlier gradients, and sets the results to zero. */
 tri_status tri_engine_begin(tri_engine *engine);
 
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,

@@ -53,8 +53,8 @@ static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *bat
   }
 }
 
-/* Adjacent labels mostly have the same weight. For fewer than 2^29 of them, weight times number is exact, and is added
- * as one term. */
+/* Adds the weights of the labels that count. Adjacent labels mostly have the same weight. For fewer than 2^29 of them,
+ * weight times number is exact, and is added as one term. */
 static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum) {
   double weight = 0, count = 0;
   for (int64_t i = 0; i < rows; i++) {

@@ -52,7 +52,8 @@ tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, 
 tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                    void *values);
 
-/* `from` and `to` do not overlap. On a staged device they must be in the transfer buffer. */
+/* COLLECTIVE over the group, as tri_all_to_all of comm.h, on device memory. `from` and `to` do not overlap. On a staged
+ * device they must be in the transfer buffer. */
 tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
                                    const void *from, const int64_t *to_begins, void *to);
 
@@ -61,7 +62,8 @@ tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_
 tri_status tri_exchange_gather_to_host(tri_exchange *x, const tri_group *group, size_t bytes, const void *values,
                                        void *all);
 
-/* Background collectives. `begins` must stay valid until tri_exchange_wait returns. */
+/* COLLECTIVE over the group. Start collectives in the background. `begins` must stay valid until tri_exchange_wait
+ * returns. */
 tri_status tri_exchange_all_reduce_start(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
                                          void *values, tri_exchange_request **out);
 tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *group, tri_dtype type,

@@ -84,7 +84,7 @@ tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_reques
 /* Waits until the message is sent or received. A staged received message is then being copied to the device, and
  * r->done is its place in the copy queue. */
 tri_status tri_exchange_message_arrive(tri_exchange_request *r);
-/* As tri_exchange_wait, but does not release the request. */
+/* Waits as tri_exchange_wait does, but does not release the request. */
 tri_status tri_exchange_message_finish(tri_exchange_request *r);
 /* Begins queued messages as far as they may begin. */
 tri_status tri_exchange_messages_advance(tri_exchange *x);

@@ -179,7 +179,7 @@ static tri_status make_round(const making *m, int64_t first, void *own, void *se
   return tri_common_status(world, status);
 }
 
-/* All ranks list the matrices in the same order. */
+/* Computes and sets the values of all matrices, which all ranks list in the same order. */
 static tri_status make_all(const making *m) {
   const tri_group *world = &m->engine->options.mesh->world;
   const size_t bytes = most_bytes(m);
