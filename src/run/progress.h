@@ -10,7 +10,7 @@ typedef struct tri_progress {
   int64_t step;                       /* steps made, skipped ones included */
   int64_t samples;                    /* samples read: the number of the next one */
   int64_t updates;                    /* steps that changed the parameters */
-  int64_t tokens;                     /* tokens trained on */
+  int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */
   int64_t bad_steps;                  /* steps skipped because of NaN or infinity */
   int64_t bad_in_row;                 /* the same since the last good step; always 0 in a saved state */
   double seconds;                     /* duration of training */

@@ -387,7 +387,7 @@ static tri_status check_device(const tri_run_config *c) {
   return tri_device_check_type(c->device, c->precision);
 }
 
-/* Refuses keys that depend on a validation loss if there is none. */
+/* Refuses the metric accuracy without preference pairs, and keys that need a validation loss if there is none. */
 static tri_status check_evaluation(const tri_run_config *c) {
   switch (c->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
@@ -620,7 +620,7 @@ static written_length length_written(const tri_yaml *root) {
                           number_in(optimizer, "warmup")};
 }
 
-/* Checks that exactly one of steps and epochs is given. If an option sets one of them, it replaces the other one of the
+/* Checks that steps and epochs are not both given. If an option sets one of them, it replaces the other one of the
  * file. */
 static tri_status choose_length(const tri_yaml *root, const written_length *written) {
   tri_yaml *optimizer = optimizer_of(root);

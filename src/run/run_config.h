@@ -112,8 +112,9 @@ typedef struct tri_run_config {
   char allow_change[512];            /* keys that may differ between the run and what it loads (allowed_changes.h) */
 } tri_run_config;
 
-/* Reads and checks a run file, then applies `--set key=value` overrides in order. `model:` may be a preset's name
- * (configs/models), a YAML file or inline. Messages name file, line, key and the nearest legal word. */
+/* Reads a run file, applies `--set key=value` overrides in order, and checks the result. `model:` may be a preset's
+ * name (configs/models), a YAML file, a folder that holds a model, or inline. Messages name file, line, key and the
+ * nearest legal word. */
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
                                tri_run_config *out);
 /* Parses a text in memory in the same way; `name` stands for the file in messages. */

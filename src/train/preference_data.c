@@ -1,5 +1,5 @@
-/* Makes a corpus in the run's folder from preferences that are JSON lines in the run file, each time the run begins.
- * The same text gives the same corpus, and a changed text is detected by its fingerprint. */
+/* Makes a corpus in the run's folder from preferences, if the run file names them as a file of JSON lines, each time
+ * the run begins. The same text gives the same corpus, and a changed text is detected by its fingerprint. */
 #include "train/train_internal.h"
 
 #include "base/log.h"

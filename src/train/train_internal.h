@@ -95,8 +95,8 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
-void tri_training_announce_text(const tri_training *t);        /* for the row of text */
-void tri_training_announce_preferences(const tri_training *t); /* for the row of preferences */
+void tri_training_announce_text(const tri_training *t);        /* tri_task_text */
+void tri_training_announce_preferences(const tri_training *t); /* tri_task_preferences */
 
 /* Returns the FLOPs of the remaining steps for one rank, if all ranks have equal work. */
 double tri_training_work_flops(const tri_training *t);
@@ -134,8 +134,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL. Closes the generator of samples; before the engine, whose weights it reads, is destroyed. */
 void tri_training_close_samples(tri_training *t);
-/* LOCAL, on the first rank. Removes samples of steps that will be repeated from the file, and adds those of checkpoints
- * that a run which was killed or stopped did not write. */
+/* LOCAL, on the first rank. Removes lines of steps that will be made again from samples.jsonl, and adds the samples
+ * that a killed or stopped run had not written yet. */
 tri_status tri_training_resume_samples(tri_training *t);
 
 /* ---- observers --------------------------------------------------------------------------------------------------- */
@@ -168,8 +168,8 @@ struct tri_train_task {
   bool suggests_eval;            /* `trireme eval RUN DATA` is suggested at the end of a run */
   /* LOCAL, on the first rank, before the data are opened. Makes the data that `data` opens. NULL: nothing to do. */
   tri_status (*prepare)(const tri_run_config *config);
-  /* COLLECTIVE, after the run's state is loaded, and before the output's files change and the first step. NULL: nothing
-   * to do. */
+  /* COLLECTIVE, after the run's state is loaded, before the files of the output are opened and the first step is made.
+   * NULL: nothing to do. */
   tri_status (*begin)(tri_training *t);
   /* LOCAL, on the first rank. Logs facts about the data before the first step. */
   void (*announce)(const tri_training *t);
