@@ -134,8 +134,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL. Closes the generator of samples; before the engine, whose weights it reads, is destroyed. */
 void tri_training_close_samples(tri_training *t);
-/* LOCAL, on the first rank. Removes lines of steps that will be made again from samples.jsonl, and adds the samples
- * that a killed or stopped run had not written yet. */
+/* LOCAL, on the first rank. Removes the lines of steps that the run will repeat from samples.jsonl, and adds the
+ * samples that a killed or stopped run had not written yet. */
 tri_status tri_training_resume_samples(tri_training *t);
 
 /* ---- observers --------------------------------------------------------------------------------------------------- */

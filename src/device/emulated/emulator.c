@@ -67,8 +67,8 @@ _Thread_local const tri_emulator_thread *tri_emulator_now;
 
 static emulated_thread *own_thread(void) { return (emulated_thread *)(uintptr_t)tri_emulator_now; }
 
-/* Returns a random number: a hash of the seed and of the count of earlier draws (the finaliser of SplitMix64). Each
- * block draws its own order. */
+/* Returns a random number below `below`: a hash of the seed and of the count of draws (the finaliser of SplitMix64).
+ * Each block draws its own order. */
 static uint32_t draw(tri_emulator *e, uint32_t below) {
   uint64_t z = e->seed * 0xd1342543de82ef95u + ++e->drawn * 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -186,7 +186,7 @@ int tri_emulator_shuffle_int(int x, int mask, const char *file, int line) {
 
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
-/* Fills memory with 0x7ff4, which is NaN in every type. */
+/* Fills memory with 0x7ff4, which is NaN in every floating-point type. */
 static void poison(void *memory, size_t bytes) {
   static const unsigned char pattern[8] = {0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f};
   unsigned char *to = memory;

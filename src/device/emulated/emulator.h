@@ -3,9 +3,9 @@
  * differ.
  *
  * The launch fails with an error message if threads of a block reach different barriers, or if some end while others
- * wait. Shared memory is filled with NaN when a block begins, and ends at an inaccessible page. Asynchronous copies
- * arrive only when they are waited for. The emulator does not detect bank conflicts, races between two switches, or
- * reordering by the memory model of a GPU. */
+ * wait. Shared memory is filled with NaN when a block first uses it, and ends at an inaccessible page. Asynchronous
+ * copies arrive only when they are waited for. The emulator does not detect bank conflicts, races between two switches,
+ * or reordering by the memory model of a GPU. */
 #ifndef TRI_DEVICE_EMULATED_EMULATOR_H
 #define TRI_DEVICE_EMULATED_EMULATOR_H
 
