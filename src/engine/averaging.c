@@ -1,5 +1,5 @@
-/* Optimizers that evaluate another point than they train (tri_optimizer.evaluated), and the average of the weights over
- * the run, which is available with any optimizer (optimizers/average.c). */
+/* Averages of weights: the point that an optimizer evaluates in place of the one that it trains
+ * (tri_optimizer.evaluated), and the average over the run, which any optimizer can have (optimizers/average.c). */
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 
@@ -72,7 +72,8 @@ static tri_status gather_values(tri_engine *engine) {
   return TRI_OK;
 }
 
-/* Copies the trained point to the gradients' memory and replaces it by the evaluated point; or copies it back. */
+/* With `evaluated`, moves the trained weights to the gradients' memory and puts the evaluated ones in their place; else
+ * copies the trained weights back. */
 static tri_status change_point(tri_engine *engine, bool evaluated) {
   tri_queue *queue = engine->device->queue;
   const tri_updates *updates = engine->parts.updates;

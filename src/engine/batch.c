@@ -122,7 +122,8 @@ static void find_inner_order(const tri_batch_maker *maker, int32_t *order) {
   }
 }
 
-/* Does the same for the part of each outer rank in the cuts `some`, and sets the offsets of each rank's rows. */
+/* Calls find_places for the part of each outer rank in the cuts `some`. begins[r]: offset of rank r's rows in
+ * `places`. */
 static void find_all_places(const tri_batch_maker *maker, const tri_sequence_cut *some, part all, int32_t *places,
                             int64_t *begins) {
   begins[0] = 0;
@@ -183,9 +184,9 @@ static tri_status add_attention_slice(slicing *to, tri_attention_slice slice) {
   return TRI_OK;
 }
 
-/* Adds the slice of a piece's queries and of the keys of one part, which begin at row `first_row` in this sequence:
- * from the first token of the document to the queries' own tokens, which are the last of these keys if the part has
- * them. */
+/* Adds the slice of a piece's queries with a part's keys, from the first token of the document to the last query's own.
+ * first_row: row of the part's first key in this sequence. If the part has the queries' own tokens, they are the last
+ * keys and the slice is causal; if not, all keys are earlier tokens and the slice is full. */
 static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   int64_t first = tri_sequence_cut_before(cut, keys.number, p->document);
@@ -196,8 +197,8 @@ static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicin
                                               : tri_slice_full(p->row, queries, first_key, end - first));
 }
 
-/* The same with a window: adds a slice for each range of the part's tokens, with the queries that attend to any of
- * them. */
+/* Does the same for attention with a window: adds a slice for each range of the part's tokens, with the queries that
+ * attend to any of them. */
 static tri_status add_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   const int64_t seen = tri_larger(p->document, p->first - window + 1); /* the first token that any query attends to */

@@ -10,9 +10,10 @@
 #include "mesh/batch_columns.h"
 #include "ops/list.h"
 
-/* In host memory or on the device. Rows are in the order of the operation list: sequence after sequence, each with this
- * rank's tokens in order. The `order` columns map rows in the order rank, sequence to rows in the order of the
- * sequences. Columns that a micro-batch does not have are NULL (mesh/batch_columns.h). */
+/* The arrays of a micro-batch, in host memory or on the device. Rows are in the order of the operation list: sequence
+ * after sequence, each with this rank's tokens in order. inner_order and outer_order list the rows rank by rank, and
+ * give each row's index in the order of the sequences. Columns that a micro-batch does not have are NULL
+ * (mesh/batch_columns.h). */
 typedef struct tri_batch {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
   TRI_CUT_COLUMNS(TRI_COLUMN_FIELD_)

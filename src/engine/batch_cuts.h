@@ -16,15 +16,16 @@ typedef struct tri_batch_cuts {
   double *load;                /* [outer], work of each outer rank so far */
 } tri_batch_cuts;
 
-/* Release with tri_batch_cuts_destroy, which accepts a zeroed struct, too. */
+/* Creates the cuts of micro-batches of `batch` sequences. Release with tri_batch_cuts_destroy, which accepts a zeroed
+ * struct, too. */
 tri_status tri_batch_cuts_create(const tri_op_context *context, int64_t batch, tri_batch_cuts *out);
 void tri_batch_cuts_destroy(tri_batch_cuts *cuts);
 
 /* Cuts the micro-batch with these positions [batch, tokens]. */
 void tri_batch_cuts_make(tri_batch_cuts *cuts, const int32_t *positions);
 
-/* Returns the end, at most `end`, of the tokens from `first` on that are in one document; and the index in the sequence
- * of the first token of a token's document. */
+/* Return the end of the tokens from `first` on that are in the document of token `first`, at most `end`; and the index
+ * in the sequence of the first token of a token's document. */
 int64_t tri_document_end(const int32_t *positions, int64_t first, int64_t end);
 int64_t tri_document_begin(const int32_t *positions, int64_t token);
 

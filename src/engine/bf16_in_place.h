@@ -8,8 +8,8 @@
 /* LOCAL. Converts values[count] from fp32 to bf16; element i is then at byte 2 i. */
 tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values);
 
-/* LOCAL. Converts the bf16 elements [begin, end) of values to fp32; element i is then at byte 4 i. Bytes before 4 *
- * begin are kept, those after are not. */
+/* LOCAL. Converts the bf16 elements [begin, end) of values to fp32; element i is then at byte 4 i. Does not write
+ * before byte 4 begin, so the bf16 elements before 2 begin are kept. */
 tri_status tri_to_fp32_in_place(tri_device *device, int64_t begin, int64_t end, void *values);
 
 #endif

@@ -71,8 +71,9 @@ void tri_staged_slice_set_up(tri_engine *engine, const tri_update_call *call, in
 
 /* ---- alternating ------------------------------------------------------------------------------------------------- */
 
-/* Reads or writes elements [first, first + count) of the alternating order: the elements of each of the n members are
- * transferred at once, from or to every n-th element of the host's. */
+/* Reads elements [first, first + count) of the alternating order to to_host, or writes them from from_host (the other
+ * one is NULL). A member's elements are copied from or to the device in one piece, and are every n-th element in host
+ * memory. */
 static tri_status pass_alternating(const tri_alternating_slice *a, int64_t first, int64_t count, char *to_host,
                                    const char *from_host) {
   const tri_checkpoint_memory *real = tri_executor_memory(a->engine->executor);
@@ -100,7 +101,7 @@ static tri_status pass_alternating(const tri_alternating_slice *a, int64_t first
   return status;
 }
 
-/* Addresses of a slice count from the first member, as if all elements were there in the alternating order. */
+/* Addresses in a slice are offsets from the first member, as if all elements were there in the alternating order. */
 static tri_status alternating_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_alternating_slice *a = context;
   const int64_t first = ((const char *)from - a->first) / (int64_t)a->element;

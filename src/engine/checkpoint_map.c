@@ -18,7 +18,7 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
   return tensor;
 }
 
-/* A tensor that the optimizer's files have for each tensor of a parameter. */
+/* A kind of tensor in the optimizer's files: there is one for each tensor of a parameter. */
 typedef struct kept_row {
   const char *suffix;
   const tri_optimizer_state
@@ -28,7 +28,7 @@ typedef struct kept_row {
 
 enum { KEPT_ROWS = TRI_UPDATE_STATES + 1, OWNERS = TRI_STATE_OF_RUN + 1 };
 
-/* Writes the rows that a parameter has of an owner; returns their number. */
+/* Lists the optimizer's tensors of one owner that belong to a parameter. Returns their number. */
 static int64_t rows_of(const tri_optimizer_settings *settings, const tri_parameter *parameter, tri_state_owner owner,
                        kept_row rows[KEPT_ROWS]) {
   const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
@@ -57,7 +57,8 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   return !entry->factor;
 }
 
-/* Returns whether its matrices are one tensor in a checkpoint; each matrix still has optimizer states of its own. */
+/* Returns whether an entry's matrices are one tensor in a checkpoint; each matrix still has optimizer states of its
+ * own. */
 static bool is_stacked(const tri_parameter *entry) {
   switch (entry->stacked.as) {
     case TRI_STACKING_NONE: return false;
@@ -67,7 +68,7 @@ static bool is_stacked(const tri_parameter *entry) {
   return true;
 }
 
-/* Returns the number of its matrices in a checkpoint; a tied pair counts once. */
+/* Returns the number of an entry's matrices in a checkpoint. A tied pair counts once. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
@@ -92,8 +93,8 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   return tri_alloc("a checkpoint's list", kept, sizeof *map->names, &map->names);
 }
 
-/* Adds the tensor of a row that has one for each matrix: for each part of a tensor on disk, unless the optimizer joins
- * parts. */
+/* Adds a row's tensor for one matrix. A tensor on disk with several parts has one for each part, unless the optimizer
+ * joins parts. */
 static void add_of_matrix(const tri_optimizer_settings *settings, const tri_parameter *tensor, const kept_row *row,
                           tri_dtype wide, tri_checkpoint_map *map) {
   const bool by_part = tensor->within.part != NULL && !tri_optimizer_of(settings, tensor)->joins_parts;
@@ -111,7 +112,7 @@ static void add_of_matrix(const tri_optimizer_settings *settings, const tri_para
   for (int64_t d = 0; d < shape.num_dims; d++) map->optimizer[i].shape[d] = shape.dims[d];
 }
 
-/* Adds the tensor of a row that has one for each weight. */
+/* Adds a row's tensor for one weight, with the weight's shape. */
 static void add_of_weight(const tri_checkpoint_tensor *weight, const kept_row *row, tri_dtype wide,
                           tri_checkpoint_map *map) {
   const int64_t i = map->num_optimizer++;
@@ -193,7 +194,7 @@ static void list_kept(const tri_optimizer_settings *settings, const tri_paramete
   }
 }
 
-/* Lists all weights, then what optimizers keep, then what the run keeps. numbers: [entries of the table]. */
+/* Lists all weights, then the states of optimizers, then the states of the run. numbers: [entries of the table]. */
 static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options,
                                tri_checkpoint_map_use use, tensor_numbers *numbers, tri_checkpoint_map *map) {
   const tri_dtype wide = tri_dtype_wide(options->precision);
@@ -308,7 +309,7 @@ static int64_t number_of(const row_tensors *to, const tri_parameter *entry, int6
 
 static row_tensors weights_of(const lister *l) { return (row_tensors){l->numbers.weight, 1, false}; }
 
-/* Adds a slice of tensor number `tensor`. `apart`: as in the slice. */
+/* Adds a slice of tensor number `tensor`. own_tensor: as in the slice. */
 static void add(tri_checkpoint_map *map, int64_t tensor, const tri_parameter *part, bool own_tensor,
                 tri_element_range range, void *array, size_t element, const tri_checkpoint_memory *memory) {
   if (range.count == 0) return;
@@ -373,7 +374,7 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, row
   }
 }
 
-/* Adds matrices in 4 bits. All use the same scratch memory, and each is read whole. */
+/* Adds matrices in 4 bits. All use the same scratch memory, so one is loaded after the other, each of them whole. */
 static void add_quantised(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
@@ -619,7 +620,7 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
     if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_CHECKPOINT_MAP_SAVE)) continue;
     const bool has_trained = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
-    bytes += (size_t)saved_values(&h, e).count * element; /* or the trained point */
+    bytes += (size_t)saved_values(&h, e).count * element; /* or of the trained point, which has as many elements */
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];
       for (int64_t s = 0; s < tri_update_num_states(call); s++) {

@@ -33,8 +33,9 @@ typedef struct tri_checkpoint_map {
   int64_t num_quantised;
 } tri_checkpoint_map;
 
-/* With an adapter (model/trainable.h) the first two list the trained parameters, the third the factors, and the last
- * the base model. */
+/* The use of a map. With an adapter (model/trainable.h) the first two list the trained parameters, the third the
+ * factors without the copies of their initial values, and the last the base model; without one, all list the whole
+ * model. */
 typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_SAVE,
   TRI_CHECKPOINT_MAP_LOAD,
@@ -42,7 +43,8 @@ typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_LOAD_BASE
 } tri_checkpoint_map_use;
 
-/* LOCAL. Release with tri_checkpoint_map_release. Slices are valid as long as the engine. */
+/* LOCAL. Creates the map of an engine. Release with tri_checkpoint_map_release. Slices are valid as long as the
+ * engine. */
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out);
 void tri_checkpoint_map_release(tri_checkpoint_map *map);
 
@@ -62,8 +64,8 @@ size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *map);
 tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *map, char *to_host);
 tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *map, const char *from_host);
 
-/* Refuses a checkpoint that has states of single parts of a joined tensor, as older versions stored Adafactor's:
- * TRI_BAD_FILE with the way out. */
+/* Fails with TRI_BAD_FILE, and says how to go on, if a checkpoint has states of the single parts of a tensor that its
+ * optimizer joins. Older versions stored Adafactor's states so. */
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
 
 const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *map, int64_t number);

@@ -12,7 +12,7 @@ struct tri_ranks {
   tri_exchange *exchange;
 };
 
-/* A domain is this rank's group in the mesh; values go through the exchange. */
+/* Runs each collective of a domain on this rank's group in the mesh, through the exchange. */
 extern const tri_collectives tri_engine_collectives;
 
 #endif

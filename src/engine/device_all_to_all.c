@@ -1,9 +1,10 @@
 /* All-to-alls, and passes from rank to rank.
  *
- * If the host can access device memory, both are those of comm.h. On other devices they are messages, whose sizes only
- * the two ranks involved know. On a staged device a message is cut into pieces: one is copied to the host while another
- * is communicated and a third is copied to the device. These messages have a tag of their own; those between two ranks
- * are in program order. */
+ * A device library that the group has joined does both (comm/device_collectives.h). Otherwise, if the host can access
+ * device memory, the functions of comm.h do. On other devices both are messages, whose sizes only the two ranks
+ * involved know. On a staged device a message is cut into pieces: one is copied to the host while another is
+ * communicated and a third is copied to the device. These messages have a tag of their own; those between two ranks are
+ * in program order. */
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 #include "engine/exchange_internal.h"
@@ -21,7 +22,8 @@ struct tri_transfer {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the address of the memory's copy in host memory; NULL: no copy. */
+/* Sets *out to the address of the copy in host memory of a range of the transfer buffer; NULL if MPI accesses the
+ * device memory itself. */
 static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
   const tri_exchange_region *region = &x->transfer;
   *out = NULL;
@@ -68,7 +70,7 @@ static tri_status make(int64_t messages, tri_transfer **out) {
 }
 
 /* Waits for the messages in the order in which they were started: receives first, so that one is copied to the device
- * while the next arrive. Afterwards the compute queue sees the received values, and host memory may be reused. */
+ * while the next one arrives. Afterwards the compute queue sees the received values, and host memory may be reused. */
 static tri_status finish_messages(tri_exchange *x, tri_transfer *p) {
   tri_exchange_request *last = NULL; /* the last message that is copied to the device; copies are done in order */
   for (int64_t i = 0; i < p->num_messages; i++) {
@@ -87,7 +89,8 @@ static tri_status finish_messages(tri_exchange *x, tri_transfer *p) {
 
 /* ---- all-to-all -------------------------------------------------------------------------------------------------- */
 
-/* Parts of device memory. */
+/* An all-to-all: elements [from_begins[r], from_begins[r + 1]) of `from` go to rank r, and elements [to_begins[r],
+ * to_begins[r + 1]) of `to` come from it. */
 typedef struct parts {
   const tri_group *group;
   tri_dtype type;
@@ -187,7 +190,7 @@ static tri_status start_messages(tri_exchange *x, const tri_group *group, const 
   return add_messages(x, transfer, EXCHANGE_SEND, group, pass->to, pass->send, pass->send_bytes);
 }
 
-/* Copies a pass of a group of one rank. */
+/* Does a pass in a group of one rank: a copy. */
 static tri_status keep_all(tri_exchange *x, const tri_exchange_pass *pass) {
   if (pass->send_bytes != pass->receive_bytes) {
     return tri_fail_internal("a rank passes %zu bytes to itself and expects %zu", pass->send_bytes,

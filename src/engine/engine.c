@@ -92,7 +92,7 @@ tri_status tri_engine_create(const tri_engine_options *options, tri_device *devi
   return status;
 }
 
-/* Returns whether gradients are added up over ranks, or ranks exchange rows for experts. */
+/* Returns whether ranks add up gradients, or exchange rows for experts. */
 static bool adds_up_between_ranks(const tri_mesh *mesh) {
   if (tri_domain_size(&mesh->shape, TRI_DOMAIN_REPLICAS) > 1) return true;
   if (mesh->shape.expert < 1) return false;

@@ -14,7 +14,7 @@ typedef struct tri_engine_options {
   const tri_model *model;   /* complete; outlives the engine */
   const tri_layout *layout; /* resolved (tri_layout_resolve); outlives the engine */
   const tri_mesh *mesh;     /* mesh of that layout; outlives the engine; NULL is one rank alone */
-  int64_t global_batch;     /* sequences                     */
+  int64_t global_batch;     /* sequences */
   int64_t sequence;
   tri_dtype precision;
   bool masked; /* documents of a sequence do not attend to each other: the sampler's `masked` */
@@ -22,15 +22,15 @@ typedef struct tri_engine_options {
   uint64_t seed;
   int32_t ignore_token;                    /* labels with this id do not count; -1: all count */
   const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW with the defaults of its keys */
-  double clip;
-  bool saves;               /* plan memory for saving checkpoints */
-  bool saves_in_background; /* plan memory for a copy of this rank's state, too */
+  double clip;                             /* largest gradient norm; 0: no clipping */
+  bool saves;                              /* plan memory for saving checkpoints */
+  bool saves_in_background;                /* plan memory for a copy of this rank's state, too */
 } tri_engine_options;
 
 /* State of running averages after the updates so far; 0 before the first. */
 typedef struct tri_averaging {
   double highest_lr, weights; /* schedule-free: highest learning rate so far; sum of the updates' weights */
-  int64_t taken;              /* number of weights in the running average */
+  int64_t taken;              /* number of points in the average over the run (optimizers/average.c) */
 } tri_averaging;
 
 /* The result of a step, the same on every rank. */
@@ -59,15 +59,17 @@ typedef struct tri_engine tri_engine;
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine);
 
-/* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node read each other's gradients in place,
- * so that reductions need no copies, and progress in the background whenever one of the ranks polls (comm.h). */
+/* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node access each other's gradients and
+ * transfer buffers in place, so that reductions and exchanges need no copies, and progress in the background whenever
+ * one of the ranks polls (comm.h). Does nothing if the host cannot access device memory or no rank has anything to
+ * exchange. */
 tri_status tri_engine_share_gradients(tri_engine *engine);
 
 /* ---- verbs, called by a training loop (verbs.c) ------------------------------------------------------------------ */
 
-/* COLLECTIVE. Forward and backward of the samples [step * global_batch, (step + 1) * global_batch) of the feed; `step`
- * counts from 0. Reductions over ranks may still be in progress when it returns. Gradients of an earlier, unfinished
- * accumulate are dropped. */
+/* COLLECTIVE. Runs forward and backward of the samples [step * global_batch, (step + 1) * global_batch) of the feed;
+ * `step` counts from 0. Reductions over ranks may still be in progress when it returns. Gradients of an earlier,
+ * unfinished accumulate are dropped. */
 tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step);
 
 /* COLLECTIVE. Reduces what was accumulated to the gradients of the global batch; *out has loss and norm. */
@@ -78,7 +80,8 @@ tri_status tri_engine_reduce(tri_engine *engine, tri_step *out);
 tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
 
 /* COLLECTIVE, between steps. Computes the loss on the first `samples` samples of the feed, without dropout, with the
- * weights that the optimizer evaluates. The same on every rank, and under every layout with the same sums. */
+ * weights that the optimizer evaluates. The result is the same on every rank, and under every layout that computes the
+ * same sums. */
 tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
 
 /* The weights that tri_engine_log_probs uses. */
@@ -88,9 +91,10 @@ typedef enum tri_policy {
   TRI_POLICY_REFERENCE, /* the base of an adapter: its factors add nothing. TRI_UNSUPPORTED without an adapter */
 } tri_policy;
 
-/* COLLECTIVE, between steps. Log-probabilities, without dropout, of the labels of samples [0, samples) of the feed:
- * out[samples, sequence] on every rank, 0 where no label counts. The engine has an objective of completions. A label's
- * bits do not depend on which other samples there are; those of a training step on the same weights are equal. */
+/* COLLECTIVE, between steps. Computes the log-probabilities, without dropout, of the labels of samples [0, samples) of
+ * the feed: out[samples, sequence] on every rank, 0 where no label counts. The engine's objective must be one of
+ * completions. The bits of a label's result do not depend on the other samples, and are those of a training step on the
+ * same weights. */
 tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_policy policy,
                                 double *out);
 
@@ -98,10 +102,11 @@ tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_
  * update: out[global_batch, sequence]. */
 tri_status tri_engine_step_log_probs(tri_engine *engine, double *out);
 
-/* LOCAL. KL divergence from the reference for the steps that follow: a constant in losses that have one (kto). */
+/* LOCAL. Sets the KL divergence from the reference for the steps that follow, which is a constant in losses that have
+ * one (kto). */
 void tri_engine_set_kl(tri_engine *engine, double kl);
 
-/* COLLECTIVE. One optimizer step: accumulate, reduce, update. */
+/* COLLECTIVE. Makes one optimizer step: accumulate, reduce, update. */
 tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
                            tri_step *out);
 
@@ -128,21 +133,21 @@ tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, i
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
-/* LOCAL. Copies the parameters into the optimizer states that are points in the space of weights: averages, and the
- * second point of schedule_free. To be called after the last initial value is set. */
+/* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, and the second point
+ * of schedule_free. Call it after the last initial value is set. */
 tri_status tri_engine_begin_states(tri_engine *engine);
 
 /* LOCAL. Returns the loads of the experts in the last step; valid until the next step. */
 tri_router_loads tri_engine_router_loads(const tri_engine *engine);
 
-/* LOCAL. Waits for all queued work of the device, so that the host may read its arrays if it sees them. */
+/* LOCAL. Waits for all queued work of the device, after which the host may read its arrays, if it can access them. */
 tri_status tri_engine_finish(tri_engine *engine);
 
 /* Marks the parameters as changed by a checkpoint: they are packed again before the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
 
-/* Return the planned and the highest measured bytes of device memory on this rank: everything that grows with model,
- * batch and sequence. */
+/* Return the planned and the highest measured bytes of memory on this rank, device memory and host memory for copies
+ * together: everything that grows with model, batch and sequence. */
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 

@@ -37,7 +37,7 @@ static tri_status entry_squares(tri_engine *engine, const tri_parameter *entry, 
   for (int64_t origin = entry->offset; origin < entry->offset + entry->count; origin += size) {
     int64_t from = origin > first ? origin : first, to = origin + size < end ? origin + size : end;
     if (from >= to) continue;
-    /* Blocks of joined parameters are those of the flat arrays. */
+    /* A stack's blocks begin at each member; those of other parameters are the blocks of the flat arrays. */
     int64_t blocks_from = members > 1 ? origin : 0;
     TRI_TRY(add_squares(engine, blocks_from, from, to, at + (size_t)(from - first) * element, sum));
   }
@@ -75,7 +75,7 @@ static double loss_divisor(const tri_engine *engine, const tri_step *step) {
   return step->counted == 0 ? NAN : step->counted;
 }
 
-/* A step whose loss or norm is not finite is skipped: one bad batch must not spoil the weights. */
+/* Marks a step as skipped if its loss or norm is not finite, so that one bad batch does not spoil the weights. */
 tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   const tri_step_results *results = NULL;
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));

@@ -21,7 +21,7 @@ typedef struct tri_step_state {
   int64_t seen, seen_in_window; /* query-key pairs of these batches */
   double gradient_scale;
   tri_step result;
-  /* Members for a score. */
+  /* Members for a score: forward passes without dropout over `samples` samples. */
   bool evaluating, without_factors;
   int64_t samples;
 } tri_step_state;
@@ -38,7 +38,7 @@ struct tri_engine {
   double kl;               /* tri_engine_set_kl */
   tri_step_state step;
   int64_t micro_batches;      /* micro-batches of this rank in a step */
-  tri_device_event *uploaded; /* [micro_batches + 1]: the copy of that batch to the device is done */
+  tri_device_event *uploaded; /* [micro_batches + 1]: passed when the batch has been copied to the device */
   tri_device_event values_uploaded;
   int64_t result_waits, staging_waits, steps; /* waits of the host in `steps` steps */
   tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
@@ -46,8 +46,8 @@ struct tri_engine {
   tri_exchange_request **reductions;     /* [buckets] */
   tri_exchange_request **gathers;        /* [buckets * BUCKET_GATHERS] */
   const struct tri_staged_slice *staged; /* slice in the gradients' memory (checkpoint_conversions.h), or NULL */
-  bool staged_written;                   /* these values were changed there */
-  void *shared;                          /* gradients that other ranks can read; or NULL */
+  bool staged_written; /* values in the gradients' memory were changed, and are to be converted back */
+  void *shared;        /* memory of tri_engine_share_gradients; NULL: not shared */
 };
 
 /* Gathers of a bucket: of its trained parameters, and of its frozen ones by stored type. */
@@ -58,7 +58,7 @@ typedef struct tri_program_part {
   int64_t first, end;
 } tri_program_part;
 
-/* Resets gradients and results before the first instruction of a step or of a score. */
+/* Begins a step or a score: drops earlier gradients, and sets the results to zero. */
 tri_status tri_engine_begin(tri_engine *engine);
 
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
@@ -76,7 +76,7 @@ tri_status tri_engine_swap_back(tri_engine *engine);
 /* Adds the weights to their average over the run, if that is due after update number `update` (averaging.c). */
 tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
 
-/* Returns the averaging state after the next update, and the weight of its point. */
+/* Returns the averaging state after the next update, and sets *weight to the weight of its point in the average. */
 tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t updates, double lr, double *weight);
 
 /* Adds up loss and gradient norm over ranks, and decides whether to update (engine_clip.c). */

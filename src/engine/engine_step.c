@@ -13,13 +13,15 @@ static const tri_group *group_of(const tri_engine *engine, tri_domain domain) {
   return tri_mesh_group(engine->options.mesh, domain);
 }
 
-/* Returns the global number of a micro-batch: they are assigned in turn to the ranks that read different ones. */
+/* Returns the global number of a micro-batch. Micro-batches are assigned in turn to the ranks that read different
+ * ones. */
 static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch) {
   const tri_group *batch = group_of(engine, TRI_DOMAIN_BATCH);
   return micro_batch * batch->size + batch->rank;
 }
 
-/* Returns the host's batch `number`, after its previous contents have been copied to the device. */
+/* Waits until the previous contents of the host's batch `number` have been copied to the device, and returns the
+ * batch. */
 static tri_status open_batch(tri_engine *engine, int64_t number, tri_batch *out) {
   *out = tri_executor_host_batch(engine->executor, number);
   return tri_device_event_wait(&engine->uploaded[number]);
@@ -51,8 +53,8 @@ static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *bat
   }
 }
 
-/* Adjacent labels mostly have the same weight. For fewer than 2^29 of them, weight times number is exact, and is added
- * as one term. */
+/* Adds the weights of the labels that count. Adjacent labels mostly have the same weight. For fewer than 2^29 of them,
+ * weight times number is exact, and is added as one term. */
 static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum) {
   double weight = 0, count = 0;
   for (int64_t i = 0; i < rows; i++) {
@@ -377,7 +379,7 @@ static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const t
                                            &engine->reductions[at->bucket]);
 }
 
-/* This rank's shard of a sharded bucket is copied out before another bucket uses the slot. */
+/* Copies this rank's shard of a sharded bucket out of the reduce buffer, which another bucket uses next. */
 static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -394,7 +396,7 @@ static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, c
   return TRI_OK;
 }
 
-/* Gathers a bucket's frozen parameters of one stored type: copies this rank's shard into the slot first. */
+/* Gathers a bucket's frozen parameters of one stored type; copies this rank's shard into the gather buffer first. */
 static tri_status gather_frozen(tri_engine *engine, const tri_bucket *bucket, tri_stored stored,
                                 tri_exchange_request **request) {
   const tri_executor *executor = engine->executor;
@@ -444,8 +446,8 @@ static tri_status step_wait_gathered(tri_engine *engine, tri_step_state *state, 
 
 /* ---- update ------------------------------------------------------------------------------------------------------ */
 
-/* Updates this rank's shard of a parameter, and of its copy for GEMMs. Operations' prepare makes the rest of the copy
- * from the values that other ranks send. */
+/* Updates this rank's shard of a parameter, and the same elements of the parameter's copy for GEMMs. The `prepare`
+ * functions of operations fill in the rest of the copy from values that other ranks send. */
 static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_update_call *call) {
   tri_executor *executor = engine->executor;
   tri_update_run run = {

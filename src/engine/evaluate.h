@@ -17,8 +17,8 @@ typedef struct tri_evaluation {
  * as padding, do not count. Packed weights must be up to date. */
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
-/* Computes the log-probabilities of a list of scores (TRI_LIST_SCORE): out[batch * sequence] is that of each label
- * times its weight, 0 if the label does not count. */
+/* Computes log-probabilities with a list that scores labels (TRI_LIST_SCORE): out[batch, sequence] has each label's
+ * log-probability times its weight, 0 if the label does not count. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out);
 
 /* A batch of samples to score: [first, first + batch) of `samples`. Rows after the last sample are padding. */
@@ -52,8 +52,8 @@ typedef struct tri_feed_scoring {
  * ranks. */
 tri_status tri_feed_score(const tri_feed_scoring *scoring);
 
-/* Returns whether this rank's loss counts in a sum over the mesh: the first of the ranks with the same labels counts.
- */
+/* Returns whether this rank's loss counts in a sum over the mesh: only the first of the ranks with the same labels
+ * counts. */
 bool tri_evaluation_counts(const tri_mesh *mesh);
 
 /* COLLECTIVE over the mesh. Adds up the shares of all ranks; the last stages have the losses. */

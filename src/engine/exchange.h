@@ -3,8 +3,9 @@
  * If the host can access device memory, the functions of comm.h work on it after the queued work is done. If not,
  * values are staged in host memory that is part of the memory plan, piece by piece: while one piece is reduced, the
  * next one is copied to the host and the previous one back, in a queue of their own. If MPI can access device memory,
- * it communicates it directly, and the device adds (comm/device_aware.h). All three give the same sums to the bit: a
- * collective adds in rank order.
+ * it communicates it directly, and the device adds (comm/device_aware.h). A device library that a group has joined
+ * comes before all of these (comm/device_collectives.h). All give the same sums to the bit: a collective adds in rank
+ * order.
  *
  * Results are ready for work that is queued after the call, not for the host. */
 #ifndef TRI_ENGINE_EXCHANGE_H
@@ -22,7 +23,8 @@ enum { TRI_EXCHANGE_PIECE_BYTES = 1 << 22, TRI_EXCHANGE_STAGING_BYTES = 4 * TRI_
 /* Bytes of device memory for sums if MPI can access device memory; then only all_maximum is staged. */
 enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_DEVICE_AWARE_SCRATCH_BYTES };
 
-/* The transfer buffer has all buffers of all-to-alls and ring passes. Its copy in host memory has the same offsets. */
+/* The transfer buffer: it contains all buffers of all-to-alls and ring passes. Its copy in host memory has the same
+ * offsets. */
 typedef struct tri_exchange_region {
   void *device;
   void *host; /* NULL if the host or MPI can access device memory */
@@ -50,7 +52,8 @@ tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, 
 tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                    void *values);
 
-/* `from` and `to` do not overlap. On a staged device they must be in the transfer buffer. */
+/* COLLECTIVE over the group, as tri_all_to_all of comm.h, on device memory. `from` and `to` do not overlap. On a staged
+ * device they must be in the transfer buffer. */
 tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
                                    const void *from, const int64_t *to_begins, void *to);
 
@@ -59,7 +62,8 @@ tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_
 tri_status tri_exchange_gather_to_host(tri_exchange *x, const tri_group *group, size_t bytes, const void *values,
                                        void *all);
 
-/* Background collectives. `begins` must stay valid until tri_exchange_wait returns. */
+/* COLLECTIVE over the group. Start collectives in the background. `begins` must stay valid until tri_exchange_wait
+ * returns. */
 tri_status tri_exchange_all_reduce_start(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
                                          void *values, tri_exchange_request **out);
 tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *group, tri_dtype type,
@@ -101,7 +105,7 @@ tri_status tri_exchange_wait(tri_exchange_request **request);
 /* Advances background requests as far as possible without waiting. */
 tri_status tri_exchange_progress(tri_exchange *x);
 
-/* Returns how often the host has waited for staging copies; waits for results are not counted. */
+/* Returns the number of waits of the host for staging copies so far; waits for results are not counted. */
 int64_t tri_exchange_waits(const tri_exchange *x);
 
 #endif

@@ -15,15 +15,15 @@ typedef enum exchange_kind {
 
 struct tri_exchange_request {
   tri_exchange *x;
-  tri_exchange_request *next; /* background collective that was started after this one */
+  tri_exchange_request *next; /* request that was started after this one, in the same list of the exchange */
   exchange_kind kind;
   tri_group group;
-  tri_request *comm; /* request of the current piece, or of the whole collective if it is not staged */
+  tri_request *comm; /* request of comm.h: of the current piece if staged, else of the whole call */
   char *values;      /* device memory */
 
   /* Device-aware MPI: */
   tri_device_aware *reached;
-  bool through;
+  bool through; /* all messages are finished; the result is there after `done` */
 
   /* Staging: */
   bool staged;
@@ -32,13 +32,13 @@ struct tri_exchange_request {
   int64_t count;
   int64_t piece_elements;   /* elements of each part in a piece */
   int64_t pieces, down, up; /* number of pieces; of pieces whose downloads were queued, and whose uploads were queued */
-  bool working;
+  bool working;             /* the ranks communicate piece `up` */
   char *buffers[2];
-  tri_device_event arrived[2];
-  int64_t *piece_begins; /* [group.size + 1], offsets in the current piece */
-  tri_device_event done;
+  tri_device_event arrived[2]; /* the downloads into the buffers */
+  int64_t *piece_begins;       /* [group.size + 1], offsets in the current piece */
+  tri_device_event done;       /* passed when the request's work on the device is done */
 
-  /* Messages that wait for the device before they begin: */
+  /* Messages: */
   char *host; /* memory that MPI sends from or receives into */
   size_t bytes;
   int peer, tag;
@@ -60,7 +60,7 @@ struct tri_exchange {
 
 /* Returns whether MPI does this kind of call directly on device memory. */
 bool tri_exchange_is_reached(const tri_exchange *x, exchange_kind kind);
-/* Returns whether the host can access the values; if so, waits until all queued work is done. */
+/* Sets *out to whether the host can access device memory; if it can, waits until all queued work is done. */
 tri_status tri_exchange_reach(tri_exchange *x, bool *out);
 /* Lets later work of the copy queue wait for the work queued on the compute queue so far. */
 tri_status tri_exchange_follow(tri_exchange *x);
@@ -69,7 +69,8 @@ tri_status tri_exchange_join(tri_exchange_request *r);
 
 tri_status tri_exchange_make(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out);
 void tri_exchange_drop(tri_exchange_request **request);
-/* Offers the call to the device's own communication library, which queues it on the compute queue. *taken: it did. */
+/* Gives the call to the device library that the group has joined, if it has such a function; the library queues it on
+ * the compute queue. *taken: whether it did. */
 tri_status tri_exchange_ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken);
 
 /* Waits for a request of comm.h, and meanwhile advances this rank's other staged calls, since other ranks may wait for
@@ -83,7 +84,7 @@ tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_reques
 /* Waits until the message is sent or received. A staged received message is then being copied to the device, and
  * r->done is its place in the copy queue. */
 tri_status tri_exchange_message_arrive(tri_exchange_request *r);
-/* As tri_exchange_wait, but does not release the request. */
+/* Waits as tri_exchange_wait does, but does not release the request. */
 tri_status tri_exchange_message_finish(tri_exchange_request *r);
 /* Begins queued messages as far as they may begin. */
 tri_status tri_exchange_messages_advance(tri_exchange *x);

@@ -271,8 +271,8 @@ bool tri_executor_is_prepared(const tri_executor *executor) {
   return executor->prepared == tri_weights_version(executor->weights);
 }
 
-/* Marks memory as uninitialised: the instruction that begins reads nothing that earlier ones left in the transient
- * region, nor, for a new micro-batch, in its frame. */
+/* Marks the transient region as uninitialised, and with `frame` the run's frame too: an instruction reads nothing that
+ * earlier ones left in the transient region, and a new micro-batch nothing from its frame. */
 static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_run *run, bool frame) {
   const tri_memory_plan *plan = executor->plan;
   const tri_chunk_plan *at = &plan->chunks[chunk];
@@ -291,8 +291,8 @@ tri_status tri_executor_reset_step(tri_executor *executor) {
                                       plan->partial - plan->stage_buffers[0]);
 }
 
-/* Queues the forward of a call. If the next call follows and reads the sum that this one computes, that call computes
- * it instead. */
+/* Queues the forward of a call. If it is a sum that the next call reads, and that call comes next in this run, the next
+ * call's kernel computes the sum too. */
 static tri_status forward_of(const tri_executor *executor, const tri_op_call *call, bool next_follows, tri_run *run) {
   if (next_follows && call[1].sum == call->index) {
     run->sum = call;
@@ -374,8 +374,8 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
 }
 
-/* Returns the address of a column, or NULL: offset 0 is that of the first column, which always exists, or means that
- * the batch does not have the column. */
+/* Returns the address of a column, or NULL if the batch does not have it. Offset 0 belongs to the first column, which
+ * every batch has; for other columns it means that the column does not exist. */
 static void *column_at(const tri_memory_plan *plan, char *batch, tri_batch_column column) {
   const size_t offset = plan->batch_columns[column];
   return offset == 0 && column > 0 ? NULL : batch + offset;

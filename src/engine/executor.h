@@ -32,7 +32,7 @@ typedef struct tri_executor {
   int64_t *begins;              /* tri_run.begins */
   char *arena;                  /* device memory, laid out by the plan */
   char *host;                   /* host memory, laid out by the plan */
-  tri_checkpoint_memory memory; /* access of checkpoints to the arena if the host cannot access it */
+  tri_checkpoint_memory memory; /* copies between device memory and host memory, for checkpoints */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
   tri_weights *weights;   /* not owned */
@@ -41,9 +41,10 @@ typedef struct tri_executor {
   int64_t result_waits;   /* waits of the host for results so far */
 } tri_executor;
 
-/* Plans memory before it allocates anything. TRI_OUT_OF_MEMORY says what does not fit and what to reduce. Then
- * allocates the arena, and the weights unless another executor has done so, and fills the constants; new parameters are
- * zero. The weights have the request's buckets and type, and must outlive the executor. mesh NULL: one rank alone. */
+/* Creates an executor. Plans memory before it allocates anything; the message of TRI_OUT_OF_MEMORY says what does not
+ * fit and what to reduce. Then allocates the arena, and the weights unless another executor has done so, and fills the
+ * constants; new parameters are zero. The weights must have the request's buckets and type, and outlive the executor.
+ * mesh NULL: one rank alone. */
 tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
@@ -53,10 +54,11 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 
 /* Packs weights again after parameters have changed, and remembers their version. */
 tri_status tri_executor_prepare(tri_executor *executor);
-/* Returns whether the packed weights have the version of the weights. Forward passes fail if they have not. */
+/* Returns whether the packed weights are those of the current version. Forward passes fail if they are not. */
 bool tri_executor_is_prepared(const tri_executor *executor);
 
-/* Resets gradients and stage buffers at the start of a step: their contents are no longer needed. Queued. */
+/* Queues that gradients and stage buffers are uninitialised at the start of a step, since their contents are no longer
+ * needed (tri_queue_mark_uninitialised). */
 tri_status tri_executor_reset_step(tri_executor *executor);
 
 /* Run one pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse order, each
@@ -88,7 +90,8 @@ void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t cou
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 
-/* Returns access to the arena for the host; NULL if the host can access it directly. */
+/* Returns functions that copy between device memory (arena and weights) and host memory; NULL if the host can access
+ * device memory. */
 const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor);
 
 /* Return the values and results of a step, on the device and in host memory. */

@@ -42,11 +42,11 @@ static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype
 
 /* ---- computing a matrix's values --------------------------------------------------------------------------------- */
 
-/* Values of one kind that are computed from a matrix whole on disk: in host memory, the same on every rank. */
+/* Values of one kind, each computed from a whole matrix of the base, in host memory and the same on every rank. */
 typedef struct making {
   tri_engine *engine;
   const tri_checkpoint *base;
-  tri_device *quantiser; /* magnitudes of a base in 4 bits; else NULL */
+  tri_device *quantiser; /* device that quantises the matrix first, for magnitudes of a base in 4 bits; else NULL */
   const struct kind *kind;
 } making;
 
@@ -84,7 +84,7 @@ static tri_status make_factors(const making *m, const tri_parameter *whole, void
   return TRI_OK;
 }
 
-/* The first part has all of A. */
+/* Sets the factors of one part of a matrix. All parts share A, which is set with the first one. */
 static tri_status set_factors(const making *m, int64_t part, const void *from) {
   const tri_parameter *entry = &m->engine->parts.table->entries[part];
   const tri_parameter whole = tri_parameter_on_disk(entry);
@@ -124,8 +124,8 @@ static const kind norms = {has_magnitudes, bytes_of_norms, make_norms, set_norms
 
 /* ---- sharing the work over all ranks ----------------------------------------------------------------------------- */
 
-/* Returns the next first part, from entry `from` on, of a matrix of this kind; num_entries if there is no further one.
- */
+/* Returns the first entry from `from` on that is the first part of a matrix of this kind; num_entries if none is
+ * left. */
 static int64_t next_matrix(const making *m, int64_t from) {
   const tri_parameter_table *table = m->engine->parts.table;
   int64_t i = from;
@@ -156,8 +156,8 @@ static size_t most_bytes(const making *m) {
   return most;
 }
 
-/* Computes one of the matrices from `first` on, on each rank, and broadcasts each. *next: the first matrix after these.
- */
+/* Computes the values of the next matrices from `first` on, one on each rank, and broadcasts them. *next: the first
+ * matrix after these. */
 static tri_status make_round(const making *m, int64_t first, void *own, void *sent, int64_t *next) {
   const tri_group *world = &m->engine->options.mesh->world;
   const tri_parameter_table *table = m->engine->parts.table;
@@ -179,7 +179,7 @@ static tri_status make_round(const making *m, int64_t first, void *own, void *se
   return tri_common_status(world, status);
 }
 
-/* All ranks list the matrices in the same order. */
+/* Computes and sets the values of all matrices, which all ranks list in the same order. */
 static tri_status make_all(const making *m) {
   const tri_group *world = &m->engine->options.mesh->world;
   const size_t bytes = most_bytes(m);

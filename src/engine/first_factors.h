@@ -1,4 +1,4 @@
-/* Initial values of an adapter that are computed from the base: factors that begin as parts of its matrices
+/* Initial values of an adapter that are computed from its base: factors that are taken from the base's matrices
  * (adapter.init: pissa), and magnitudes. */
 #ifndef TRI_ENGINE_FIRST_FACTORS_H
 #define TRI_ENGINE_FIRST_FACTORS_H

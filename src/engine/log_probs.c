@@ -32,7 +32,7 @@ static void place_batch(const tri_engine *engine, int64_t micro_batch, int64_t s
   }
 }
 
-/* Each label is on one rank; the other ranks add zeros. */
+/* Fills `out` on all ranks: each label's result is on one rank, and the other ranks add zeros. */
 static tri_status join(const tri_engine *engine, int64_t micro_batches, int64_t samples, double *out) {
   const tri_mesh *mesh = engine->options.mesh;
   const int64_t count = samples * engine->options.sequence;

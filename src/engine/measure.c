@@ -21,9 +21,9 @@ tri_status tri_measure_peak(tri_measure *m, double *flops) {
 
 /* ---- GEMMs ------------------------------------------------------------------------------------------------------- */
 
-/* Several sets of operands are used in turn, since operands come from memory in a step, too. But the output of the
- * previous operation is the same in each turn, and in the caches if it fits: x and dy of x W and dy W^T, dy of x^T dy.
- */
+/* A GEMM with several sets of operands, used in turn, since operands come from memory in a step, too. But the operand
+ * that the previous operation has just written is the same in each turn, and stays in the caches if it fits: x of x W,
+ * dy of dy W^T and of x^T dy. */
 typedef struct product {
   tri_matmul matmul;
   char *sets, *workspace, *plain; /* plain: the weight before packing */
@@ -54,8 +54,8 @@ static bool adds(tri_gemm_form form) {
   return true;
 }
 
-/* As ops/weight.c calls GEMMs: weights packed if the device prefers that, else as they are, in the wide type; gradients
- * of weights in the wide type. */
+/* Returns a GEMM as ops/weight.c calls it: weights packed if the device prefers that, else as they are, in the wide
+ * type; gradients of weights in the wide type. */
 static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of) {
   tri_matmul p = {.m = of->rows,
                   .n = of->columns,

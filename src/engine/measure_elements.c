@@ -1,5 +1,5 @@
-/* Measures element-wise work as operations and the engine call it: rows of a common width, and sets of operands in
- * turn. */
+/* Measures element-wise work as operations and the engine call it: on rows of a common width, with several sets of
+ * operands in turn. */
 #include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "engine/measure_internal.h"
@@ -12,8 +12,8 @@ enum { WIDTH = 1024, VOCABULARY = 32768, HEAD_DIM = 64 };
 /* Experts of a layer, and experts chosen for a token. */
 enum { EXPERTS = 128, CHOSEN = 8 };
 
-/* Arrays of `elements` elements each, for each set, with room for the wide type; and small arrays that all sets share.
- */
+/* The operands of a measurement: sets of arrays, each array with room for `elements` elements of the wide type, and
+ * small arrays that all sets share. */
 typedef struct elements {
   tri_measure_elements of;
   char *sets;
@@ -30,12 +30,11 @@ typedef struct elements {
   tri_exact_sum *exact;
 } elements;
 
-/* Number of arrays in a set, so that long arrays come from beyond the caches; elements of a row; whether the outputs
- * may be NaN, as those of an update with random moments; ids of a row: one of a token, or those of its experts. */
+/* Facts about a kind of work. */
 typedef struct form {
-  int64_t arrays, width;
-  bool spoils;
-  int64_t ids;
+  int64_t arrays, width; /* arrays in a set; elements of a row */
+  bool spoils;           /* outputs may be NaN, as those of an update with random moments */
+  int64_t ids;           /* ids of a row: that of its token, or those of its experts */
 } form;
 
 static form form_of(tri_work work) {
@@ -263,7 +262,7 @@ static tri_status run_elements(tri_measure *m, const void *what) {
   return TRI_OK;
 }
 
-/* Returns the upper bound of ids, a power of two: of tokens, of experts, or of rows. */
+/* Returns a power of two that all ids are below: ids of tokens, of experts, or of rows. */
 static unsigned ids_below(const elements *e) {
   unsigned below = 1;
   if (e->of.work == TRI_WORK_DISPATCH || e->of.work == TRI_WORK_ROUTE) return EXPERTS;

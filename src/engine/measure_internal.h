@@ -5,7 +5,7 @@
 #include "engine/exchange.h"
 #include "engine/measure.h"
 
-enum { TRI_MEASURE_ALIGNMENT = 4096 }; /* bytes between the begins of operands, at least */
+enum { TRI_MEASURE_ALIGNMENT = 4096 }; /* alignment of operands in the pool, in bytes */
 
 struct tri_measure {
   tri_device *device;
@@ -14,20 +14,20 @@ struct tri_measure {
   double each_s;
   char *pool; /* device memory with random values */
   size_t pool_bytes;
-  int64_t turn;
+  int64_t turn; /* number of calls so far; chooses the operands */
 
   /* Links (measure_links.c). */
   tri_exchange *exchange;
   void *staging;  /* host memory; NULL if the host can access device memory */
   char *messages; /* host memory for messages */
   tri_exchange_region transfer;
-  char *gradients; /* shared device memory; NULL until first asked for */
-  bool asked_to_share, sees;
-  tri_group group; /* this rank's group of `ranks` neighbours */
+  char *gradients;           /* shared device memory; NULL until the first measurement of it */
+  bool asked_to_share, sees; /* sharing was tried; the ranks of every node can access each other's `gradients` */
+  tri_group group;           /* this rank's group of `ranks` neighbours */
   int64_t ranks;
 };
 
-/* One call of the measured function, on the operands of this turn. */
+/* Makes one call of the measured function, on the operands of this turn. */
 typedef tri_status tri_measured_call(tri_measure *m, const void *what);
 
 tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out);

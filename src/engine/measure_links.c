@@ -1,5 +1,5 @@
-/* Measures collectives and messages as the engine uses them: values in device memory, gradients shared by the ranks of
- * a node, and different ranges of memory in turn. */
+/* Measures links: collectives on device memory, or on memory that the ranks of a node share like gradients, with
+ * different ranges of it in turn; and messages between host buffers. */
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"
@@ -56,7 +56,7 @@ static tri_status choose_group(tri_measure *m, int64_t ranks) {
   return TRI_OK;
 }
 
-/* Shares memory as the engine shares gradients. Counts only if it works on all nodes. */
+/* Shares memory as the engine shares gradients. m->sees is set only if it works on all nodes. */
 static tri_status share_gradients(tri_measure *m) {
   void *memory = NULL;
   bool seen = false;
@@ -72,7 +72,7 @@ static tri_status share_gradients(tri_measure *m) {
   return TRI_OK;
 }
 
-/* Returns whether it needs two buffers. */
+/* Returns whether a collective needs two buffers. */
 static bool takes_two(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:

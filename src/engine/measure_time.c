@@ -1,4 +1,4 @@
-/* What all measurements share: the memory of their operands, and the timing of a repeated call. */
+/* The parts that all measurements share: the memory of their operands, and the timing of a repeated call. */
 #include "base/clock.h"
 #include "base/count.h"
 #include "base/memory.h"
@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* Each call is repeated at least `LEAST` times, and for the time that the caller gives. The lower quartile is the
- * result, because other users of the machine make some calls slower, and none faster. */
+/* Each call is repeated for the time that the caller gives, but at least LEAST and at most MOST times. The lower
+ * quartile is the result, because other users of the machine make some calls slower, and none faster. */
 enum { LEAST = 4, MOST = 400, MOST_SETS = 16 };
 
 static tri_status do_it(tri_measure *m, tri_measured_call *call, const void *what) {
@@ -52,7 +52,7 @@ int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes) {
   return sets < MOST_SETS ? (int64_t)sets : MOST_SETS;
 }
 
-/* Fills the pool with random values: on zeros a chip needs less power, and some run faster than on any real data. */
+/* Fills the pool with random values, because on zeros a chip needs less power and may run faster than on real data. */
 tri_status tri_measure_fill(const tri_measure *m) {
   enum { VALUES = 1 << 18 };
   const tri_random_key key = tri_random_stream(1, TRI_RANDOM_TEST, 0);

@@ -30,8 +30,8 @@ static void *reached_address(const tri_exchange *x, void *memory) {
   return device->driver->peer_address(device, memory);
 }
 
-/* Prepares a message that begins when the device has reached r->done: its values are then in host memory, or, if MPI
- * can access them, computed (send) or no longer read (receive). */
+/* Prepares a message that begins when r->done is passed. Then its values are in host memory or, if MPI accesses device
+ * memory, they are computed (send) or no longer read (receive). */
 static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
   if (tri_exchange_is_reached(x, r->kind)) {
     r->host = reached_address(x, r->values);
@@ -96,7 +96,8 @@ static tri_status begin_now(tri_exchange *x, tri_exchange_request *r, bool direc
 
 tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
   bool direct;
-  /* With host access, queued work is done: sent values are computed, and the receive buffer is not read. */
+  /* If the host can access device memory, all queued work is now done: sent values are computed, and the receive buffer
+   * is no longer read. */
   TRI_TRY(tri_exchange_reach(x, &direct));
   TRI_TRY(tri_exchange_make(x, what, out));
   tri_status status = begin_now(x, *out, direct);

@@ -70,7 +70,7 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
   return status;
 }
 
-/* `values`: memory of the whole parameter. */
+/* Loads tensor `number` of a parameter. `values`: memory of the whole parameter. */
 static tri_status load_tensor(const tri_merged *weights, const tri_parameter *parameter, int64_t number,
                               const tri_executor *executor, char *values, uint64_t *sum) {
   const tri_dtype type = tri_stored_type(parameter->stored, executor->type);

@@ -17,8 +17,8 @@ tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_t
 tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, uint64_t sum);
 
 /* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's
- * base; "": no such file. `verify`: compares the file with its checksum in the folder of another checkpoint; the
- * checkpoint's own was verified when it was opened. */
+ * base; "": no such file. `verify`: compares a given file with its checksum, if its folder is a checkpoint. The
+ * checkpoint's own file was verified when the checkpoint was opened. */
 tri_status tri_model_files_tokenizer(const tri_merged *weights, const char *given, bool verify,
                                      char path[TRI_PATH_BYTES]);
 

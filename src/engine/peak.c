@@ -118,8 +118,8 @@ static bool has_room(const tri_device *device, int64_t side) {
   return limit == 0 || (device->memory_bytes < limit && matrices <= limit - device->memory_bytes);
 }
 
-/* A small GEMM shows how large a GEMM there is time for (the reference device does 1 GFLOP/s, a good one 1000), and how
- * much time the work is worth. */
+/* Measures the rate of a GEMM within `seconds`. A small GEMM first shows how large a GEMM there is time for (the
+ * reference device does 1 GFLOP/s, a good one 1000), and how much time the work is worth. */
 static tri_status best_rate(tri_device *device, tri_dtype type, double work_flops, double seconds, double *out) {
   int64_t side = 128;
   double took_s = 0;

@@ -76,7 +76,7 @@ tri_router_loads tri_routers_loads(const tri_routers *routers) {
   return routers == NULL ? (tri_router_loads){0} : routers->loads;
 }
 
-/* Computes the steps +rate, 0 or -rate, in the wide type. */
+/* Computes the change of each expert's bias in a layer: +rate, 0 or -rate, in the wide type. */
 static void find_steps(const tri_routers *routers, int64_t layer, tri_dtype wide, double rate) {
   const int64_t *counts = routers->loads.counts + layer * columns(routers);
   int64_t total = 0;

@@ -6,16 +6,17 @@
 #include "engine/executor.h"
 #include "model/model.h"
 
-/* The same on every rank. */
+/* Loads of a step, equal on every rank. */
 typedef struct tri_router_loads {
   int64_t num_layers, experts; /* layers of the model and experts of a layer; num_layers 0: no experts */
   int64_t *counts; /* [num_layers, experts + 1]: tokens of each expert, then tokens whose weights are not finite */
-  double *rounds;  /* [num_layers]: largest number of rounds of a micro-batch's rows; 0: no experts */
+  double *rounds;  /* [num_layers]: largest number of rounds in which a layer processed the rows of a micro-batch; 0: a
+                      layer without experts */
 } tri_router_loads;
 
 typedef struct tri_routers tri_routers;
 
-/* LOCAL. For a complete model; *out is NULL if it has no experts. Release with tri_routers_destroy. */
+/* LOCAL. Creates the loads of a complete model; *out is NULL if it has no experts. Release with tri_routers_destroy. */
 tri_status tri_routers_create(const tri_model *model, tri_routers **out);
 void tri_routers_destroy(tri_routers *routers);
 

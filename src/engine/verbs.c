@@ -95,8 +95,9 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Micro-batches of a score are assigned to ranks as those of a step are, and each rank's stages pass them on. All ranks
- * have the same number, since they may gather parameters together; the last ones may be padding. */
+/* Runs the forward of a score. Micro-batches are assigned to ranks as in a step, and pass through the stages of the
+ * pipeline. All ranks have the same number of them, since they may gather parameters together; the last ones may be
+ * padding. */
 static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *micro_batches) {
   const tri_layout *layout = engine->options.layout;
   const tri_mesh *mesh = engine->options.mesh;

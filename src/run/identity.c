@@ -85,8 +85,8 @@ static tri_status copy_name(void *context, const char *path, bool *damaged) {
   return TRI_OK;
 }
 
-/* Finds the run's name in the newest checkpoint, for an output whose run.json was removed; leaves `out` as it is if
- * there is none. */
+/* Finds the run's name in the newest checkpoint, for an output whose run.json was removed. Leaves `out` unchanged if
+ * there is no checkpoint. */
 static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   tri_group alone = tri_group_alone("recall");
@@ -124,7 +124,7 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
 typedef struct open_base {
   tri_checkpoint *checkpoint;
   char folder[TRI_PATH_BYTES];
-  int64_t needs_sums; /* it records no checksums, and its files have changed since the last time */
+  int64_t needs_sums; /* its files record no checksums, and run.json has none for the files as they are now */
   uint64_t *sums;     /* checksums of its tensors, if needs_sums */
   tri_model model;    /* only on the first rank */
 } open_base;

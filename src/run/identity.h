@@ -1,8 +1,7 @@
-/* Identity of a run: its name, which it gets when it begins, the fingerprints of the files that its results depend
- * on, and where it was last resumed from. The name is stored in OUTPUT/run.json and in everything that belongs to the
- * run: its checkpoints and its snapshots in memory. So files or memory that another run left under the same path are
- * never used.
- */
+/* Identity of a run: its name, which it gets when it begins, the fingerprints of the files that its results depend on,
+ * and the checkpoint from which it was last resumed. The name is stored in OUTPUT/run.json and in everything that
+ * belongs to the run: its checkpoints and its snapshots in memory. So files or memory that another run left under the
+ * same path are never used. */
 #ifndef TRI_RUN_IDENTITY_H
 #define TRI_RUN_IDENTITY_H
 
@@ -32,8 +31,10 @@ typedef struct tri_identity {
                           (tensor_sums.h) */
 } tri_identity;
 
-/* COLLECTIVE. Sets the name of the run in config->output and where it resumes, from its run.json. If that is missing,
- * or with `anew`, creates a new name and writes it there. The caller has set the fingerprints. */
+/* COLLECTIVE. Reads the name of the run in config->output, and where it resumes, from its run.json. If that file is
+ * missing, takes the name from the newest checkpoint; without a checkpoint, or with `anew`, creates a new name. With an
+ * adapter, computes the signature of its base; TRI_BAD_FILE if the base has changed and `allow_change` does not allow
+ * that. Then writes run.json. The caller has set the fingerprints. */
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out);
 
 /* LOCAL, on the first rank. Records that the run resumes from this folder, at this step. */

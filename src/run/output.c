@@ -99,7 +99,8 @@ tri_status tri_output_make_room(const char *output, const char *folder, int64_t 
 
 /* ---- opening and locking ----------------------------------------------------------------------------------------- */
 
-/* Files of the output's folder that a run replaces as a whole. */
+/* Files that a run writes in the output's folder by way of temporary files: it replaces them as a whole, or, like
+ * metrics and samples, rewrites them when it resumes and then appends lines. */
 static const char *const names[] = {"run.json",      "config.yaml",  METRICS,   SAMPLES,
                                     "products.json", "summary.json", "loss.svg"};
 enum { NUM_NAMES = sizeof names / sizeof names[0] };

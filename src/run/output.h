@@ -16,9 +16,9 @@ typedef struct tri_run_output {
  * before this. Release with tri_run_output_close. */
 tri_status tri_run_output_open(const tri_group *world, const tri_run_config *config, tri_run_output *out);
 
-/* COLLECTIVE. Begins to write to an open output, once the run is known to be possible: removes incomplete files of
- * killed runs, and finds the run's name (tri_identity_open). With `anew`, moves an earlier run's checkpoints and
- * metrics aside first, and creates a new name. */
+/* COLLECTIVE. Begins to write to an open output, once the run is known to be possible: refuses folders in place of its
+ * files, removes incomplete files of killed runs, and finds the run's name (tri_identity_open). With `anew`, moves an
+ * earlier run's checkpoints, metrics and samples aside first, and creates a new name. */
 tri_status tri_run_output_begin(const tri_group *world, const tri_run_config *config, bool anew,
                                 tri_identity *identity);
 

@@ -22,7 +22,8 @@ bool tri_preferences_keep_reference(const tri_run_config *config) {
   return adapter->rank > 0 && adapter->train.count == 0 && config->adapter_from[0] == '\0';
 }
 
-/* Finds the corpus of preferences: the one that is named, or the one that the run prepares from JSON lines. */
+/* Finds the prefix of a corpus of preferences: the one in the run file, or the one that the run prepares from JSON
+ * lines. */
 static tri_status find_preferences(const tri_run_config *c, const char *preferences, const char *folder,
                                    char out[TRI_PATH_BYTES]) {
   char made[TRI_PATH_BYTES];
@@ -89,7 +90,7 @@ static bool is_said(const tri_yaml *node) {
   return node != NULL && node->kind == TRI_YAML_SCALAR && node->text[0] != '\0' && !tri_yaml_is_null(node);
 }
 
-/* Returns whether a file names preferences, or an objective with a loss of preferences. */
+/* Returns whether a run file has data.preferences, or an objective other than cross_entropy. */
 static bool wants_preferences(const tri_yaml *root, const tri_yaml *data) {
   const tri_yaml *objective = tri_yaml_find(root, "objective");
   if (objective != NULL && objective->kind == TRI_YAML_MAPPING) objective = tri_yaml_find(objective, "name");

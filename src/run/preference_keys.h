@@ -5,8 +5,8 @@
 #include "config/yaml.h"
 #include "run/run_config.h"
 
-/* Adds a stand-in for data.train if the file has data.preferences, because data.train is otherwise required. Call
- * before the keys are read. */
+/* Adds a stand-in for data.train, which is otherwise required, if the file has data.preferences or an objective of
+ * preferences. Call it before the keys are read. */
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root);
 
 /* Checks which keys may be combined with an objective, after the keys were read. For preferences, sets data.train and

@@ -34,8 +34,7 @@ typedef struct changes {
   size_t text_length, keys_length;
   bool fits;          /* the weights have the run's shapes in spite of the differences */
   bool other_samples; /* a key differs that determines which samples follow */
-  int64_t updates; /* updates of the model that was the reference of preferences; 0: it is still available, or the run
-                      has no reference */
+  int64_t updates;    /* updates since the reference of preferences, if it is not available any more; else 0 */
   bool other_answers; /* a key of the answers' log-probabilities differs, and the reference is not available */
   bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
@@ -51,7 +50,7 @@ static bool has(unsigned change, tri_config_change meaning) {
   return (change & (unsigned)meaning) == (unsigned)meaning;
 }
 
-/* The bits of the row with this name. */
+/* A key that is looked up in the table, and the TRI_CHANGE bits of its row. */
 typedef struct wanted_row {
   const char *key;
   unsigned change;
@@ -268,7 +267,7 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
     tri_run_resolve_auto_older(there);
     const json_t *steps = json_object_get(json_object_get(state->progress, "identity"), "steps");
-    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* the steps of its epochs */
+    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* it has epochs */
     return there;
   }
   tri_free(there);
@@ -288,7 +287,7 @@ static void log_rates(const tri_run_config *there, const tri_run_config *here, i
   tri_log("the learning rate of step %" PRId64 " is %.3g, and would have been %.3g before", step, now, before);
 }
 
-/* Adds a key whose text is compared; the other keys have functions of their own above and below. */
+/* Adds a key that is compared by its value; the other keys have functions of their own above and below. */
 static void collect_key(void *context, const tri_config_difference *difference) {
   const bool of_model = strncmp(difference->key, "model.", strlen("model.")) == 0; /* config.json has what was saved */
   if (of_model || !has(difference->change, TRI_CHANGE_FUNCTION) || has(difference->change, TRI_CHANGE_CONTENT)) return;
@@ -501,13 +500,15 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
-/* Returns the number of updates after which the reference of a run on preferences is not available; 0 if it is. */
+/* Returns the number of updates since the run began, if the reference of its preferences, the model at that time, is
+ * not available any more; else 0. */
 static int64_t updates_of_reference(const tri_run_config *config, const tri_checkpoint_state *state) {
   if (state == NULL || !of_preferences(config) || tri_preferences_keep_reference(config)) return 0;
   return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));
 }
 
-/* Compares everything except the model, the tokenizer, the base model and the name. */
+/* Compares everything that tri_resume_check does not compare itself: the corpora, the keys, the optimizers and the
+ * trained parameters. */
 static void compare_all(const tri_identity *identity, const char *folder, const tri_checkpoint_state *state,
                         changes *c) {
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
@@ -517,7 +518,7 @@ static void compare_all(const tri_identity *identity, const char *folder, const 
   compare_trained(state, said, c);
 }
 
-/* Refuses differences that are not allowed. `samples`: the samples that follow. */
+/* Refuses differences that are not allowed. `samples`: text of describe_samples. */
 static tri_status refuse(const changes *c, const char *folder, const char *samples) {
   if (!c->fits) {
     return tri_fail(TRI_BAD_CONFIG,

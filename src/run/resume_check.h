@@ -1,6 +1,7 @@
 /* Comparison of a checkpoint or of Hugging Face weights with the run that loads them: every setting of the model that
- * changes its function, the tokenizer, the corpus. A difference is refused by its key, with both values, unless the run
- * names the key in `allow_change`. The meaning of a change is in the key's row (tri_config_key.change). */
+ * changes its function, the tokenizer, the corpora, the optimizers, the trained parameters and the base. A difference
+ * is refused by its key, with both values, unless the run names the key in `allow_change`. The meaning of a change is
+ * in the key's row (tri_config_key.change). */
 #ifndef TRI_RUN_RESUME_CHECK_H
 #define TRI_RUN_RESUME_CHECK_H
 
@@ -24,7 +25,7 @@ int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoin
 
 /* LOCAL. Sets `out` to the first key that makes the validation loss a different measure than when the checkpoint was
  * saved (objective, metric, validation data), so that losses before and after cannot be compared; "": the same measure.
- */
+ * identity NULL: the validation corpora are not compared. */
 enum { TRI_RESUME_KEY_BYTES = 64 };
 void tri_resume_other_measure(const tri_identity *identity, const tri_run_config *config,
                               const tri_checkpoint_state *state, char out[TRI_RESUME_KEY_BYTES]);

@@ -1,8 +1,8 @@
 /* The table of a run file's keys, and the checks that need more than one of them.
  *
  * Checks of combinations know the struct and not the file: their messages begin with the key in backquotes, and
- * tri_config_blame adds the line or the option that the key came from. Engines and devices report what they cannot do
- * (a layout of more than one rank, a precision without kernels) themselves. */
+ * tri_config_blame adds the line or the option that the key came from. Engines and devices report themselves what they
+ * do not support. */
 #include "run/run_config.h"
 
 #include "base/count.h"
@@ -379,14 +379,15 @@ static tri_status check_output(const tri_run_config *c) {
       length, TRI_PATH_BYTES - 1, TRI_PATH_BYTES - TRI_RUN_NAMES_BYTES - 1);
 }
 
-/* Checks the device's name and type; the message begins with the key, which leads to the line. */
+/* Checks the device's name, and that it supports the precision; the message begins with the key, which leads to the
+ * line. */
 static tri_status check_device(const tri_run_config *c) {
   const tri_status status = tri_device_check_name(c->device);
   if (status != TRI_OK) return tri_fail(status, "`device`: %s", tri_status_message());
   return tri_device_check_type(c->device, c->precision);
 }
 
-/* Refuses keys that depend on a validation loss if there is none. */
+/* Refuses the metric accuracy without preference pairs, and keys that need a validation loss if there is none. */
 static tri_status check_evaluation(const tri_run_config *c) {
   switch (c->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
@@ -409,7 +410,8 @@ static tri_status check_evaluation(const tri_run_config *c) {
                   key);
 }
 
-/* Settles the number of sequences of an evaluation, independently of the layout. */
+/* Sets the number of sequences of an evaluation. From then on it does not depend on the layout, which an elastic run
+ * changes. */
 static tri_status finish_evaluation(tri_run_config *c) {
   const int64_t batches = c->evaluation.batches, micro_batch = c->layout.micro_batch;
   if (batches > 0 && c->evaluation.sequences > 0) {
@@ -529,7 +531,7 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
 
-/* Expands the model of `init`, and replaces the keys that the run sets. */
+/* Expands the model `name`, and replaces its keys by those in `said`. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
@@ -540,7 +542,8 @@ static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *
   return TRI_OK;
 }
 
-/* Gives a run with `init` that model, unless the run describes a whole model, which has a family. */
+/* Sets `model` of a run with `init` to the model in that folder, with the keys of `model` that the run sets itself.
+ * Does nothing if `model` is a name, or a whole model, which has a family. */
 static tri_status set_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *name = NULL, *model = NULL;
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
@@ -575,7 +578,8 @@ static bool says_tied(const tri_yaml *root) {
   return model != NULL && model->kind == TRI_YAML_MAPPING && tri_yaml_find(model, "tied") != NULL;
 }
 
-/* Makes the model untied if the weights of `init` are, because config.json may be wrong about that. */
+/* Makes the model untied if the weights of `init` are, because config.json may be wrong about that. If the run sets
+ * model.tied itself, only warns. */
 static void untie(bool tied_is_said, tri_run_config *c) {
   if (c->init[0] == '\0' || !c->model.tied || !tri_ties_are_broken(c->init, &c->model, !tied_is_said)) return;
   if (!tied_is_said) c->model.tied = false;
@@ -616,7 +620,7 @@ static written_length length_written(const tri_yaml *root) {
                           number_in(optimizer, "warmup")};
 }
 
-/* Checks that exactly one of steps and epochs is given. If an option sets one of them, it replaces the other one of the
+/* Checks that steps and epochs are not both given. If an option sets one of them, it replaces the other one of the
  * file. */
 static tri_status choose_length(const tri_yaml *root, const written_length *written) {
   tri_yaml *optimizer = optimizer_of(root);
@@ -639,8 +643,8 @@ static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
                   root->source);
 }
 
-/* Sets the share of the steps that are warm-up if an option or epochs make the run shorter than its file's warm-up: the
- * share in the file, or a tenth if the file has no steps. */
+/* Sets warmup_share, which applies if an option or epochs make the run shorter than the warm-up in its file: the share
+ * of the steps that are warm-up in the file, or a tenth if the file has no steps. */
 static void find_warmup_share(const written_length *written, tri_run_config *c) {
   const bool shortened =
       written->epochs_node != NULL || c->optimizer.epochs > 0 || written->steps != c->optimizer.steps;
@@ -673,7 +677,7 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
                     c->optimizer.epochs, samples, steps, MOST_STEPS);
   }
   c->optimizer.steps = (int64_t)steps;
-  /* The warm-up was scaled to another number of steps. */
+  /* Undo the scaling to an earlier number of steps. */
   if (c->optimizer.warmup_asked > 0) c->optimizer.warmup = c->optimizer.warmup_asked;
   c->optimizer.warmup_asked = 0;
   shorten_warmup(c);

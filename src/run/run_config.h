@@ -44,8 +44,7 @@ typedef struct tri_run_config {
     tri_train_source train[TRI_MOST_SOURCES];
     int64_t num_train;
     char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
-    /* Preferences in a file take the place of `train` and `validation`, which then name the corpora that are made from
-     * them; "": none. */
+    /* "": none. With preferences, `train` and `validation` are the corpora that are made from them. */
     char preferences[TRI_PATH_BYTES], validation_preferences[TRI_PATH_BYTES];
     char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "": the one next to `train`, if there is one */
     int64_t sequence;
@@ -53,7 +52,7 @@ typedef struct tri_run_config {
     int64_t max_samples;  /* train only on that many samples, the first of the corpus; 0: on all */
     tri_document_use documents;
     tri_packing_use packing;
-    tri_too_long too_long; /* all three are resolved (resolve_auto.h); in a file they are `auto` by default */
+    tri_too_long too_long; /* in a file the last three are `auto` by default; here they are resolved (resolve_auto.h) */
   } data;
   tri_objective_config objective;
   tri_layout layout;
@@ -91,8 +90,8 @@ typedef struct tri_run_config {
     int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0: never */
     bool at_end;            /* save at the end, too */
     bool async;             /* write while training continues */
-    bool best;              /* save at each lowest validation loss so far, and keep the newest of these checkpoints */
-    int64_t shard_bytes;    /* maximum size of one file of tensors */
+    bool best; /* save after each evaluation that is the best so far, and keep the newest of these checkpoints */
+    int64_t shard_bytes; /* maximum size of one file of tensors */
   } checkpoint;
   struct {
     tri_sample_prompt prompts[TRI_MOST_SAMPLES];
@@ -110,11 +109,12 @@ typedef struct tri_run_config {
   char init[TRI_PATH_BYTES];         /* weights that a new run begins with; "": none */
   bool init_follows_main;            /* `init` is a name on the hub without a revision */
   char adapter_from[TRI_PATH_BYTES]; /* factors that the model's adapter begins with; "": none */
-  char allow_change[512];            /* keys that may differ between the run and what it loads (identity.h) */
+  char allow_change[512];            /* keys that may differ between the run and what it loads (allowed_changes.h) */
 } tri_run_config;
 
-/* Reads and checks a run file, then applies `--set key=value` overrides in order. `model:` may be a preset's name
- * (configs/models), a YAML file or inline. Messages name file, line, key and the nearest legal word. */
+/* Reads a run file, applies `--set key=value` overrides in order, and checks the result. `model:` may be a preset's
+ * name (configs/models), a YAML file, a folder that holds a model, or inline. Messages name file, line, key and the
+ * nearest legal word. */
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
                                tri_run_config *out);
 /* Parses a text in memory in the same way; `name` stands for the file in messages. */
@@ -134,8 +134,8 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out);
 enum { TRI_RUN_TITLE_BYTES = 128 };
 void tri_run_config_title(const tri_run_config *config, char *out, size_t bytes);
 
-/* Convert the words of data.documents and data.packing, and back. The find functions return false for an unknown word.
- */
+/* Convert the words of data.documents, data.packing and data.too_long, and back. The find functions return false for an
+ * unknown word. */
 bool tri_run_config_find_documents(const char *word, tri_document_use *out);
 bool tri_run_config_find_packing(const char *word, tri_packing_use *out);
 const char *tri_run_config_documents(tri_document_use use);

@@ -22,9 +22,9 @@ typedef struct tri_run_data {
 /* Returns the number of samples of one pass over the training data. */
 int64_t tri_run_data_per_epoch(const tri_run_data *data);
 
-/* LOCAL. Opens the corpora that the configuration names, and sets the fingerprints in the identity. Refuses, by name, a
- * corpus of another tokenizer, one that is listed twice, or a vocabulary that is too large for the model. Release with
- * tri_run_data_close, also after a failure. */
+/* LOCAL. Opens the corpora that the configuration names, and sets the fingerprints in the identity. Refuses a corpus of
+ * another tokenizer, one that is listed twice, and a vocabulary that is too large for the model; messages name the
+ * corpus. Release with tri_run_data_close, also after a failure. */
 tri_status tri_run_data_open(const tri_run_config *config, const tri_run_data_kind *kind, tri_identity *identity,
                              tri_run_data *out);
 void tri_run_data_close(tri_run_data *data);

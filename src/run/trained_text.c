@@ -18,7 +18,7 @@ __attribute__((format(printf, 2, 3))) static void add(growing *to, const char *f
   if (added > 0) to->length += (size_t)added < room ? (size_t)added : room - 1;
 }
 
-/* Adds, because factors mean something different under another scaling, the scaling unless it is the usual one. */
+/* Adds the scaling unless it is LoRA's, because the same factors mean something else under another one. */
 static void add_scaling(growing *to, tri_scaling scaling) {
   switch (scaling) {
     case TRI_SCALING_LORA: break;
@@ -26,7 +26,7 @@ static void add_scaling(growing *to, tri_scaling scaling) {
   }
 }
 
-/* Adds the initialization if its factors are subtracted from the trained ones. */
+/* Adds the initialization if the initial factors are subtracted from the trained ones. */
 static void add_init(growing *to, tri_adapter_init init) {
   switch (init) {
     case TRI_ADAPTER_KAIMING:

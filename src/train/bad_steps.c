@@ -17,7 +17,7 @@ void tri_training_describe_proven(const tri_training *t, char *out, size_t out_b
   if (!known) snprintf(out, out_bytes, "no good checkpoint has been saved");
 }
 
-/* Warns of the first layer whose router gave weights that are not finite; routers often fail first. */
+/* Warns of the first layer whose router computed weights that are not finite, since routers often fail first. */
 static void warn_of_routers(const tri_training *t) {
   const tri_router_loads loads = tri_engine_router_loads(t->engine);
   for (int64_t layer = 0; layer < loads.num_layers; layer++) {
@@ -65,8 +65,8 @@ static char *describe_bad_steps(const tri_progress *progress, char *buffer, size
   return buffer;
 }
 
-/* COLLECTIVE. Fails because of bad steps; only the first rank has a message. The board recognizes these messages by "so
- * the run stops". */
+/* COLLECTIVE. Fails because of bad steps, and removes the state that they may have spoiled; only the first rank has a
+ * message. The board recognizes these messages by "so the run stops". */
 static tri_status give_up(tri_training *t) {
   char proven[1100], steps[64];
   tri_saver_disprove(t->saver);

@@ -7,7 +7,8 @@
 
 enum { TRI_PEAK_KEY_BYTES = 512 };
 
-/* LOCAL. Writes the key of a peak, one line: the processor, the device with its threads, and the number type. */
+/* LOCAL. Writes the key of a peak, one line: the processor, the device with its threads, the type of activations, and
+ * whether TF32 is allowed. */
 void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char out[TRI_PEAK_KEY_BYTES]);
 
 /* LOCAL. Returns the stored peak in FLOP/s; 0 if there is none, or the file is damaged or has another key. */

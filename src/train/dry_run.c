@@ -34,7 +34,8 @@ static void print_call(const tri_op_list *list, const tri_op_call *call, FILE *t
   fprintf(to, "\n");
 }
 
-/* Prints the operations of a chunk. All layers between the first and the last are equal and are printed only once. */
+/* Prints the operations of a chunk: those of its first and last layer, and a single line that stands for all layers
+ * between them. */
 static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chunks, FILE *to) {
   int32_t first = list->calls[0].layer < 0 ? 0 : list->calls[0].layer, last = list->calls[list->num_calls - 1].layer;
   bool skipped = false;
@@ -56,7 +57,8 @@ static void print_chunk(const tri_instruction *at, const tri_parts *parts, FILE 
   if (parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
 }
 
-/* Prints the range of calls, in the order in which they run; nothing if it is the whole chunk. */
+/* Prints the micro-batch, chunk and frame of a pass and, unless it is the whole chunk, its calls in the order in which
+ * they run. */
 static void print_calls(const tri_instruction *at, const tri_parts *parts, int32_t from, int32_t until, FILE *to) {
   fprintf(to, " micro_batch %d", at->micro_batch);
   print_chunk(at, parts, to);
@@ -108,7 +110,7 @@ static void print_program(const tri_parts *parts, FILE *to) {
   }
 }
 
-/* Prints the device and its memory if there are several devices. */
+/* Prints the device and its memory, if the machine has several devices (tri_device_info.place). */
 static void print_device(const tri_device *device, FILE *to) {
   char name[128], has[32], taken[160];
   if (device->info.place[0] == '\0') return;

@@ -22,7 +22,6 @@ static void log_nearest(const tri_layout *wanted, const tri_layout *found, int64
       folded ? " expert, expert_tensor," : "", (long)batch);
 }
 
-/* If the layout does not fit the ranks, an elastic run uses the nearest one that does. */
 tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks) {
   tri_layout *layout = &config->layout, found;
   int64_t batch = config->optimizer.global_batch;

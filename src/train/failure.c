@@ -1,4 +1,4 @@
-/* Identifies this rank to the parent and in error messages, so that a failure names the rank and the step. */
+/* Identifies this rank to the parent process and in error messages, so that a failure names the rank and the step. */
 #include "train/train_internal.h"
 
 #include "base/log.h"
@@ -17,7 +17,8 @@ static tri_status name_rank(const tri_training *t, tri_status status) {
                   (long)t->progress.step + 1, tri_status_message());
 }
 
-/* Tells the parent who this rank is, in case it dies without a message. */
+/* Sends the rank's number, process and place in the mesh to the parent process, in case the rank dies without a
+ * message. */
 static void introduce(const tri_training *t) {
   char place[128];
   tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),
@@ -36,7 +37,7 @@ tri_status tri_training_watch(tri_training *t) {
 tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
   tri_saved_error failure = {TRI_OK, ""};
   tri_error_save(&failure, name_rank(t, status));
-  if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* another run holds the output */
+  if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is locked by another run */
   if (tri_flight_report_write(&t->mesh, t->flight, "") != TRI_OK)
     tri_warn("no flight record: %s", tri_status_message());
   return tri_saved_error_restore(&failure);

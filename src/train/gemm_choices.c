@@ -19,8 +19,7 @@ static int64_t count_lines(const char *text) {
   return count;
 }
 
-/* Returns whether a line of the text is these bytes, or begins with them and a blank: a choice begins with its product.
- */
+/* Returns whether a line of the text is `line`, or begins with it and a blank: a choice begins with its product. */
 static bool has_line(const char *text, const char *line, size_t length) {
   while (*text != '\0') {
     const size_t whole = strcspn(text, "\n");
@@ -30,7 +29,7 @@ static bool has_line(const char *text, const char *line, size_t length) {
   return false;
 }
 
-/* Appends the lines of `more` to *text for which `besides` (NULL: *text itself) has no line that begins with them. */
+/* Appends the lines of `more` to *text, except those with which a line of `besides` begins (NULL: of *text itself). */
 static tri_status add_lines(char **text, const char *more, const char *besides) {
   const size_t used = *text == NULL ? 0 : strlen(*text);
   TRI_TRY(tri_realloc("a list of matrix products", used + strlen(more) + 1, 1, text));
@@ -133,7 +132,8 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
   return tri_strdup("", &out->choices);
 }
 
-/* Sets *choices to all choices, old and new. */
+/* Reads the earlier choices, lets the device choose the missing ones, and writes the file. *choices: all of them, one
+ * per line; release with tri_free. */
 static tri_status choose_run_gemms(const tri_run_config *config, tri_device *device, const char *chooser,
                                    const char *products, bool anew, char **choices) {
   char path[TRI_PATH_BYTES];

@@ -13,8 +13,8 @@
 
 enum { MOST_BYTES = 16 << 20, VERSION = 1 };
 
-/* Computes the checksum of the chooser and the choices. An algorithm's data are only understood by the library, which
- * does not check them. */
+/* Computes the checksum of the chooser and the choices. Only the library understands an algorithm's data, and it does
+ * not check them. */
 static void sum_of(const tri_gemm_choices_file *file, char out[17]) {
   const uint64_t hash = tri_fnv1a(tri_fnv1a(TRI_FNV1A_BEGIN, file->chooser), file->choices);
   snprintf(out, 17, "%016" PRIx64, hash);

@@ -17,8 +17,8 @@ double tri_training_work_flops(const tri_training *t) {
   return tokens * tri_model_flops_per_token(&c->model, c->data.sequence, 1) / t->mesh.world.size;
 }
 
-/* Keeps the larger of this run's peak and the stored one. One rank of a node writes it; a peak that cannot be stored is
- * measured again by the next run. */
+/* Keeps the larger of this run's peak and the stored one. One rank of each node writes it. A failed write is ignored:
+ * the next run measures the peak again. */
 static void keep_best(tri_training *t) {
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   if (!tri_cache_folder(folder)) return;

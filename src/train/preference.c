@@ -13,15 +13,15 @@ typedef struct tri_preference_training {
   tri_preference_settings settings;
   tri_preference_rules rules;
   double *rows;                                   /* log-probabilities of a batch [most sequences, sequence] */
-  tri_preference_unit *units;                     /* units of one sequence */
-  const double *reference, *validation_reference; /* mapped files; NULL: unused */
+  tri_preference_unit *units;                     /* pairs or answers of one sequence (scratch) */
+  const double *reference, *validation_reference; /* log-probabilities in mapped files; NULL: unused */
 } tri_preference_training;
 
 static tri_preference_training *state_of(const tri_training *t) { return t->task_state; }
 
 /* ---- metrics of answers ------------------------------------------------------------------------------------------ */
 
-/* Adds a metric under TRL's name, for a training step or (`validation`) for held-out answers. */
+/* Adds a metric under its name in TRL: `name` for a training step, `held_out` for held-out answers (`validation`). */
 static void tell(tri_training *t, bool validation, const char *name, const char *held_out, double value) {
   if (!isfinite(value) || t->num_named == TRI_MOST_NAMED_METRICS) return;
   t->named[t->num_named++] = (tri_named_metric){validation ? held_out : name, value};
@@ -38,7 +38,7 @@ static void add_means_to_metrics(tri_training *t, bool validation, const tri_pre
 }
 #undef TELL
 
-/* Adds all units of `count` samples, whose log-probabilities are in p->rows. */
+/* Adds all pairs or answers of `count` samples, whose log-probabilities are in p->rows, to the sums. */
 static tri_status add_samples(tri_training *t, const tri_preference_at *at, int64_t count, double kl,
                               tri_preference_sums *to) {
   const tri_preference_training *p = state_of(t);

@@ -1,5 +1,5 @@
-/* Prepares preferences that a run file names as JSON lines as a corpus in the run's folder, each time the run begins.
- * The same text gives the same corpus, and a different text is detected by its fingerprint. */
+/* Makes a corpus in the run's folder from preferences, if the run file names them as a file of JSON lines, each time
+ * the run begins. The same text gives the same corpus, and a changed text is detected by its fingerprint. */
 #include "train/train_internal.h"
 
 #include "base/log.h"

@@ -1,6 +1,7 @@
 /* Log-probabilities of a run's answers under its reference, which is the model as the run begins. They are computed
  * once, before the first update, and stored in the run's folder. So no second model is in memory, and a resumed run
- * reads what its first start computed.
+ * reads what its first start computed. Only if the reference is the base of an adapter can they be computed again
+ * later.
  *
  * The file has a head of REFERENCE_HEAD_BYTES, lines of text padded with zeros, and then a double for each label, in
  * the order of the corpus. For a loss with a KL divergence, the same number of doubles for the mismatched answers
@@ -33,9 +34,9 @@ static size_t file_bytes(const tri_preference_source *source) {
   return REFERENCE_HEAD_BYTES + (size_t)num_numbers(source) * sizeof(double);
 }
 
-/* Prints a description of the data that the numbers belong to; the hash of the numbers follows it. The first line is
- * the format. The line of the run is last but one in the file, because numbers that are checked against the weights may
- * come from another run. */
+/* Prints the head of the file, which describes the data that the numbers belong to, up to the hash of the numbers,
+ * which is its last line. The first line is the format. The run is the last line before the hash, so that the function
+ * `find` can search for it alone, to tell this run's file for other data from the file of another run. */
 static size_t print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
                          char out[REFERENCE_HEAD_BYTES]) {
   memset(out, 0, REFERENCE_HEAD_BYTES);
@@ -53,7 +54,7 @@ static void print_hash(const tri_preference_source *source, const double *number
   snprintf(out, HASH_BYTES, "numbers %016" PRIx64 "\n", (uint64_t)XXH3_64bits(numbers, bytes));
 }
 
-/* Returns the first line that differs, in a static buffer; NULL if none does. */
+/* Returns the first line of `theirs` that differs, in a static buffer; NULL if none does. */
 static const char *first_difference(const char *ours, const char *theirs) {
   static char line[128];
   while (*ours != '\0') {
@@ -90,7 +91,7 @@ void tri_reference_close(const tri_preference_source *source, const double *refe
   munmap((void *)((uintptr_t)reference - REFERENCE_HEAD_BYTES), file_bytes(source));
 }
 
-/* Sets `why` to what is wrong with a file whose head is right; "" if nothing is. */
+/* Checks the numbers of a file whose head is right. `why`: the reason why they are wrong; "" if they are right. */
 static void check_numbers(const tri_preference_source *source, const char *path, const char *hash,
                           char why[WHY_BYTES]) {
   const double *numbers = NULL;
@@ -107,7 +108,7 @@ static void check_numbers(const tri_preference_source *source, const char *path,
 
 /* State of an existing file. */
 typedef struct finding {
-  int64_t there, fits, of_other_data; /* of_other_data: the file is this run's, but for other data */
+  int64_t there, fits, of_other_data; /* the file exists; fits; is this run's, but for other data */
   char why[WHY_BYTES];                /* why the file does not fit; only on the first rank */
 } finding;
 
@@ -143,8 +144,8 @@ static tri_policy policy_of(const tri_training *t) {
   return is_base ? TRI_POLICY_REFERENCE : TRI_POLICY_TRAINED;
 }
 
-/* Computes sequences [first, first + count) of the source, and stores each label's number at its place in `numbers`,
- * unless that is NULL. */
+/* Computes the log-probabilities of sequences [first, first + count) of the source, and stores each label's number at
+ * its place in `numbers`, unless that is NULL. */
 static tri_status compute_some(tri_training *t, const tri_preference_source *source, int64_t first, int64_t count,
                                double *rows, double *numbers) {
   const int64_t sequence = source->options.sequence;
@@ -174,8 +175,7 @@ typedef struct computing {
   double *numbers; /* the numbers inside `image` */
 } computing;
 
-/* Returns the path of PATH.part, which holds the numbers of the first sequences after a stop; its head says how many
- * sequences. */
+/* Returns the path of PATH.part: the numbers of the first sequences after a stop, whose count is in its head. */
 static tri_status part_path(const computing *c, char out[TRI_PATH_BYTES]) {
   return tri_path_with(out, c->path, ".part");
 }
@@ -323,8 +323,8 @@ static tri_status check_first(tri_training *t, const tri_preference_source *sour
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Fails with the reason why the file cannot be used. After updates of the reference, the numbers exist only in the file
- * from the run's beginning. */
+/* Fails with the reason why the file cannot be used. After the first update, the numbers exist only in the file that
+ * the run wrote when it began. */
 static tri_status refuse(const tri_training *t, const tri_preference_source *source, const char *path,
                          const finding *found) {
   const bool held_out = source == &t->data.validation_preferences;

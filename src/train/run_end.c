@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FEWEST_STEPS = 20 }; /* with fewer steps, a tenth of them says little */
+enum { FEWEST_STEPS = 20 }; /* with fewer steps, a tenth of them is too few to compare */
 
 /* A loss is too high if it is above ABOVE_RANDOM times that of a model that has learned nothing, ln(vocabulary); it has
  * risen if it is above RISEN times the mean of the first losses. */
@@ -53,7 +53,8 @@ static void log_early_end(const tri_training *t) {
       (long)progress->best_step);
 }
 
-/* Ends a run that was stopped by a signal, or whose last steps were bad. */
+/* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps, with
+ * the message. */
 tri_status tri_training_end(tri_training *t) {
   const tri_progress *progress = &t->progress;
   char proven[1100];
@@ -104,7 +105,8 @@ static void compare_losses(tri_training *t, const tri_metrics_history *history) 
   t->first_losses = begin;
 }
 
-/* Writes the summary, the last file of a run: a run that finds one at its start has nothing left to do. */
+/* Writes the curve of the losses and the summary. The summary is the last file of a run: an ended run without one was
+ * killed before all its files were written. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES], title[TRI_RUN_TITLE_BYTES];

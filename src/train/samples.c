@@ -119,7 +119,7 @@ static tri_status reads_in_place(const tri_run_config *config, const tri_weights
   return has_saved_values(config) ? tri_runner_can_share(&config->model, config->precision, weights, out) : TRI_OK;
 }
 
-/* The same before there is an engine. */
+/* Sets *out as reads_in_place will, from a plan, before there is an engine. */
 static tri_status plan_in_place(const tri_run_config *config, const tri_engine_options *options, tri_device *device,
                                 bool *out) {
   const tri_mesh_coordinates first = {0};
@@ -173,7 +173,7 @@ static tri_status begin_texts(const tri_run_config *config, tri_samples *s) {
   return tri_texts_begin(&s->generation, &texts, &s->texts);
 }
 
-/* Prepares the texts. The weights are written, unless they are to be moved. */
+/* Prepares the texts and, unless the weights are moved later, loads the weights. */
 static tri_status open_texts(tri_training *t, int64_t step, weights_from from, tri_samples *s) {
   tri_run_config *config = t->config;
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
@@ -270,7 +270,7 @@ static tri_status write_texts(tri_training *t, int64_t step, const bool *there, 
   return TRI_OK;
 }
 
-/* Opens the samples, or those that were kept open. */
+/* Opens the samples of a step; reuses the generator that was kept open, if it reads the weights in place. */
 static tri_status open_samples(tri_training *t, int64_t step, weights_from from, tri_samples **out) {
   *out = t->samples;
   t->samples = NULL;
@@ -354,13 +354,12 @@ tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
 
 /* ---- resuming ---------------------------------------------------------------------------------------------------- */
 
-/* Result of reading the file: whether a line is incomplete or belongs to a step after `last`, the highest step up to
- * `last`, and which prompts have a text of that step. */
+/* State and results of reading the file of samples. */
 typedef struct samples_look {
   const tri_sample_prompts *prompts;
-  int64_t last, highest; /* -1: no line has a step */
-  tri_file_writer *to;   /* file for the lines to keep; NULL: none */
-  bool drops, there[TRI_MOST_SAMPLE_PROMPTS];
+  int64_t last, highest;                      /* step of the run; highest step of a line up to it, or -1 */
+  tri_file_writer *to;                        /* file for the lines that are kept; NULL: only look */
+  bool drops, there[TRI_MOST_SAMPLE_PROMPTS]; /* lines are dropped; prompts with a text of step `highest` */
 } samples_look;
 
 static void note_text(samples_look *look, int64_t step, const json_t *line) {
@@ -373,7 +372,7 @@ static void note_text(samples_look *look, int64_t step, const json_t *line) {
   if (strcmp(prompt, look->prompts->list[number].text) == 0) look->there[number] = true;
 }
 
-/* Returns whether a line is kept. */
+/* Notes a line's text. Returns whether the line is kept. */
 static bool keep_line(samples_look *look, const tri_line *text) {
   json_t *line = text->too_long ? NULL : json_loadb(text->text, text->bytes, JSON_ALLOW_NUL, NULL);
   const json_t *number = json_object_get(line, "step");

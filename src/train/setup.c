@@ -59,7 +59,7 @@ static tri_status open_snapshots(tri_training *t) {
   return TRI_OK;
 }
 
-/* On the first rank: opens the files of the output after the position where the run resumes. */
+/* On the first rank: opens the files of the output, which continue at the step where the run resumes. */
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
   TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, tri_corpus_end_of_text(t->data.train_corpora[0])));

@@ -14,7 +14,7 @@
 
 enum { MOST_PROGRAM_BYTES = 1 << 30, LOOKS = 256, LOOK_TOKENS = 64 };
 
-/* COLLECTIVE. Compares the program file of all ranks. It is not compared if any rank cannot read it. */
+/* COLLECTIVE. Checks that all ranks run the same program file, unless a rank cannot read it. */
 static tri_status agree_on_program(const tri_group *world) {
   char *text = NULL;
   size_t bytes = 0;
@@ -212,7 +212,7 @@ tri_status tri_startup_check_memory(const tri_engine_options *options, tri_devic
                                     const tri_startup_memory *more) {
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
-  const bool samples = more->samples.device_bytes > 0; /* for a single rank the executor checks the rest */
+  const bool samples = more->samples.device_bytes > 0; /* for a single rank the executor checks its own plan */
   if (mesh->world.size == 1 && !samples) return TRI_OK;
   TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, more, &own)));
   tri_status status = tri_alloc("what ranks need", (size_t)mesh->world.size, sizeof *needs, &needs);

@@ -18,7 +18,8 @@ typedef struct tri_startup_memory {
 } tri_startup_memory;
 
 /* COLLECTIVE. Plans every rank's memory without allocating it, adds `more`, and sums over the ranks of each node.
- * TRI_OUT_OF_MEMORY on all ranks if a node has less memory; the message lists the needs of each of its ranks. */
+ * TRI_OUT_OF_MEMORY on all ranks if a node or a device has less memory; the message lists the needs of its ranks, at
+ * most 16. Does nothing for a single rank without samples, whose executor checks its plan. */
 tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,
                                     const tri_startup_memory *more);
 

@@ -267,7 +267,7 @@ static void announce_length(const tri_training *t) {
           tri_format_seconds(tri_training_work_flops(t) / t->peak_flops, seconds, sizeof seconds));
 }
 
-/* Logs if gradients are not sharded: ZeRO 2 and 3 shard them only in steps of one micro-batch (buckets.h). */
+/* Logs if gradients are accumulated whole: ZeRO 2 and 3 shard them only in steps of one micro-batch (buckets.h). */
 static void announce_whole_gradients(const tri_training *t) {
   const tri_layout *layout = &t->config->layout;
   const int64_t micro_batches = tri_layout_micro_batches(layout, t->config->optimizer.global_batch);

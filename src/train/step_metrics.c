@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-/* Sets `out` to what has been read of each source. Returns the number of sources; 0 if there is only one. */
 int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_MOST_SOURCES]) {
   const tri_sampler *train = &t->data.train;
   const int64_t count = train->mixture.shares.num_sources, samples = t->progress.samples;
@@ -33,7 +32,7 @@ static double attention_fraction_of(const tri_training *t, const tri_step *step)
   return seen / ((double)model->num_layers * all);
 }
 
-/* Measures the layers that have experts; `out` has room for all layers. Returns their number. */
+/* Computes the metrics of the layers that have experts; `out` has room for all layers. Returns their number. */
 static int64_t measure_experts(const tri_training *t, tri_expert_metrics *out) {
   const tri_router_loads loads = tri_engine_router_loads(t->engine);
   int64_t count = 0;
@@ -50,7 +49,7 @@ static double mfu_of(const tri_training *t, double flops_per_s) {
   return t->peak_flops > 0 ? flops_per_s / (t->peak_flops * t->mesh.world.size) : NAN;
 }
 
-/* Returns the shares of a step's time after the last of the timed steps; NULL after all others. */
+/* Returns the shares of a step's time if the last of the timed steps has just ended; else NULL. */
 static const tri_timeline_shares *new_shares(const tri_training *t) {
   const tri_timing *timing = &t->timing;
   return timing->shares.num_steps > 0 && t->progress.step == timing->end ? &timing->shares : NULL;

@@ -34,7 +34,7 @@ typedef struct tri_training {
   tri_identity identity;
   tri_run_data data;
   tri_metrics *metrics;
-  tri_named_metric named[TRI_MOST_NAMED_METRICS]; /* metrics that the loop adds to the next line */
+  tri_named_metric named[TRI_MOST_NAMED_METRICS]; /* metrics that a task adds to the next line */
   int64_t num_named;
   tri_progress progress;
   double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; measured by this process */
@@ -45,8 +45,8 @@ typedef struct tri_training {
   int64_t first_steps;               /* number of steps that first_losses is the mean of: the tenth, or 1 */
   double validation_loss;            /* loss of the last evaluation; NaN before the first */
   double validation_accuracy;        /* accuracy of the last evaluation on preference pairs; NaN before the first */
-  bool unjudged;                     /* it was logged that no label of the validation corpus counts */
-  int64_t evaluated_step;            /* step of the last finite evaluation, or -1 */
+  bool unjudged;                     /* a warning was given that no label of the validation corpus counts */
+  int64_t evaluated_step;            /* step of the last evaluation, if its loss was finite; else -1 */
   size_t predicted_bytes;
   struct tri_samples *samples; /* on the first rank: the generator of samples, open between checkpoints while it reads
                                   the weights in place; NULL: none is open */
@@ -73,7 +73,7 @@ static inline bool tri_training_is_due(const tri_training *t, int64_t every) {
   return step == tri_training_last_step(t) || (every > 0 && step % every == 0);
 }
 
-/* Returns whether the validation loss has not improved for evaluation.stop_after evaluations. */
+/* Returns whether the last evaluation.stop_after evaluations have not improved on the best one. */
 static inline bool tri_training_stops_early(const tri_training *t) {
   const int64_t after = t->config->evaluation.stop_after;
   return after > 0 && t->progress.not_better >= after;
@@ -95,16 +95,15 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
-void tri_training_announce_text(const tri_training *t);        /* for the row of text */
-void tri_training_announce_preferences(const tri_training *t); /* for the row of preferences */
+void tri_training_announce_text(const tri_training *t);        /* tri_task_text */
+void tri_training_announce_preferences(const tri_training *t); /* tri_task_preferences */
 
 /* Returns the FLOPs of the remaining steps for one rank, if all ranks have equal work. */
 double tri_training_work_flops(const tri_training *t);
 
 /* LOCAL. Finds the device's peak: the best of a measurement now and earlier ones on machines of this kind (peak.c). */
 tri_status tri_training_measure_peak(tri_training *t);
-/* Returns whether a matrix product of a layer is so small that it cannot reach the peak; then a share of the peak says
- * nothing. */
+/* Returns whether a matrix product of a layer is too small to reach the peak; then the MFU says nothing. */
 bool tri_training_has_small_products(const tri_training *t);
 /* LOCAL. If the last step reached an `mfu` above 1, measures the peak again, once in a run, and keeps the better one.
  */
@@ -115,8 +114,8 @@ tri_status tri_training_watch(tri_training *t);
 /* LOCAL. Adds the name of this rank to the message of a failure, and writes its flight report. Returns status. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 
-/* Functions for the end of a run: messages for a loop that was stopped by a signal or ended with bad steps, and the
- * summary, which the first rank writes (run_end.c). */
+/* Functions for the end of a run (run_end.c): the status and message of a loop that ended, the summary, which the first
+ * rank writes, and the last messages. */
 tri_status tri_training_end(tri_training *t);
 tri_status tri_training_remove_summary(const tri_training *t);
 tri_status tri_training_write_summary(tri_training *t);
@@ -135,8 +134,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL. Closes the generator of samples; before the engine, whose weights it reads, is destroyed. */
 void tri_training_close_samples(tri_training *t);
-/* LOCAL, on the first rank. Removes samples of steps that will be repeated from the file, and adds those of checkpoints
- * that a run which was killed or stopped did not write. */
+/* LOCAL, on the first rank. Removes the lines of steps that the run will repeat from samples.jsonl, and adds the
+ * samples that a killed or stopped run had not written yet. */
 tri_status tri_training_resume_samples(tri_training *t);
 
 /* ---- observers --------------------------------------------------------------------------------------------------- */
@@ -154,7 +153,7 @@ typedef tri_status tri_observer(tri_training *t, tri_made_step *made);
 tri_observer tri_observe_bad_steps;  /* counts steps without an update, and warns */
 tri_observer tri_observe_validation; /* evaluates every few steps */
 tri_observer tri_observe_metrics;    /* writes a line of metrics */
-tri_observer tri_observe_divergence; /* ends the run after too many bad steps in a row */
+tri_observer tri_observe_divergence; /* ends the run after too many bad, or only empty, steps */
 tri_observer tri_observe_state;      /* saves checkpoints and takes snapshots */
 tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samples.c) */
 
@@ -169,8 +168,8 @@ struct tri_train_task {
   bool suggests_eval;            /* `trireme eval RUN DATA` is suggested at the end of a run */
   /* LOCAL, on the first rank, before the data are opened. Makes the data that `data` opens. NULL: nothing to do. */
   tri_status (*prepare)(const tri_run_config *config);
-  /* COLLECTIVE, after the run's state is loaded, and before the output's files change and the first step. NULL: nothing
-   * to do. */
+  /* COLLECTIVE, after the run's state is loaded, before the files of the output are opened and the first step is made.
+   * NULL: nothing to do. */
   tri_status (*begin)(tri_training *t);
   /* LOCAL, on the first rank. Logs facts about the data before the first step. */
   void (*announce)(const tri_training *t);
@@ -196,12 +195,13 @@ tri_status tri_training_prepare_preferences(const tri_run_config *config);
 
 tri_observer tri_observe_preference_validation; /* evaluates on held-out preferences every few steps */
 
-/* LOCAL. Records `validation_loss` as that of the current state, and whether it is the lowest so far (validation.c). */
+/* LOCAL. Records `validation_loss` as that of the current state, and whether it is the best so far by evaluation.metric
+ * (validation.c). */
 void tri_training_judged(tri_training *t);
 
 /* COLLECTIVE. Opens the log-probabilities of a source's answers under the reference, which is the model as the run
- * begins: reads them from OUTPUT/NAME or, before the first update, computes them and stores them there. *out is mapped
- * memory; release it with tri_reference_close (reference.c). */
+ * begins: reads them from OUTPUT/NAME or, before the first update or if the reference is an adapter's base, computes
+ * them and stores them there. *out is mapped memory; release it with tri_reference_close (reference.c). */
 tri_status tri_reference_open(tri_training *t, const tri_preference_source *source, const char *name,
                               const char *fingerprint, const double **out);
 void tri_reference_close(const tri_preference_source *source, const double *reference);

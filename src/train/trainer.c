@@ -1,4 +1,4 @@
-/* Runs a whole training run: opens what it needs, runs the loop, and writes its results. */
+/* Runs a whole training run: opens its data, engine and output, runs the loop, and writes its results. */
 #include "train/trainer.h"
 
 #include "base/log.h"
@@ -23,7 +23,7 @@ static tri_status run_loop(tri_training *t) {
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
-  /* Whether the newest checkpoint is as new as any snapshot. */
+  /* Without bad steps the last state was saved, if checkpoint.at_end is set, and snapshots are not needed. */
   bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED;
   if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return tri_training_name_failure(t, status);

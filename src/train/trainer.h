@@ -19,7 +19,7 @@ typedef struct tri_train_options {
 } tri_train_options;
 
 /* COLLECTIVE over the job (after tri_comm_open). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint is
- * written and the status is TRI_INTERRUPTED. */
+ * written, if checkpoint.at_end is set, and the status is TRI_INTERRUPTED. */
 tri_status tri_train(const tri_train_options *options);
 
 /* Computes the bytes that the first rank of `ranks` needs on the configuration's device, by the memory plan. Nothing is

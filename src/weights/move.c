@@ -1,6 +1,6 @@
-/* The order of messages: pairs of ranks, by sender and then by receiver. A rank that sends and receives visits its
- * pairs in this order, too, so no two ranks wait for each other. In a pair, a slice is a header, messages with its
- * elements in the order of the slice, and a trailer; a header without a tensor ends the pair. */
+/* Messages are in the order of the pairs of ranks, by sender and then by receiver. A rank that sends and receives
+ * visits its pairs in this order, too, so no two ranks wait for each other. In a pair, a slice is a header, messages
+ * with its elements in the order of the slice, and a trailer; a header without a tensor ends the pair. */
 #include "weights/move.h"
 
 #include "base/flight_recorder.h"
@@ -53,8 +53,8 @@ static tri_checkpoint_slice slice_of(const header *h) {
                                 .count = h->count};
 }
 
-/* Returns the sum of a slice without elements. It depends on the tensor's name, so that a slice that is taken for one
- * of another tensor has a wrong sum. */
+/* Returns the sum of a slice without elements. It depends on the tensor's name, so that a slice of another tensor has a
+ * wrong sum. */
 static uint64_t sum_begin(const char *name) { return tri_element_sum(1, 0, (int64_t)strlen(name), name); }
 
 /* ---- elements of a slice ----------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ typedef struct sending {
   const tri_group *group;
   const tri_weights_source *from;
   int to;
-  const int8_t *types; /* [num_tensors]: the receiver's type of each tensor; -1: it has none of it */
+  const int8_t *types; /* [num_tensors]: the receiver's type of each tensor; -1: it has no such tensor */
   tri_slice_extent window;
   char *buffers[2]; /* MESSAGE_BYTES each */
   tri_request *requests[2];
@@ -167,11 +167,11 @@ typedef struct receiving {
   const tri_weights_target *to;
   target_part *parts; /* [num_parts] */
   int64_t num_parts;
-  int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has none of it */
+  int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
   char *buffer;           /* MESSAGE_BYTES */
   char *read_back;        /* MESSAGE_BYTES */
   int64_t version;        /* highest version of the senders */
-  tri_saved_error failed; /* the first slice that is not as it was sent; the others are received all the same */
+  tri_saved_error failed; /* error of the first slice that differs from the sent one; the others are still received */
 } receiving;
 
 static tri_status write_values(const receiving *r, char *to, const char *from, size_t bytes) {
@@ -181,7 +181,7 @@ static tri_status write_values(const receiving *r, char *to, const char *from, s
   return TRI_OK;
 }
 
-/* Returns the address of received values in host memory, valid until the next call. */
+/* Sets *out to the address of received values in host memory, valid until the next call. */
 static tri_status read_values(const receiving *r, const char *from, size_t bytes, const char **out) {
   const tri_checkpoint_memory *memory = r->to->memory;
   *out = memory == NULL ? from : r->read_back;
@@ -202,7 +202,7 @@ static bool find_run(target_part *p, int64_t global, int64_t *local, int64_t *le
 
 /* Elements of a slice that are adjacent in the tensor and in the receiver's memory. */
 typedef struct piece {
-  int64_t at;     /* first element, counted from the first that was asked for */
+  int64_t at;     /* index of its first element among the elements that visit_pieces was called for */
   int64_t global; /* its index in the tensor */
   int64_t count;
   target_part *part;
@@ -235,7 +235,7 @@ static tri_status visit_pieces(receiving *r, const tri_checkpoint_slice *slice, 
   return TRI_OK;
 }
 
-/* Writes a piece. `context`: the elements that were asked for. */
+/* Writes a piece. `context`: the elements that visit_pieces was called for. */
 static tri_status write_piece(receiving *r, const piece *p, size_t element, void *context) {
   p->part->written += p->count;
   return write_values(r, p->values, (const char *)context + (size_t)p->at * element, (size_t)p->count * element);
@@ -318,7 +318,7 @@ static tri_status copy_all(sending *s, receiving *r) {
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
 
-/* The part of each rank in a move. */
+/* The role of each rank in a move. */
 typedef struct role {
   int64_t num_tensors; /* -1: it sends nothing */
   int64_t version;

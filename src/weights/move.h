@@ -3,11 +3,11 @@
  * The senders have slices of the model's tensors as a checkpoint has them: each element is in one slice of one sender,
  * whatever the layout. A receiver has a parameter table of its own, with whole tensors: all of the model's, or some of
  * them. Each sender sends its slices of these tensors to each receiver, in messages of at most 4 MiB, in the type in
- * which the receiver stores the tensor; on one rank they are copied.
+ * which the receiver stores the tensor. A rank copies its own slices without messages.
  *
  * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver recomputes the
- * sum from its own memory. A missing, swapped or damaged tensor, or one of another version, ends the move with the
- * tensor's name, both versions and the rank that sent it. */
+ * sum from its own memory. The move fails if a tensor is missing, swapped or damaged, or has another version; the
+ * message has the tensor's name and both versions, and, unless the tensor is missing, the rank that sent it. */
 #ifndef TRI_WEIGHTS_MOVE_H
 #define TRI_WEIGHTS_MOVE_H
 

@@ -67,8 +67,8 @@ static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_pa
   out->cut = tri_parameter_cut(entry);
 }
 
-/* Sets the addresses under which operations find a parameter: in its bucket, whole. Parameters of other stages have no
- * memory on this rank. */
+/* Sets the addresses at which operations find a parameter: where its bucket is whole. Parameters of other stages have
+ * no memory on this rank. */
 static void resolve_parameter(tri_weights *weights, int64_t index) {
   const tri_parameter_table *table = weights->table;
   const tri_parameter *entry = &table->entries[index];
@@ -138,8 +138,8 @@ void tri_weights_set_version(tri_weights *weights, int64_t version) {
   }
 }
 
-/* The copy is the parameter's own, or that of the first of the parameters that it is joined to (tri_parameter_joined).
- */
+/* Searches from the parameter back: the copy is its own, or that of the first of the parameters that it is joined to
+ * (tri_parameter_joined). */
 void *tri_weights_copy_to_write(tri_weights *weights, int64_t index, int64_t first, int64_t count) {
   const tri_parameter *entries = weights->table->entries;
   for (int64_t i = index;; i--) {

@@ -15,10 +15,11 @@
 #include "optimizers/optimizer.h"
 #include "schedule/weights_plan.h"
 
-/* Arrays of the executor that trains, in its arena. With buckets, a rank has its own shards of `gradients`. */
+/* Arrays in the arena of the executor that trains. With buckets that are sharded, `gradients` has this rank's
+ * shards. */
 typedef struct tri_weights_training {
-  char *gradients, *reduce_buffers; /* wide; whole gradients of sharded buckets while they are reduced */
-  char *sink;                       /* gradients of frozen vectors, which nothing reads */
+  char *gradients, *reduce_buffers; /* wide; reduce_buffers: whole gradients of sharded buckets during a reduction */
+  char *sink;                       /* memory for gradients of frozen vectors, which nothing reads */
   char *states;                     /* states of updates */
 } tri_weights_training;
 
@@ -29,8 +30,8 @@ typedef struct tri_weights {
   int64_t version;                  /* tri_weights_version */
   const struct tri_weights *shared; /* the values are those of these weights; NULL: they have memory of their own */
   tri_device *device;               /* device that has the memory; NULL before tri_weights_allocate */
-  char *memory;                     /* laid out by the plan. With buckets, this rank's shards; buffers hold whole
-                                       buckets while they are gathered */
+  char *memory; /* laid out by the plan: this rank's shards of sharded buckets, gather buffers for whole ones, and whole
+                   values of the others */
   tri_weights_plan plan;
   tri_weights_training training; /* {NULL} if nothing trains them */
   tri_run_parameter *parameters; /* [table->num_entries] */
@@ -49,17 +50,17 @@ tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *pl
 /* Sets the arrays of the executor that trains the weights. */
 tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
 
-/* Returns whether the values of all parameters may be read in place from `from`: these are whole there, and have the
- * type that the table of `weights` gives them. `from` needs no memory yet. */
+/* Returns whether the values of all parameters may be read in place from `from`: they are whole there, not in 4 bits,
+ * and have the type that the table of `weights` gives them. `from` needs no memory yet. */
 bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
-/* Reads the values of `from`, which must outlive `weights`, in place of memory of its own. They also have its version.
- */
+/* Lets `weights` use the memory of `from`, which has memory and must outlive it, in place of its own. The version is
+ * then that of `from`, too. */
 void tri_weights_share(tri_weights *weights, const tri_weights *from);
 
 /* Returns the number of changes of the values so far. */
 int64_t tri_weights_version(const tri_weights *weights);
-/* Sets it, after values of other weights with that version were copied. Parameters that were packed in place count as
- * dense again. */
+/* Sets the version, after values of other weights with that version were copied. Parameters that were packed in place
+ * count as dense again. */
 void tri_weights_set_version(tri_weights *weights, int64_t version);
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
@@ -69,7 +70,7 @@ void tri_weights_changed(tri_weights *weights);
  * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */
 void *tri_weights_copy_to_write(tri_weights *weights, int64_t index, int64_t first, int64_t count);
 
-/* Return memory for a call of the optimizer: its first value and gradient, in the wide type; a state in its stored
+/* Return the memory of a call of the optimizer: its first value and gradient, in the wide type; a state in its stored
  * type. */
 void *tri_weights_call_values(const tri_weights *weights, const tri_update_call *call);
 void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_call *call);
@@ -84,8 +85,8 @@ void *tri_weights_values(const tri_weights *weights);
 char *tri_weights_frozen(const tri_weights *weights, tri_stored stored);
 void *tri_weights_gradients(const tri_weights *weights);
 
-/* Return a bucket's whole values or gradients (of a sharded one: its slot, while it is filled), and this rank's shard.
- */
+/* Return a bucket's whole values or gradients (of a sharded bucket: in its gather or reduce buffer, valid while it is
+ * in use), and this rank's shard. */
 void *tri_weights_bucket_values(const tri_weights *weights, const tri_bucket *bucket);
 void *tri_weights_own_values(const tri_weights *weights, const tri_bucket *bucket);
 /* The same for its frozen parameters of one stored type. */

@@ -1,10 +1,10 @@
-/* The third implementation of gpu/runtime.h's table: no GPU. Memory, copies and queues are those of the guarded device
- * (device/guarded): only kernels access device memory, and work runs late, in a random order from a seed. Kernels are
- * part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and run by
- * emulator.h.
+/* The third implementation of gpu/runtime.h's table, without a GPU. Memory, copies and queues are those of the guarded
+ * device (device/guarded): only kernels access device memory, and work runs late, in a random order from a seed.
+ * Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and run
+ * by emulator.h.
  *
- * A kernel's arguments contain the addresses that callers have; it runs on the addresses of the memory itself. So when
- * a launch runs, each word of its arguments that is an address of this device is replaced. */
+ * Callers pass the addresses that they have as arguments of a kernel, but the kernel needs the addresses of the memory
+ * itself. So when a launch runs, each word of its arguments that is an address of this device is replaced. */
 #include "device/emulated/emulated.h"
 
 #include "base/clock.h"
@@ -56,7 +56,7 @@ struct tri_gpu_module {
 typedef struct emulated_options {
   int64_t warp;          /* 32 or 64 */
   int64_t seed;          /* seed of the order of threads and blocks; the guarded device uses it too */
-  int64_t peer;          /* whether it reports that MPI can access its memory, which any MPI can */
+  int64_t peer;          /* 1: it reports that MPI can access its memory, as any MPI can */
   int64_t memory, taken; /* bytes of the GPU's memory, and bytes that other processes use; memory 0: the machine's */
 } emulated_options;
 
@@ -75,7 +75,8 @@ static const option all_options[] = {
     {"seed", offsetof(emulated_options, seed), INT64_MAX, true},
 };
 static const char others[] =
-    "a GPU's number, blocking, gpus, warp, peer, memory, taken, "; /* before the guarded device's options */
+    "a GPU's number, blocking, gpus, warp, peer, memory, taken, "; /* names of options for messages, before those of the
+                                                                      guarded device */
 
 static const option *find_option(const char *text, size_t name_length) {
   for (size_t i = 0; i < sizeof all_options / sizeof all_options[0]; i++) {
@@ -181,7 +182,7 @@ static tri_status emulated_facts(tri_gpu_context *context, tri_gpu_facts *out) {
                          .warp = context->warp,
                          .processors = 1,
                          .memory_bytes = memory_of(context),
-                         .shared_bytes = 64 << 10, /* minimum of the known chips */
+                         .shared_bytes = 64 << 10, /* the smallest of the known chips */
                          .block_threads = 1024,
                          .peer = context->options.peer != 0 ? TRI_PEER_HOST : TRI_PEER_NONE};
   snprintf(out->bus, sizeof out->bus, "emulated:%d", context->ordinal);
@@ -442,7 +443,7 @@ static bool emulated_event_passed(const tri_gpu_event *event) {
   return event->queue == NULL || tri_guarded_queue_has_passed(event->queue, event->place);
 }
 
-/* Runs the work between the events, and returns its time on the CPU. */
+/* Waits for both events, which runs the work between them, and returns the time between them on the CPU. */
 static tri_status emulated_event_seconds(const tri_gpu_event *from, const tri_gpu_event *to, double *out) {
   TRI_TRY(emulated_event_wait(from));
   double begin = tri_clock_s();

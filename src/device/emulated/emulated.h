@@ -8,7 +8,7 @@
 /* Checks the options of the device. */
 tri_status tri_emulated_check(const char *options);
 
-/* Sets the members of a device, whose info.types is set already. `options`, from its name: gpu/choice.h, emulated.c. */
+/* Sets up a device, whose info.types is set already. `options`, from its name: gpu/choice.h, emulated.c. */
 tri_status tri_emulated_create(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

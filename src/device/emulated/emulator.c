@@ -30,7 +30,7 @@ typedef struct emulated_thread {
   waiting waiting;
   const char *file; /* source position of the wait */
   int line;
-  unsigned shared_rounds; /* rounds of tri_emulator_share */
+  unsigned shared_rounds; /* calls of tri_emulator_share in this block */
   int first_copy, num_copies, group;
   copy *copies; /* a ring of MOST_COPIES; allocated separately, so that threads are close to each other in memory */
 } emulated_thread;
@@ -67,8 +67,8 @@ _Thread_local const tri_emulator_thread *tri_emulator_now;
 
 static emulated_thread *own_thread(void) { return (emulated_thread *)(uintptr_t)tri_emulator_now; }
 
-/* Returns a random number: a hash of the seed and of the count of earlier draws (the finaliser of SplitMix64). Each
- * block draws its own order. */
+/* Returns a random number below `below`: a hash of the seed and of the count of draws (the finaliser of SplitMix64).
+ * Each block draws its own order. */
 static uint32_t draw(tri_emulator *e, uint32_t below) {
   uint64_t z = e->seed * 0xd1342543de82ef95u + ++e->drawn * 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -119,14 +119,14 @@ static tri_status stuck(const tri_emulator *e) {
                   waits->self.thread, file_name(waits->file), waits->line, ended->self.thread);
 }
 
-/* ---- barriers
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
 static void go_on(emulated_thread *first, int count) {
   for (int i = 0; i < count; i++) first[i].waiting = WAITING_FOR_NOTHING;
 }
 
-/* A barrier of the `count` threads from `first` on; *arrived counts them. */
+/* Waits at a barrier of the `count` threads from `first` on; *arrived counts them. The last thread to arrive checks
+ * that all came to the same place in the source. */
 static void meet(emulated_thread *t, emulated_thread *first, int count, int *arrived, waiting what, const char *file,
                  int line) {
   t->file = file;
@@ -186,7 +186,7 @@ int tri_emulator_shuffle_int(int x, int mask, const char *file, int line) {
 
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
-/* Fills memory with 0x7ff4, which is NaN in every type. */
+/* Fills memory with 0x7ff4, which is NaN in every floating-point type. */
 static void poison(void *memory, size_t bytes) {
   static const unsigned char pattern[8] = {0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f, 0xf4, 0x7f};
   unsigned char *to = memory;
@@ -300,7 +300,7 @@ static tri_status run_block(tri_emulator *e, const uint32_t block[3]) {
   return TRI_OK;
 }
 
-/* Returns a number below `of` that is coprime to it. */
+/* Returns a random number from 1 to `of` that is coprime to it. */
 static uint64_t coprime(tri_emulator *e, uint64_t of) {
   for (;;) {
     uint64_t candidate = 1 + draw(e, (uint32_t)(of < UINT32_MAX ? of : UINT32_MAX)), a = candidate, b = of;

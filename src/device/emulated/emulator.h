@@ -3,9 +3,9 @@
  * differ.
  *
  * The launch fails with an error message if threads of a block reach different barriers, or if some end while others
- * wait. Shared memory is filled with NaN when a block begins, and ends at an inaccessible page. Asynchronous copies
- * arrive only when they are waited for. The emulator does not detect bank conflicts, races between two switches, or
- * reordering by the memory model of a GPU. */
+ * wait. Shared memory is filled with NaN when a block first uses it, and ends at an inaccessible page. Asynchronous
+ * copies arrive only when they are waited for. The emulator does not detect bank conflicts, races between two switches,
+ * or reordering by the memory model of a GPU. */
 #ifndef TRI_DEVICE_EMULATED_EMULATOR_H
 #define TRI_DEVICE_EMULATED_EMULATOR_H
 
@@ -35,8 +35,8 @@ void tri_emulator_copy(void *to_shared, const void *from);
 void tri_emulator_copy_commit(void);
 void tri_emulator_copy_wait(int pending);
 
-/* Shares `bytes` bytes of this lane with its warp and returns those of all lanes, `bytes` apart, valid until the lane's
- * call after the next: for operations of a whole warp (fragment.h). At most TRI_EMULATOR_SHARE_BYTES. */
+/* Shares `bytes` bytes of this lane, at most TRI_EMULATOR_SHARE_BYTES, with its warp. Returns those of all lanes,
+ * `bytes` apart, valid until this lane's second call after this one. For operations of a whole warp (fragment.h). */
 enum { TRI_EMULATOR_SHARE_BYTES = 64 };
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line);
 
@@ -53,12 +53,12 @@ typedef struct tri_emulator_launch {
   size_t shared_bytes; /* dynamic shared memory, in addition to the memory that the kernel declares */
 } tri_emulator_launch;
 
-/* Creates an emulator. `warp` is the size that its kernels were compiled for; seed 0: blocks and threads run in
- * order. */
+/* Creates an emulator. `warp`: the size of a warp for which its kernels were compiled. seed 0: blocks and threads run
+ * in order. */
 tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
 void tri_emulator_destroy(tri_emulator *emulator);
 
-/* Runs a launch to its end; one at a time. */
+/* Runs a launch to its end. Launches of an emulator must not run at the same time. */
 tri_status tri_emulator_run(tri_emulator *emulator, const tri_emulator_launch *launch);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct one {
 struct tri_fiber {
   int count;
   size_t bytes; /* bytes of a stack and its guard */
-  char *stacks; /* each begins with an inaccessible page */
+  char *stacks; /* each stack is above an inaccessible page */
 #if defined(__x86_64__)
   void *home; /* stack pointer of the thread that entered */
 #else
@@ -93,8 +93,7 @@ void tri_fibers_destroy(tri_fiber *f) {
   tri_free(f);
 }
 
-/* ---- notifications to AddressSanitizer
- * ------------------------------------------------------------------------------ */
+/* ---- notifications to AddressSanitizer --------------------------------------------------------------------------- */
 
 static void about_to_enter(tri_fiber *f, int which) {
 #if TRI_ADDRESS_SANITIZER
@@ -114,8 +113,8 @@ static void entered(tri_fiber *f, int which) {
 #endif
 }
 
-/* Announces a switch from a fiber. If AddressSanitizer detects use after return, a fiber has a second stack, which
- * takes several system calls to create: it stays with the fiber when that is reused. */
+/* Announces a switch from a fiber. If AddressSanitizer detects use after return, each fiber has a second stack, which
+ * takes several system calls to create; so a fiber keeps it when it is reused. */
 static void about_to_leave(tri_fiber *f, int which) {
 #if TRI_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(f->closing ? NULL : &f->fibers[which].fake_stack, f->home_stack, f->home_bytes);
@@ -157,7 +156,7 @@ __asm__(
     "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
     "  ret\n"
     ".size tri_fiber_switch, .-tri_fiber_switch\n"
-    /* Entry of a fiber: its two arguments have been stored in the slots of %rbx and %r12. */
+    /* Entry of a fiber: its function and its two arguments have been stored in the slots of %r13, %rbx and %r12. */
     ".globl tri_fiber_first\n"
     ".type tri_fiber_first, @function\n"
     "tri_fiber_first:\n"
@@ -231,8 +230,7 @@ void tri_fiber_leave(tri_fiber *f, int which) {
   entered(f, which);
 }
 
-/* ---- release of AddressSanitizer's stacks
- * --------------------------------------------------------------------------- */
+/* ---- release of AddressSanitizer's stacks ------------------------------------------------------------------------ */
 
 #if TRI_ADDRESS_SANITIZER
 typedef struct ending {

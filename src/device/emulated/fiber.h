@@ -1,5 +1,5 @@
 /* Fibers: stacks that a CPU thread switches to. A switch to a fiber returns when the fiber switches back; there is no
- * scheduler here. Sanitizers and valgrind are notified of the stacks. */
+ * scheduler here. AddressSanitizer and valgrind are notified of the stacks. */
 #ifndef TRI_DEVICE_EMULATED_FIBER_H
 #define TRI_DEVICE_EMULATED_FIBER_H
 
@@ -9,7 +9,7 @@
 
 typedef struct tri_fiber tri_fiber;
 
-/* Allocates stacks for `count` fibers, each ending at an inaccessible page. Release with tri_fibers_destroy. */
+/* Allocates stacks for `count` fibers, each with an inaccessible page below it. Release with tri_fibers_destroy. */
 tri_status tri_fibers_create(int count, tri_fiber **out);
 void tri_fibers_destroy(tri_fiber *fibers);
 

@@ -1,8 +1,8 @@
 /* Copies run late, which exposes callers that do not wait for them: the destination of a download is poisoned when it
- * is queued, and the source of an upload is checksummed then, and must be unchanged when it is read.
+ * is queued, and the source of an upload is checksummed then; both must be unchanged when the copy runs.
  *
  * Copies may use the same host memory one after the other: memory with a queued upload may be queued to be filled again
- * at once. So a copy examines host memory when all copies of that memory that were queued before it are complete; if it
+ * at once. So a copy examines host memory when all copies of that memory that were queued before it are complete. If it
  * runs while some are not, a wait for them is missing. */
 #include "device/guarded/internal.h"
 
@@ -55,7 +55,7 @@ static bool is_poison(const tri_copy *copy) {
   return true;
 }
 
-/* Finds the accessible address of the bytes. */
+/* Sets *out to the address at which the bytes can be accessed. */
 static tri_status reach(const tri_guarded_state *state, const char *what, tri_side side, const void *memory,
                         size_t bytes, void **out) {
   switch (side) {
@@ -95,8 +95,8 @@ static side written_side(const tri_copy *copy) {
   return (side){(uintptr_t)copy->to, rows_of_host(copy->to_side, copy->rows), copy->row_bytes, copy->to_stride};
 }
 
-/* Returns whether a row overlaps these bytes. It suffices to test the last row that
- * begins before their end, which extends farthest. */
+/* Returns whether a row overlaps these bytes. It suffices to test the last row that begins before their end, which
+ * extends farthest. */
 static bool meets_row(const side *of, uintptr_t first, size_t bytes) {
   if (of->rows == 0 || first + bytes <= of->first) return false;
   size_t row = of->rows == 1 ? 0 : (first + bytes - 1 - of->first) / of->stride;
@@ -127,7 +127,8 @@ static bool comes_too_early(const tri_guarded_state *state, const queued_copy *q
   return false;
 }
 
-/* Examines the host's side while its owner is still in the call. An error is reported when the copy runs. */
+/* Examines the host's side of a copy: when the copy is queued or, if earlier copies of the same memory are incomplete
+ * then, after them. An error is reported when the copy runs. */
 static void check_host_side(tri_guarded_state *state, queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
   if (comes_too_early(state, queued)) return;
@@ -211,8 +212,7 @@ tri_status tri_guarded_queue_copy(tri_guarded_queue *own, const tri_copy *copy) 
   return status;
 }
 
-/* ---- undefined memory
- * ---------------------------------------------------------------------------------------------- */
+/* ---- undefined memory -------------------------------------------------------------------------------------------- */
 
 typedef struct memory_range {
   void *memory;

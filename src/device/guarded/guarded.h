@@ -9,7 +9,7 @@
 /* Checks the options of the device. */
 tri_status tri_guarded_check(const char *options);
 
-/* Sets the members of a device, whose info.types is set already. `options`, from its name: "" or NAME=NUMBER,... */
+/* Sets up a device, whose info.types is set already. `options`, from its name: "" or NAME=NUMBER,... */
 tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

@@ -1,4 +1,7 @@
-/* Shared by the files of the guarded device. Everything but the report (report.c) runs with the device's lock held. */
+/* Shared by the files of the guarded device. The device's lock is held while work is queued and while it runs:
+ * tri_guarded_queue_work, tri_guarded_draw, tri_guarded_look_at_host and the functions that look up memory
+ * (tri_guarded_open...) expect the lock; the others take it, except tri_guarded_release_all, which runs when nothing
+ * else does. The report (report.c) reads without it. */
 #ifndef TRI_DEVICE_GUARDED_INTERNAL_H
 #define TRI_DEVICE_GUARDED_INTERNAL_H
 
@@ -14,8 +17,8 @@ typedef struct tri_guarded_work tri_guarded_work;
 /* ---- memory.c ---------------------------------------------------------------------------------------------------- */
 
 /* An allocation. The addresses that callers get (`given`) and the memory that kernels access (`open`) are two mappings;
- * the first never allows access. Host memory has only one mapping. Both stay reserved after the release, so that
- * accesses by late work are recognised. */
+ * the first never allows access. Host memory has only one mapping. The addresses of the newest released blocks stay
+ * reserved, so that accesses by late work are recognised. */
 typedef struct tri_guarded_block {
   struct tri_guarded_block *_Atomic next; /* older */
   char *given, *open;                     /* its first byte in each mapping */
@@ -25,7 +28,7 @@ typedef struct tri_guarded_block {
   atomic_bool released;
 } tri_guarded_block;
 
-/* Allocate zeroed device memory, and host memory filled with poison. Both are released in the same way. */
+/* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. */
 tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out);
 tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out);
 void tri_guarded_memory_release(tri_guarded_state *state, const void *memory);
@@ -33,13 +36,14 @@ void tri_guarded_release_all(tri_guarded_state *state);
 /* Returns the bytes of device memory that have not been released. */
 size_t tri_guarded_memory_held(tri_guarded_state *state);
 
-/* Sets *out to the address at which kernels access `bytes` (at least one) bytes of device memory. Fails if it is not
- * device memory, has been released, or ends before. `what` begins the error message: "its argument 3". */
+/* Sets *out to the address at which kernels access `bytes` bytes of device memory (0: only the address is checked).
+ * Fails if it is not device memory, has been released, or has fewer bytes there. `what` begins the error message: "its
+ * argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
-/* The same, but an address that is not this device's memory is returned unchanged. */
+/* Does the same for one byte, but returns an address unchanged if it is not this device's memory. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
-/* Fails for device memory, and for released host memory of this device. */
+/* Fails for device memory, and for host memory of this device that has been released or has fewer bytes there. */
 tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes);
 
 /* Fills memory with poison: bytes that are NaN as fp64, fp32 and bf16, and not a token id as int32. */
@@ -51,14 +55,14 @@ bool tri_guarded_is_poison(const void *memory, size_t bytes);
 typedef tri_status (*tri_guarded_run)(tri_guarded_queue *queue, const tri_guarded_work *work);
 
 struct tri_guarded_work {
-  tri_guarded_work *_Atomic next; /* in the queue */
+  tri_guarded_work *_Atomic next; /* next in the queue */
   const char *what;               /* "kernel `matmul`"; a string constant */
   tri_origin origin;
   tri_guarded_run run;
   const tri_guarded_queue *after; /* the work begins after that queue has passed the place after_number; or NULL */
   uint64_t after_number;
   const char *told_to_fail; /* the option that makes it fail, or NULL */
-  uint64_t count;           /* number among work of its kind, as the option counts */
+  uint64_t count;           /* number among the device's work of its kind, from 1, as the option counts */
   const void *kind;         /* data for `run` */
   _Alignas(16) char data[]; /* data for `run` */
 };
@@ -68,7 +72,7 @@ struct tri_guarded_queue {
   tri_queue *queue;
   tri_guarded_state *state;
   tri_guarded_work *_Atomic first, *last; /* incomplete work */
-  uint64_t queued, done;                  /* numbers of queued and completed works */
+  uint64_t queued, done;                  /* number of items queued and completed so far */
   uint32_t eagerness;                     /* weight in the random choice of the next queue to advance */
   uint64_t failed_at;                     /* place of the work that failed, from 1; 0: none */
   bool reported;                          /* a wait has returned the error */
@@ -106,8 +110,7 @@ void tri_guarded_fill_kernels(tri_device_kernels *out);
 
 /* ---- report.c ---------------------------------------------------------------------------------------------------- */
 
-/* Starts to watch: an access to this device's memory from outside of it then ends the process with a report, until
- * unwatch. */
+/* Starts to watch: until unwatch, a forbidden access to this device's memory ends the process with a report. */
 void tri_guarded_watch(tri_guarded_state *state);
 void tri_guarded_unwatch(tri_guarded_state *state);
 

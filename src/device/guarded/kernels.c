@@ -1,5 +1,5 @@
-/* Each kernel of the reference device, to be run later: a function with the kernel's signature that stores the
- * arguments, and one that passes them to the reference device's kernel, both defined from a row of kernels.def.
+/* The kernels of the reference device, run later. A row of kernels.def defines two functions: one with the kernel's
+ * signature, which stores the arguments in a queue, and one that passes them to the reference device's kernel.
  *
  * A pointer among the arguments is device memory, which is looked up when the kernel runs; or NULL; or the description
  * of a call (DESCRIPTION_BYTES), which is copied when the call is queued. */
@@ -35,7 +35,8 @@
            const tri_completions *: sizeof(tri_completions),                                                           \
            default: 0)
 
-/* Offset of a pointer to device memory in an argument that is not a pointer itself, or in a description; else 0. */
+/* Offset of the pointer to a number of rows in device memory, in an argument that is not a pointer itself or in a
+ * description; 0: it has none. */
 #define COUNT_OFFSET(T)                                                                                                \
   _Generic((T){0},                                                                                                     \
            tri_rows: offsetof(tri_rows, count),                                                                        \
@@ -81,7 +82,7 @@ static void set_pointer(char *arguments, const argument *which, const void *poin
   memcpy(arguments + which->offset, &pointer, sizeof pointer);
 }
 
-/* Replaces the address of a number of rows in a struct by its accessible address. */
+/* Replaces the address of a number of rows, at `at`, by the address at which it can be accessed. */
 static tri_status open_count(tri_guarded_queue *queue, char *at) {
   void *given, *open = NULL;
   memcpy(&given, at, sizeof given);
@@ -148,7 +149,7 @@ static tri_status queue_kernel(tri_queue *queue, const kernel *k, const void *ar
 
 /* ---- the definitions for a row ----------------------------------------------------------------------------------- */
 
-enum { POINTER_CLASS = 5 }; /* the value of __builtin_classify_type, in every compiler that has it */
+enum { POINTER_CLASS = 5 }; /* __builtin_classify_type of a pointer, in every compiler that has it */
 
 #define FIELD(argument) TRI_PAIR_DECLARED(argument);
 #define PUT(argument) .TRI_PAIR_NAME(argument) = TRI_PAIR_NAME(argument),

@@ -1,4 +1,4 @@
-/* The lock of a guarded device, and the words of its messages. */
+/* The lock of a guarded device, and ordinal numbers in its messages. */
 #include "base/log.h"
 #include "device/guarded/internal.h"
 

@@ -2,8 +2,8 @@
  *
  * The device returns addresses in pages that never allow access. The memory itself is mapped at other addresses, which
  * only the code that runs kernels and copies knows. (Making the pages accessible while a kernel runs would make them
- * accessible to all threads.) Both mappings have the same size, between guard pages, and end at the upper one, so a
- * kernel that runs over its memory crashes too. */
+ * accessible to all threads.) Both mappings have the same size and are between guard pages. The bytes, rounded up to
+ * 64, end at the upper guard, so a kernel that runs over its memory crashes too. */
 #include "device/guarded/internal.h"
 
 #include "base/format.h"
@@ -45,7 +45,8 @@ bool tri_guarded_is_poison(const void *memory, size_t bytes) {
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
-/* Reserves addresses, with memory in all but the guards if `open`. NULL if the system has none. */
+/* Reserves addresses for `bytes` bytes and guards, with memory in all but the guards if `open`. Returns the address of
+ * the first byte; NULL if the system has no room. */
 static char *map(size_t bytes, bool open) {
   size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes); /* more than any system provides */
   char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -57,10 +58,10 @@ static char *map(size_t bytes, bool open) {
   return mapping + lead_bytes(bytes);
 }
 
-/* Reserves addresses for callers, in a range where no two adjacent small 32-bit numbers form such an address: the lower
- * half is between 1 and 3 GiB. Otherwise code that searches a kernel's arguments for addresses (the emulated GPU) would
- * sometimes mistake a number, or padding between two arguments, for one. If the system has no room there, any address
- * is used. */
+/* Reserves addresses for callers, in a range where no two adjacent small 32-bit numbers form such an address: its upper
+ * half is fixed, and its lower half is between 1 and 3 GiB. Otherwise code that searches a kernel's arguments for
+ * addresses (the emulated GPU) would sometimes mistake two numbers, or padding between two arguments, for one. If the
+ * system has no room there, any address is used. */
 static char *map_given(tri_guarded_state *state, size_t bytes) {
   enum { ATTEMPTS = 64 };
   const uintptr_t base = (uintptr_t)0x6b80 << 32, window = (uintptr_t)1 << 32, low = (uintptr_t)1 << 30;
@@ -126,7 +127,7 @@ static tri_status create_block(tri_guarded_state *state, size_t bytes, bool host
   return TRI_OK;
 }
 
-/* Frees the addresses of the blocks that were released first. */
+/* Frees the addresses of the oldest released blocks, beyond the newest MOST_RELEASED of them. */
 static void forget_the_oldest(tri_guarded_state *state) {
   int64_t released = 0;
   tri_guarded_block *_Atomic *link = &state->blocks;
@@ -197,7 +198,8 @@ tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void 
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
 
-/* Returns the block whose mapping, including guards, contains an address, or NULL. */
+/* Returns the block whose `given` mapping, including its guards, contains an address; NULL if there is no such
+ * block. */
 static const tri_guarded_block *find(const tri_guarded_state *state, const void *memory) {
   uintptr_t at = (uintptr_t)memory;
   for (const tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {

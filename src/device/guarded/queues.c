@@ -1,9 +1,9 @@
-/* Queues whose work runs only when a wait needs it.
+/* Queues whose work runs only during waits and polls of the host.
  *
  * A wait for a place in a queue runs work until the place is passed: one item after the other, each from a queue that
- * is chosen at random among those that can advance. Each wait draws new weights of the queues, from 0 (it advances only
- * if no other queue can) to much more than the others: so over some seeds every order occurs that the waits between
- * queues allow, and a missing wait shows as poison, or as other numbers. */
+ * is chosen at random among those that can advance. Each wait draws new weights of the queues, from 0 (the queue
+ * advances only if no other can) to much more than the others. So over some seeds every order occurs that the waits
+ * between queues allow, and a missing wait shows as poison, or as other numbers. */
 #include "device/guarded/internal.h"
 
 #include "base/log.h"
@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-enum { AFTERWARDS = 8, A_LOOK = 4 }; /* maximum items of work after a wait, and in a poll */
+enum { AFTERWARDS = 8, A_LOOK = 4 }; /* maximum items of work that run after a wait has ended, and in a poll */
 
 uint32_t tri_guarded_draw(tri_guarded_state *state, uint32_t below) {
   return (uint32_t)((uint64_t)tri_random_u32(state->random, state->drawn++) * below >> 32);
@@ -80,7 +80,8 @@ static tri_status run_work(tri_guarded_queue *queue, const tri_guarded_work *wor
   return status == TRI_OK ? TRI_OK : tri_fail(status, "%s: %s", name, tri_status_message());
 }
 
-/* Fails a queue that waits for a place of another queue that was never reached, with the other's error message. */
+/* If the work waits for a place of another queue that failed before it, fails this queue with the same error message,
+ * and returns true. */
 static bool follows_failure(tri_guarded_queue *queue, const tri_guarded_work *work) {
   const tri_guarded_queue *after = work->after;
   if (after == NULL || !has_failed(after) || work->after_number < after->failed_at) return false;
@@ -94,7 +95,8 @@ static void remember(tri_guarded_state *state, const tri_guarded_queue *queue, c
   state->num_past++;
 }
 
-/* Runs the first item of a queue. A wait reports a failure: until then this thread's error message is unchanged. */
+/* Runs the first item of a queue. A failure is stored for the next wait, and does not change this thread's error
+ * message. */
 static void run_first(tri_guarded_queue *queue) {
   tri_guarded_state *state = queue->state;
   const tri_guarded_work *work = atomic_load(&queue->first);

@@ -1,8 +1,8 @@
 /* The report of a forbidden access: printed by a handler of SIGSEGV, which then lets the signal have its previous
  * effect (a sanitizer's report, a message to the parent, the end).
  *
- * It reads data that other threads may be changing: lists only grow at one end and new items are complete before they
- * are linked, and the report of a dying process may be slightly out of date. */
+ * The handler reads data without the lock, while other threads may change them. New items are complete before they are
+ * linked. Items that are removed meanwhile can spoil the report, but not more, because the process is ending. */
 #include "base/log.h"
 #include "device/guarded/internal.h"
 
@@ -17,8 +17,7 @@ static struct {
   struct sigaction before;
 } watched = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- text, without the C library
- * ------------------------------------------------------------------------------------- */
+/* ---- text, without the C library --------------------------------------------------------------------------------- */
 
 typedef struct words {
   size_t length;
@@ -61,7 +60,8 @@ static void append_work(words *to, const char *what, const tri_origin *origin, u
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-/* Returns whether an address is in the block's mapping that begins at `first`, or close to either end. */
+/* Returns whether an address is among the block's bytes in the mapping in which they begin at `first`, or close to
+ * either end of them. */
 static bool is_at(const tri_guarded_block *block, const char *first, uintptr_t address) {
   uintptr_t begin = (uintptr_t)first;
   return address + NEAR_BYTES >= begin && address < begin + block->bytes + NEAR_BYTES;
@@ -127,8 +127,8 @@ static bool report(uintptr_t address) {
   return false;
 }
 
-/* Prints the report and restores the previous handler: the same access fails again, or the same signal is sent
- * again. */
+/* Prints the report and restores the previous handler, which gets the signal next: the same access fails again, or a
+ * signal that a process sent is raised again. */
 static void handle_fault(int number, siginfo_t *info, void *unused) {
   (void)unused;
   bool of_an_access = info->si_code > 0;
