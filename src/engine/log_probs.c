@@ -83,6 +83,7 @@ tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_
     case TRI_POLICY_EVALUATED: break;
   }
   TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
-  TRI_TRY(all_log_probs(engine, feed, samples, false, out));
-  return tri_engine_swap_back(engine);
+  const tri_status status = all_log_probs(engine, feed, samples, false, out);
+  const tri_status swapped = tri_engine_swap_back(engine);
+  return status != TRI_OK ? status : swapped;
 }

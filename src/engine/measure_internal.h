@@ -18,6 +18,7 @@ struct tri_measure {
 
   /* Links (measure_links.c). */
   tri_exchange *exchange;
+  void *sums;     /* device memory; NULL if MPI cannot access it */
   void *staging;  /* host memory; NULL if the host can access device memory */
   char *messages; /* host memory for messages */
   tri_exchange_region transfer;

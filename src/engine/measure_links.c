@@ -130,6 +130,7 @@ tri_status tri_measure_message_s(tri_measure *m, int64_t bytes, double *seconds)
 tri_status tri_measure_open_links(tri_measure *m) {
   void *messages = NULL;
   if (m->world->size == 1) return TRI_OK;
+  if (m->device->info.reached) TRI_TRY(tri_device_memory_create(m->device, TRI_EXCHANGE_SUMS_BYTES, &m->sums));
   m->transfer = (tri_exchange_region){m->pool, NULL, m->pool_bytes < TRANSFER_BYTES ? m->pool_bytes : TRANSFER_BYTES};
   if (!m->device->info.host_access) {
     TRI_TRY(tri_device_host_create(m->device, TRI_EXCHANGE_STAGING_BYTES, &m->staging));
@@ -137,8 +138,8 @@ tri_status tri_measure_open_links(tri_measure *m) {
   }
   TRI_TRY(tri_device_host_create(m->device, MESSAGES_BYTES, &messages));
   m->messages = messages;
-  return tri_exchange_create(m->device, &(tri_exchange_memory){.staging = m->staging, .transfer = m->transfer},
-                             &m->exchange);
+  return tri_exchange_create(
+      m->device, &(tri_exchange_memory){.sums = m->sums, .staging = m->staging, .transfer = m->transfer}, &m->exchange);
 }
 
 void tri_measure_close_links(tri_measure *m) {
@@ -149,6 +150,7 @@ void tri_measure_close_links(tri_measure *m) {
     tri_comm_unshare(m->gradients);
     tri_device_memory_destroy(m->device, m->gradients, BUFFER_BYTES);
   }
+  if (m->sums != NULL) tri_device_memory_destroy(m->device, m->sums, TRI_EXCHANGE_SUMS_BYTES);
   if (m->messages != NULL) tri_device_host_destroy(m->device, m->messages, MESSAGES_BYTES);
   if (m->transfer.host != NULL) tri_device_host_destroy(m->device, m->transfer.host, m->transfer.bytes);
   if (m->staging != NULL) tri_device_host_destroy(m->device, m->staging, TRI_EXCHANGE_STAGING_BYTES);

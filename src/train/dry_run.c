@@ -34,22 +34,47 @@ static void print_call(const tri_op_list *list, const tri_op_call *call, FILE *t
   fprintf(to, "\n");
 }
 
-/* Prints the operations of a chunk: those of its first and last layer, and a single line that stands for all layers
- * between them. */
+/* Calls [first, end) of one layer. */
+typedef struct layer_calls {
+  int64_t first, end;
+} layer_calls;
+
+static layer_calls calls_of_layer(const tri_op_list *list, int64_t first) {
+  layer_calls out = {first, first};
+  while (out.end < list->num_calls && list->calls[out.end].layer == list->calls[first].layer) out.end++;
+  return out;
+}
+
+static bool same_operations(const tri_op_list *list, const layer_calls *a, const layer_calls *b) {
+  if (a->end - a->first != b->end - b->first) return false;
+  for (int64_t i = 0; i < a->end - a->first; i++) {
+    if (list->calls[a->first + i].op != list->calls[b->first + i].op) return false;
+  }
+  return true;
+}
+
+static void print_skipped(int64_t first, int64_t end, FILE *to) {
+  if (end - first == 1) fprintf(to, "  ... and the same for layer %ld\n", (long)first);
+  if (end - first > 1) fprintf(to, "  ... and the same for layers %ld to %ld\n", (long)first, (long)end - 1);
+}
+
+/* Prints the operations of a chunk. A layer with the operations of the layer before it is only counted, unless it is
+ * the first or the last layer of the chunk. */
 static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chunks, FILE *to) {
-  int32_t first = list->calls[0].layer < 0 ? 0 : list->calls[0].layer, last = list->calls[list->num_calls - 1].layer;
-  bool skipped = false;
+  const int64_t first = list->calls[0].layer < 0 ? 0 : list->calls[0].layer;
+  const int64_t last = list->calls[list->num_calls - 1].layer;
+  int64_t skipped = 0; /* layers before the present one */
+  layer_calls before = {0, 0};
   if (chunks > 1) fprintf(to, "chunk %ld: ", (long)chunk);
   fprintf(to, "operations, forward (p is a parameter's number in `trireme inspect`):\n");
-  for (int64_t c = 0; c < list->num_calls; c++) {
-    const tri_op_call *call = &list->calls[c];
-    if (call->layer > first && call->layer < last) {
-      if (!skipped && last - first == 2) fprintf(to, "  ... and the same for layer %d\n", first + 1);
-      if (!skipped && last - first > 2) fprintf(to, "  ... and the same for layers %d to %d\n", first + 1, last - 1);
-      skipped = true;
-      continue;
-    }
-    print_call(list, call, to);
+  for (int64_t c = 0; c < list->num_calls; c = before.end) {
+    const layer_calls now = calls_of_layer(list, c);
+    const int64_t layer = list->calls[c].layer;
+    const bool skips = layer > first && layer < last && same_operations(list, &before, &now);
+    if (!skips) print_skipped(layer - skipped, layer, to);
+    for (int64_t i = now.first; i < now.end && !skips; i++) print_call(list, &list->calls[i], to);
+    skipped = skips ? skipped + 1 : 0;
+    before = now;
   }
 }
 

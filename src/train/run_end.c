@@ -71,8 +71,11 @@ tri_status tri_training_end(tri_training *t) {
   if (tri_training_stops_early(t)) log_early_end(t);
   if (!t->stopping || tri_training_is_over(t)) return TRI_OK;
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
-  const char *saved = !t->config->checkpoint.at_end ? "it is not saved, since `checkpoint.at_end` is false"
-                      : progress->updates == 0      ? "it is not saved, since no step has changed the weights"
+  const char *saved = !t->config->checkpoint.at_end && t->snapshots != NULL
+                          ? "it has no checkpoint, since `checkpoint.at_end` is false; the same command continues from "
+                            "the newest snapshot or checkpoint"
+                      : !t->config->checkpoint.at_end ? "it is not saved, since `checkpoint.at_end` is false"
+                      : progress->updates == 0        ? "it is not saved, since no step has changed the weights"
                                                : "its checkpoint is written, and the same command continues from there";
   return tri_fail(TRI_INTERRUPTED, "interrupted after step %ld; %s", (long)progress->step, saved);
 }
@@ -154,8 +157,9 @@ static void log_losses(const tri_training *t) {
   if (isfinite(t->validation_loss))
     snprintf(validation, sizeof validation, ", validation loss %.4f", t->validation_loss);
   if (progress->best_step > 0 && progress->best_loss < t->validation_loss) {
-    snprintf(best, sizeof best, " (the lowest was %.4f, after step %ld)", progress->best_loss,
-             (long)progress->best_step);
+    snprintf(best, sizeof best, " (%s was %.4f, after step %ld)",
+             t->config->evaluation.metric == TRI_BEST_BY_ACCURACY ? "with the best accuracy it" : "the lowest",
+             progress->best_loss, (long)progress->best_step);
   }
   tri_log("%ld step%s in %s: loss %.4f%s%s", (long)progress->step, TRI_PLURAL(progress->step),
           tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best);

@@ -138,7 +138,7 @@ static void announce_idle(const tri_training *t) {
   warn_of_unused_optimizers(config);
 }
 
-/* Warns if the lowest validation loss so far has no checkpoint, because the run did not keep best checkpoints before,
+/* Warns if the best evaluation so far has no checkpoint, because the run did not keep best checkpoints before,
  * or continues another run. */
 static void announce_best(const tri_training *t) {
   const tri_progress *progress = &t->progress;
@@ -146,10 +146,20 @@ static void announce_best(const tri_training *t) {
   if (!t->config->checkpoint.best || progress->best_step == 0) return;
   if (tri_path_join(root, t->config->output, "checkpoints") != TRI_OK) return;
   if (tri_path_join(path, root, TRI_LINK_BEST) != TRI_OK || tri_path_exists(path)) return;
-  tri_warn(
-      "the lowest validation loss so far, %.4f after step %ld, has no checkpoint here: %s will point to the first with "
-      "a lower one",
-      progress->best_loss, (long)progress->best_step, path);
+  switch (t->config->evaluation.metric) {
+    case TRI_BEST_BY_LOSS:
+      tri_warn(
+          "the lowest validation loss so far, %.4f after step %ld, has no checkpoint here: %s will point to the first "
+          "with a lower one",
+          progress->best_loss, (long)progress->best_step, path);
+      return;
+    case TRI_BEST_BY_ACCURACY:
+      tri_warn(
+          "the best accuracy so far, %.2f %% after step %ld, has no checkpoint here: %s will point to the first with a "
+          "better one",
+          100 * progress->best_accuracy, (long)progress->best_step, path);
+      return;
+  }
 }
 
 /* Warns if the validation text is also trained on, under any name, because its loss then says nothing about other text.

@@ -23,9 +23,10 @@ static tri_status run_loop(tri_training *t) {
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
-  /* Without bad steps the last state was saved, if checkpoint.at_end is set, and snapshots are not needed. */
-  bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED;
-  if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
+  /* Snapshots are kept for a run that continues: after bad steps, or an interruption without a checkpoint at the end.
+   */
+  bool over = status == TRI_OK || (status == TRI_INTERRUPTED && t->config->checkpoint.at_end);
+  if (over && t->progress.bad_in_row == 0 && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return tri_training_name_failure(t, status);
   if (!tri_training_is_rank0(t) || status == TRI_DIVERGED) return status;
   tri_saved_error ending = {TRI_OK, ""};

@@ -206,8 +206,10 @@ static void emulated_release(tri_gpu_context *context, void *memory) {
 /* Returns the address of the memory itself, which a device-aware MPI would use. */
 static void *emulated_peer_address(tri_gpu_context *context, void *memory) {
   void *open = NULL;
-  return tri_guarded_open_if_own(context->memory, "memory that another library uses", memory, &open) == TRI_OK ? open
-                                                                                                               : NULL;
+  tri_guarded_lock(context->memory); /* another thread may free the block meanwhile */
+  const tri_status status = tri_guarded_open_if_own(context->memory, "memory that another library uses", memory, &open);
+  tri_guarded_unlock(context->memory);
+  return status == TRI_OK ? open : NULL;
 }
 
 /* ---- look-up of kernels ------------------------------------------------------------------------------------------ */

@@ -26,6 +26,7 @@ typedef struct tri_guarded_block {
   int64_t number; /* among the device's allocations, from 1 */
   bool host;
   atomic_bool released;
+  int64_t release; /* number among the releases, from 1; 0: not released */
 } tri_guarded_block;
 
 /* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. */
@@ -151,7 +152,7 @@ struct tri_guarded_state {
   tri_device_kernels kernels;
   tri_guarded_state *_Atomic next_watched;
   tri_guarded_block *_Atomic blocks; /* newest first */
-  int64_t num_blocks;
+  int64_t num_blocks, num_releases;
   uintptr_t next_given; /* next address to try for device memory; 0 before the first */
   tri_guarded_queue *_Atomic queues;
   uint64_t memories, copies, kernels_queued; /* counts so far, for the options */

@@ -127,12 +127,11 @@ static tri_status create_block(tri_guarded_state *state, size_t bytes, bool host
   return TRI_OK;
 }
 
-/* Frees the addresses of the oldest released blocks, beyond the newest MOST_RELEASED of them. */
+/* Frees the addresses of released blocks, except the last MOST_RELEASED that were released. */
 static void forget_the_oldest(tri_guarded_state *state) {
-  int64_t released = 0;
   tri_guarded_block *_Atomic *link = &state->blocks;
   for (tri_guarded_block *block; (block = atomic_load(link)) != NULL;) {
-    if (atomic_load(&block->released) && ++released > MOST_RELEASED) {
+    if (atomic_load(&block->released) && block->release + MOST_RELEASED <= state->num_releases) {
       atomic_store(link, atomic_load(&block->next));
       free_block(block);
     } else {
@@ -145,6 +144,7 @@ void tri_guarded_memory_release(tri_guarded_state *state, const void *memory) {
   tri_guarded_lock(state);
   for (tri_guarded_block *block = atomic_load(&state->blocks); block != NULL; block = atomic_load(&block->next)) {
     if (block->given != memory || atomic_load(&block->released)) continue;
+    block->release = ++state->num_releases;
     atomic_store(&block->released, true);
     close_mapping(block->open, block->bytes);
     break;
