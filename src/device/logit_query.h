@@ -19,12 +19,13 @@ typedef struct tri_logit_query {
   int32_t given;      /* a token id; -1: sample a token */
 } tri_logit_query;
 
-/* The results in addition to the token's id: natural logarithms. An id of -1 means that a logit is not finite; then all
- * are 0. */
+/* The results in addition to the token's id; logarithms are natural. An id of -1 means that a logit is not finite; then
+ * all are 0. */
 enum {
   TRI_LOGIT_LOG_PROB,         /* log-probability of the token in the model's own distribution (temperature 1) */
   TRI_LOGIT_ENTROPY,          /* entropy of that distribution */
   TRI_LOGIT_SAMPLED_LOG_PROB, /* log-probability of the token at the query's temperature; 0 at temperature 0 */
+  TRI_LOGIT_VALUE,            /* the token's logit */
   TRI_LOGIT_NUMBERS
 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { PIECE_ELEMENTS = 1 << 18, MOST_SETTINGS_BYTES = 64 << 20 };
+enum { PIECE_ELEMENTS = 1 << 18, PIECE_BYTES = 1 << 22, MOST_SETTINGS_BYTES = 64 << 20 };
 
 /* Converts values from fp64 to the parameter's type, and writes them to its memory. */
 static tri_status write_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
@@ -49,9 +49,9 @@ static tri_status load_runs(const tri_merged *weights, const tri_parameter *tens
                             const tri_executor *executor, tri_dtype type, double *wide, float *narrow, char *to,
                             uint64_t *sum) {
   const tri_parameter on_disk = tri_parameter_on_disk(tensor);
-  const int64_t count = tri_parameter_global_count(tensor), length = tri_parameter_run_length(tensor);
+  const int64_t length = tri_parameter_run_length(tensor);
   const size_t element = tri_dtype_bytes(type);
-  for (int64_t i = 0; i * length < count; i++) {
+  for (int64_t i = 0; i * length < tensor->count; i++) {
     TRI_TRY(load_pieces(weights, &on_disk, factors, executor, type, tri_parameter_run(tensor, i), length, wide, narrow,
                         to + (size_t)(i * length) * element, sum));
   }
@@ -80,7 +80,7 @@ static tri_status load_tensor(const tri_merged *weights, const tri_parameter *pa
   const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
   const tri_checkpoint *from = tri_merged_source(weights, tensor.name);
   tri_checkpoint_slice slice = {.part = &tensor,
-                                .count = tri_parameter_global_count(&tensor),
+                                .count = tensor.count,
                                 .data = values + (size_t)first * tri_dtype_bytes(type),
                                 .memory = tri_executor_memory(executor)};
   TRI_TRY(tri_merged_factors(weights, &on_disk, &factors));
@@ -95,39 +95,90 @@ static tri_status load_tensor(const tri_merged *weights, const tri_parameter *pa
   return tri_checkpoint_check_finite(from, &tensor, type, &slice);
 }
 
+/* Checksums of the tensors on disk that were read, in the order of the table. */
+typedef struct tensor_sums {
+  const tri_group *slices;
+  uint64_t *all; /* [count]; each of the elements that this rank counts. Used if `slices` has several ranks */
+  int64_t count, room;
+} tensor_sums;
+
 /* Returns whether the entry is the last part of a tensor on disk. */
 static bool is_last_part(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || !tri_parameter_continues(&table->entries[entry + 1]);
 }
 
+/* Compares the sum of a tensor that this rank has read as a whole, or keeps the sum of its elements. */
+static tri_status end_tensor(const tri_merged *weights, const tri_parameter *tensor, uint64_t sum, tensor_sums *sums) {
+  if (sums->slices->size == 1) return tri_merged_compare(weights, tensor, sum);
+  TRI_TRY(tri_grow("checksums", sizeof *sums->all, sums->count, &sums->room, &sums->all));
+  sums->all[sums->count++] = sum;
+  return TRI_OK;
+}
+
 static tri_status load_entry(const tri_merged *weights, const tri_parameter_table *table, int64_t entry,
-                             const tri_executor *executor, uint64_t *sum) {
+                             const tri_executor *executor, uint64_t *sum, tensor_sums *sums) {
   const tri_parameter *parameter = &table->entries[entry];
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
+    uint64_t copy = 0; /* of elements that another rank counts */
     if (!tri_parameter_continues(parameter)) *sum = 0;
-    TRI_TRY(load_tensor(weights, parameter, t, executor, executor->weights->parameters[entry].value, sum));
-    if (is_last_part(table, entry)) TRI_TRY(tri_merged_compare(weights, &tensor, *sum));
+    TRI_TRY(load_tensor(weights, parameter, t, executor, executor->weights->parameters[entry].value,
+                        parameter->counted ? sum : &copy));
+    if (is_last_part(table, entry)) TRI_TRY(end_tensor(weights, &tensor, *sum, sums));
   }
   return TRI_OK;
 }
 
-tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor,
-                                uint64_t *sum) {
-  uint64_t of_tensor = 0, of_all = 0;
+static tri_status load_all(const tri_merged *weights, const tri_parameter_table *table, const tri_executor *executor,
+                           tensor_sums *sums) {
+  uint64_t sum = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
-    if (table->entries[i].alias) continue;
-    TRI_TRY(load_entry(weights, table, i, executor, &of_tensor));
-    of_all = XXH3_64bits_withSeed(&of_tensor, sizeof of_tensor, of_all);
+    if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum, sums));
   }
-  tri_weights_changed(executor->weights);
-  if (sum != NULL) *sum = of_all;
   return TRI_OK;
 }
 
-/* Adds the settings of a model's or an adapter's folder, if it has this file. */
-static tri_status add_settings(const tri_checkpoint *from, const char *name, uint64_t *sum) {
+/* Adds up the ranks' sums of each tensor, and compares them. `gathered`: [slices->size * sums->count]. */
+static tri_status compare_sums(const tri_merged *weights, const tri_parameter_table *table, const tensor_sums *sums,
+                               const uint64_t *gathered) {
+  int64_t number = 0, first = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (table->entries[i].alias || !is_last_part(table, i)) continue;
+    for (int64_t t = 0; t < tri_parameter_num_tensors(&table->entries[i]); t++, number++) {
+      const tri_parameter tensor = tri_parameter_tensor(&table->entries[i], t, &first);
+      uint64_t sum = 0;
+      for (int r = 0; r < sums->slices->size; r++) sum += gathered[r * sums->count + number];
+      TRI_TRY(tri_merged_compare(weights, &tensor, sum));
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status join_sums(const tri_merged *weights, const tri_parameter_table *table, const tensor_sums *sums) {
+  const size_t bytes = (size_t)sums->count * sizeof *sums->all;
+  uint64_t *gathered = NULL;
+  TRI_TRY(tri_alloc("checksums", (size_t)sums->slices->size, bytes, &gathered));
+  tri_status status = tri_gather_bytes(sums->slices, bytes, sums->all, gathered);
+  if (status == TRI_OK) status = compare_sums(weights, table, sums, gathered);
+  tri_free(gathered);
+  return status;
+}
+
+tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
+                                tri_executor *executor) {
+  tensor_sums sums = {.slices = slices};
+  tri_status status = tri_common_status(slices, load_all(weights, table, executor, &sums));
+  if (status == TRI_OK && slices->size > 1) status = join_sums(weights, table, &sums);
+  tri_free(sums.all);
+  tri_weights_changed(executor->weights);
+  return status;
+}
+
+/* ---- agreement --------------------------------------------------------------------------------------------------- */
+
+/* Adds the contents of a file of a model's or an adapter's folder, if it has this file. */
+static tri_status add_file(const tri_checkpoint *from, const char *name, uint64_t *hash) {
   char path[TRI_PATH_BYTES];
   char *text = NULL;
   size_t bytes = 0;
@@ -135,20 +186,77 @@ static tri_status add_settings(const tri_checkpoint *from, const char *name, uin
   if (snprintf(path, sizeof path, "%s/%s", tri_checkpoint_path(from), name) >= (int)sizeof path) return TRI_OK;
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read(path, MOST_SETTINGS_BYTES, &text, &bytes));
-  *sum = XXH3_64bits_withSeed(text, bytes, *sum);
+  *hash = XXH3_64bits_withSeed(text, bytes, *hash);
   tri_free(text);
   return TRI_OK;
 }
 
-tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, uint64_t sum) {
-  char what[TRI_PATH_BYTES + 16];
+/* Adds the values of a parameter. */
+static tri_status add_values(const tri_executor *executor, int64_t entry, void *piece, uint64_t *hash) {
+  const tri_parameter *parameter = &executor->weights->table->entries[entry];
+  const tri_checkpoint_memory *memory = tri_executor_memory(executor);
+  const size_t bytes = (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, executor->type));
+  const char *values = executor->weights->parameters[entry].value;
+  for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+    const size_t some = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    if (memory != NULL) TRI_TRY(memory->read(memory->context, piece, values + at, some));
+    *hash = XXH3_64bits_withSeed(memory != NULL ? piece : values + at, some, *hash);
+  }
+  return TRI_OK;
+}
+
+/* Hashes of a rank's model: of the files and of the parameters that it holds as a whole; and of the parameters that it
+ * holds a part of, which is part `first` of their first dimension that is split. */
+typedef struct model_hashes {
+  uint64_t whole, parts;
+  int64_t place; /* equal on ranks that hold the same parts */
+} model_hashes;
+
+static tri_status hash_model(const tri_merged *weights, const tri_executor *executor, void *piece, model_hashes *out) {
+  const tri_parameter_table *table = executor->weights->table;
+  TRI_TRY(add_file(weights->named, "config.json", &out->whole));
+  TRI_TRY(add_file(weights->named, "adapter_config.json", &out->whole));
+  TRI_TRY(add_file(weights->base, "config.json", &out->whole));
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *parameter = &table->entries[i];
+    const bool whole = parameter->count == tri_parameter_global_count(parameter);
+    if (parameter->alias) continue;
+    if (!whole && out->place == 0) out->place = 1 + parameter->first_unit;
+    TRI_TRY(add_values(executor, i, piece, whole ? &out->whole : &out->parts));
+  }
+  return TRI_OK;
+}
+
+/* Returns the lowest rank whose model differs from that of a rank before it; -1: none. */
+static int differing(const model_hashes *all, int ranks) {
+  for (int r = 1; r < ranks; r++) {
+    for (int before = 0; before < r; before++) {
+      if (all[r].whole != all[before].whole) return r;
+      if (all[r].place == all[before].place && all[r].parts != all[before].parts) return r;
+    }
+  }
+  return -1;
+}
+
+tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor) {
+  model_hashes own = {0}, *all = NULL;
+  void *piece = NULL;
   if (group->size == 1) return TRI_OK;
-  tri_status status = add_settings(weights->named, "config.json", &sum);
-  if (status == TRI_OK) status = add_settings(weights->named, "adapter_config.json", &sum);
-  if (status == TRI_OK) status = add_settings(weights->base, "config.json", &sum);
-  TRI_TRY(tri_common_status(group, status));
-  snprintf(what, sizeof what, "model (%s)", tri_checkpoint_path(weights->named));
-  return tri_must_agree(group, what, (const char *)&sum, sizeof sum);
+  tri_status status = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
+  if (status == TRI_OK) status = tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece);
+  if (status == TRI_OK) status = hash_model(weights, executor, piece, &own);
+  status = tri_common_status(group, status);
+  if (status == TRI_OK) status = tri_gather_bytes(group, sizeof own, &own, all);
+  const int differs = status == TRI_OK ? differing(all, group->size) : -1;
+  tri_free(piece);
+  tri_free(all);
+  TRI_TRY(status);
+  if (differs < 0) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "rank %d has another model than rank 0 under the name %s; all ranks of a job need the same one; check "
+      "that all nodes see the same folder under that name",
+      differs, tri_checkpoint_path(weights->named));
 }
 
 /* An adapter without a tokenizer uses its base's. */

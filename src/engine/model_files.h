@@ -7,14 +7,15 @@
 #include "engine/executor.h"
 #include "files/file.h"
 
-/* LOCAL. Reads every parameter into the values of an executor that holds the whole model. With an adapter, the factors'
- * products are added to the base in fp64. A value that is not finite is TRI_BAD_FILE with the tensor's name. Sets *sum
- * (may be NULL) to a checksum of all values in the files. */
-tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor,
-                                uint64_t *sum);
-/* COLLECTIVE. Fails on all ranks if the folders of the ranks have other settings or, by `sum` of tri_model_files_load,
- * other weights. */
-tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, uint64_t sum);
+/* COLLECTIVE over the ranks that hold the slices of the model together, as `table` says. Reads every parameter into the
+ * values of an executor. With an adapter, the factors' products are added to the base in fp64. A value that is not
+ * finite is TRI_BAD_FILE with the tensor's name. Fails on all ranks if it fails on one. */
+tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
+                                tri_executor *executor);
+/* COLLECTIVE over `group`, whose ranks have all loaded the same model, before its weights are packed. Fails on all
+ * ranks if the folders of two ranks have different settings, or if two ranks have different values of a parameter of
+ * which they hold the same part. */
+tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor);
 
 /* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's
  * base; "": no such file. `verify`: compares a given file with its checksum, if its folder is a checkpoint. The

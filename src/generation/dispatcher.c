@@ -23,10 +23,13 @@ static const tri_dispatched *dispatched_const(const tri_sequence *sequence) {
   return (const tri_dispatched *)(const void *)sequence;
 }
 
-tri_status tri_dispatcher_create(const tri_group *group, tri_generator *generator, tri_dispatcher **out) {
+tri_status tri_dispatcher_create(const tri_replicas *replicas, tri_runner *runner, tri_generator *generator,
+                                 tri_dispatcher **out) {
+  const tri_group *group = &replicas->leaders;
   tri_dispatcher *d = NULL;
   TRI_TRY(tri_alloc("a dispatcher", 1, sizeof *d, &d));
   d->group = *group;
+  d->runner = runner;
   d->generator = generator;
   const size_t links = group->rank == 0 ? (size_t)group->size : 1;
   tri_status status = tri_alloc("links between ranks", links, sizeof *d->links, &d->links);
@@ -428,7 +431,7 @@ tri_status tri_dispatcher_dismiss(tri_dispatcher *d) {
     if (!read) TRI_TRY(wait_for_events(d));
   }
   for (int i = 1; i < d->group.size; i++) TRI_TRY(tri_link_flush_all(&d->links[i]));
-  return TRI_OK;
+  return tri_runner_dismiss(d->runner);
 }
 
 tri_generator_counts tri_dispatcher_count(const tri_dispatcher *d) {

@@ -4,7 +4,7 @@
  * The first rank calls the verbs and gets the events, as with a generator: a tri_sequence of the dispatcher has the
  * tokens, the finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
  * replica with the fewest outstanding tokens, tokens to read or to sample; a fork stays on the replica of its
- * original, whose pages it shares. The other ranks call tri_dispatcher_follow. A group of one rank calls its generator
+ * original, whose pages it shares. All other ranks call tri_dispatcher_follow. A single rank calls its generator
  * directly.
  *
  * The tokens of a sequence do not depend on the number of ranks, since they do not depend on the other sequences of its
@@ -15,15 +15,16 @@
 #ifndef TRI_GENERATION_DISPATCHER_H
 #define TRI_GENERATION_DISPATCHER_H
 
-#include "comm/comm.h"
 #include "generation/generator.h"
+#include "generation/replicas.h"
 
 typedef struct tri_dispatcher tri_dispatcher;
 
-/* LOCAL. Creates a dispatcher of the group's ranks. `generator`: this rank's, of the same sizes on all ranks; it must
- * outlive the dispatcher, and must not be used directly while sequences are in progress. Release with
- * tri_dispatcher_destroy, which also releases all sequences. */
-tri_status tri_dispatcher_create(const tri_group *group, tri_generator *generator, tri_dispatcher **out);
+/* LOCAL. Creates a dispatcher. `runner`: this rank's, of the same sizes on all ranks. `generator`: on it; NULL unless
+ * this rank is the first of its replica. All must outlive the dispatcher, and must not be used directly while sequences
+ * are in progress. Release with tri_dispatcher_destroy, which also releases all sequences. */
+tri_status tri_dispatcher_create(const tri_replicas *replicas, tri_runner *runner, tri_generator *generator,
+                                 tri_dispatcher **out);
 void tri_dispatcher_destroy(tri_dispatcher *dispatcher);
 
 /* Returns the number of replicas. */

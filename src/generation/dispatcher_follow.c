@@ -175,6 +175,7 @@ static tri_status execute_all(tri_dispatcher *d, bool *dismissed) {
 
 tri_status tri_dispatcher_follow(tri_dispatcher *d) {
   tri_link *link = &d->links[0];
+  if (d->generator == NULL) return tri_runner_follow(d->runner);
   for (bool dismissed = false; !dismissed;) {
     bool got = false, more = false;
     TRI_TRY(tri_link_poll(link, &got));
@@ -187,5 +188,6 @@ tri_status tri_dispatcher_follow(tri_dispatcher *d) {
     const tri_request *awaited = tri_link_awaited(link);
     TRI_TRY(tri_request_wait_any(&awaited, 1, LONGEST_WAIT_S));
   }
-  return send_left(d);
+  TRI_TRY(send_left(d));
+  return tri_runner_dismiss(d->runner);
 }

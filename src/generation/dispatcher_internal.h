@@ -46,9 +46,10 @@ typedef struct tri_dispatched tri_dispatched; /* dispatcher.c */
 typedef struct tri_followed tri_followed;     /* dispatcher_follow.c */
 
 struct tri_dispatcher {
-  tri_group group;
-  tri_generator *generator;
-  tri_link *links; /* [group.size] to each other rank on the first rank, [1] to the first rank on the others */
+  tri_group group; /* first ranks of the replicas */
+  tri_runner *runner;
+  tri_generator *generator; /* NULL: not the first rank of its replica */
+  tri_link *links;          /* [group.size] to each other rank on the first rank, [1] to the first rank on the others */
 
   /* On the first rank. */
   tri_dispatched **list; /* [count], by slot; NULL: unused */

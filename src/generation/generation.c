@@ -1,5 +1,6 @@
 #include "generation/generation.h"
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
@@ -98,6 +99,7 @@ static tri_status open_draft(tri_generation *g) {
   g->draft_request.checkpoint = g->request->draft;
   g->draft_request.draft = NULL;
   g->draft_request.group = NULL;
+  g->draft_request.tensor = 1;
   g->draft_request.model.base = g->draft_request.model.tokenizer = NULL;
   g->draft_request.quiet = true;
   TRI_TRY(tri_alloc("a draft model", 1, sizeof *g->draft_model, &g->draft_model));
@@ -128,7 +130,7 @@ static tri_status load_draft(tri_generation *g, const tri_runner_sizes *sizes) {
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out) {
   const tri_checkpoint_use use = tri_model_options_use(&request->model);
   tri_generation_settings folder;
-  *out = (tri_generation){.request = request};
+  *out = (tri_generation){.request = request, .replicas = tri_replicas_alone()};
   TRI_TRY(tri_merged_open(request->checkpoint, request->model.base, &use, &out->model, &out->weights));
   TRI_TRY(open_tokenizer(out));
   TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_model_files_tokenizer_folder(&out->weights)));
@@ -144,14 +146,14 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
                                tri_runner_need *need, tri_runner_need *draft) {
   const tri_dtype precision = g->request->model.precision;
   *draft = (tri_runner_need){0};
-  TRI_TRY(tri_runner_plan(&g->model, precision, sizes, false, device, need));
+  TRI_TRY(tri_runner_plan(&g->model, precision, sizes, false, tri_larger(1, g->request->tensor), device, need));
   const int64_t threads =
       device->description.threads < sizes->sequences ? device->description.threads : sizes->sequences;
   if (!tri_sampling_is_whole(&g->sampling))
     need->host_bytes += tri_generator_sampler_bytes(g->model.vocab_size, (int)threads);
   if (g->draft_model == NULL) return TRI_OK;
   const tri_runner_sizes of_draft = draft_sizes(g, sizes);
-  return tri_runner_plan(&g->draft_model->model, precision, &of_draft, false, device, draft);
+  return tri_runner_plan(&g->draft_model->model, precision, &of_draft, false, 1, device, draft);
 }
 
 static tri_group group_of(const tri_generation *g) {
@@ -160,32 +162,38 @@ static tri_group group_of(const tri_generation *g) {
 
 bool tri_generation_leads(const tri_generation *g) { return group_of(g).rank == 0; }
 
-static tri_status create_device(tri_generation *g, const tri_group *group) {
+static tri_status create_device(tri_generation *g) {
   const tri_model_options *options = &g->request->model;
   g->device = g->request->lent;
   if (g->device != NULL) return TRI_OK;
-  if (group->size > 1) return tri_rank_device_create(options->device, (int)options->threads, &g->device);
-  return tri_device_create(options->device, (int)options->threads, &g->device);
+  return tri_rank_device_create(options->device, (int)options->threads, &g->device);
 }
 
-static tri_status create_generator(tri_generation *g, const tri_group *group, const tri_runner_sizes *sizes) {
+static tri_status create_generator(tri_generation *g, const tri_runner_sizes *sizes) {
   const tri_dtype precision = g->request->model.precision;
-  uint64_t sum = 0;
-  TRI_TRY(tri_runner_create(&g->model, precision, sizes, g->request->shared, g->device, &g->runner));
-  TRI_TRY(tri_generator_create(&g->model, precision, g->runner, &g->generator));
-  TRI_TRY(tri_dispatcher_create(group, g->generator, &g->dispatcher));
+  const tri_mesh *mesh = tri_replicas_mesh(&g->replicas);
+  TRI_TRY(tri_runner_create(&g->model, precision, sizes, g->request->shared, mesh, g->device, &g->runner));
+  if (tri_replicas_leads(&g->replicas)) TRI_TRY(tri_generator_create(&g->model, precision, g->runner, &g->generator));
+  return tri_dispatcher_create(&g->replicas, g->runner, g->generator, &g->dispatcher);
+}
+
+static tri_status load_weights(tri_generation *g) {
+  tri_executor *executor = tri_runner_executor(g->runner);
   if (g->request->shared != NULL || g->request->without_weights) return TRI_OK;
-  TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner), &sum));
-  return tri_model_files_agree(group, &g->weights, sum);
+  TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), &g->replicas.replica, executor));
+  return tri_model_files_agree(&g->replicas.all, &g->weights, executor);
 }
 
 tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *of_first) {
   const tri_group group = group_of(g);
   tri_runner_sizes sizes = *of_first;
+  TRI_TRY(tri_replicas_create(&group, g->request->tensor, &g->model, &g->replicas));
   TRI_TRY(tri_broadcast(&group, 0, sizeof sizes, &sizes));
   g->positions = sizes.positions;
-  TRI_TRY(create_device(g, &group));
-  TRI_TRY(create_generator(g, &group, &sizes));
+  TRI_TRY(create_device(g));
+  TRI_TRY(create_generator(g, &sizes));
+  TRI_TRY(load_weights(g));
+  if (g->generator == NULL) return TRI_OK;
   if (g->draft_model != NULL) return load_draft(g, &sizes);
   tri_generator_set_proposer(g->generator, &tri_lookup_proposer, g->request->lookup);
   return TRI_OK;
@@ -209,4 +217,5 @@ void tri_generation_close(tri_generation *g) {
   tri_encoder_destroy(g->encoder);
   tri_tokenizer_destroy(g->tokenizer);
   tri_merged_close(&g->weights);
+  tri_replicas_destroy(&g->replicas);
 }

@@ -27,6 +27,7 @@ typedef struct tri_generation_request {
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
   const tri_group *group;    /* ranks that generate together; NULL: this one alone */
+  int64_t tensor;            /* tensor ranks of each replica; 0 or 1: one */
   tri_device *lent;          /* used instead of the device that `model` names; NULL: unused */
   const tri_weights *shared; /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
   bool without_weights;      /* the caller writes the weights after tri_generation_load */
@@ -45,13 +46,14 @@ struct tri_generation {
   int64_t max_length; /* if `tokens` is 0: the folder's largest number of tokens of prompt and text; 0: not given */
   int32_t ends[TRI_MOST_ENDS]; /* [num_ends], tokens that end a text */
   int num_ends;
+  tri_replicas replicas;
   tri_device *device;
   tri_runner *runner;
-  tri_generator *generator;
-  tri_dispatcher *dispatcher; /* over the generators of all ranks of the group */
-  int64_t positions;          /* largest number of positions of a text */
-  int64_t step; /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
-  bool slid;    /* a text was longer than `positions`; only the first one is logged */
+  tri_generator *generator; /* NULL: not the first rank of its replica */
+  tri_dispatcher *dispatcher;
+  int64_t positions; /* largest number of positions of a text */
+  int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
+  bool slid;         /* a text was longer than `positions`; only the first one is logged */
   tri_generation_request draft_request;
   tri_generation *draft_model; /* NULL: no draft model */
   tri_draft draft;

@@ -1,8 +1,9 @@
-#include "generation/runner.h"
+#include "generation/runner_internal.h"
 
 #include "base/count.h"
 #include "base/memory.h"
 #include "device/kernels.h"
+#include "mesh/parts.h"
 #include "model/family.h"
 #include "model/trainable.h"
 #include "model/window.h"
@@ -13,52 +14,28 @@
 
 enum { USUAL_ROWS = 256, USUAL_LOGIT_ROWS = 64 };
 
-struct tri_runner {
-  tri_model model;
-  tri_device *device;
-  tri_dtype precision;
-  tri_runner_sizes sizes;
-  int64_t pages_each; /* largest number of pages of a sequence */
-  tri_parameter_table *table;
-  tri_op_list *list;
-  tri_weights *weights;
-  tri_executor *executor;
-  tri_kv_cache cache;
-  void *cache_memory;
-  size_t cache_bytes;
-  tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
-  int64_t version;           /* version of the weights that the runs read; -1 before the first run */
-  void *logits;              /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
-  void *queries,
-      *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */
-  const void *made;    /* logits of the last run, device memory */
-
-  /* The run in preparation. */
-  tri_batch host;
-  int64_t rows, sequences;
-};
-
-static int64_t pages_of(int64_t positions) { return (positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS; }
-
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions) {
   const int64_t all = positions > INT32_MAX / sequences ? INT32_MAX : sequences * positions;
   const int64_t rows = tri_smaller(tri_larger(USUAL_ROWS, sequences), all);
-  return (tri_runner_sizes){.sequences = sequences,
-                            .positions = positions,
-                            .rows = rows,
-                            .logit_rows = tri_smaller(tri_larger(USUAL_LOGIT_ROWS, sequences), rows),
-                            .pages = positions > INT32_MAX / sequences ? INT32_MAX : sequences * pages_of(positions),
-                            .prompt = 1};
+  return (tri_runner_sizes){
+      .sequences = sequences,
+      .positions = positions,
+      .rows = rows,
+      .logit_rows = tri_smaller(tri_larger(USUAL_LOGIT_ROWS, sequences), rows),
+      .pages = positions > INT32_MAX / sequences ? INT32_MAX : sequences * tri_runner_pages_of(positions),
+      .prompt = 1};
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static size_t page_layer_bytes(const tri_model *model, tri_dtype precision) {
-  return 2 * (size_t)(TRI_PAGE_ROWS * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(precision);
+/* Returns the bytes of a page of one layer: of the rank's heads. If there are fewer heads than ranks, each has one. */
+static size_t page_layer_bytes(const tri_model *model, tri_dtype precision, int64_t tensor) {
+  const int64_t heads = tri_larger(1, model->num_kv_heads / tensor);
+  return 2 * (size_t)(TRI_PAGE_ROWS * heads * model->head_dim) * tri_dtype_bytes(precision);
 }
 
-size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision) {
-  return page_layer_bytes(model, precision) * (size_t)model->num_layers;
+size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision, int64_t tensor) {
+  return page_layer_bytes(model, precision, tensor) * (size_t)model->num_layers;
 }
 
 int64_t tri_runner_window(const tri_model *model) {
@@ -73,7 +50,8 @@ int64_t tri_runner_window(const tri_model *model) {
 
 static tri_status create_cache(tri_runner *runner) {
   const tri_model *model = &runner->model;
-  const size_t layer_bytes = page_layer_bytes(model, runner->precision) * (size_t)runner->sizes.pages;
+  const size_t page = page_layer_bytes(model, runner->precision, tri_runner_ranks(runner));
+  const size_t layer_bytes = page * (size_t)runner->sizes.pages;
   runner->cache.pages = runner->sizes.pages;
   runner->cache.table_pages = runner->sizes.sequences * runner->pages_each;
   runner->cache_bytes = layer_bytes * (size_t)model->num_layers;
@@ -93,16 +71,16 @@ static tri_status create_list(tri_runner *runner) {
   list.logit_rows = sizes->logit_rows;
   list.table_pages = sizes->sequences * runner->pages_each;
   list.prompt = sizes->prompt;
+  list.shard.position = runner->position;
   return tri_model_operations(&runner->model, &list, &runner->list);
 }
 
-static size_t row_bytes(const tri_runner *runner) {
-  return (size_t)runner->model.vocab_size * tri_dtype_bytes(tri_dtype_wide(runner->precision));
-}
+static size_t logit_bytes(const tri_runner *runner) { return tri_dtype_bytes(tri_dtype_wide(runner->precision)); }
 
-/* Returns the bytes of the host's copy of the logits; 0 if the host can access device memory. */
+/* Returns the bytes of the host's copy of the logits; 0 if the host can access them in device memory. */
 static size_t logits_bytes(const tri_runner *runner, const tri_device *device) {
-  return device->info.host_access ? 0 : (size_t)runner->sizes.logit_rows * row_bytes(runner);
+  if (device->info.host_access && tri_runner_ranks(runner) == 1) return 0;
+  return (size_t)(runner->sizes.logit_rows * runner->model.vocab_size) * logit_bytes(runner);
 }
 
 /* Layout of the query memory: queries, then numbers, then ids. */
@@ -122,11 +100,13 @@ static tri_status create_table(tri_runner *runner) {
   tri_trainable_words *freeze = &runner->model.tuning.freeze;
   runner->model.tuning = (tri_trainable){.freeze = {.count = 1}};
   snprintf(freeze->words[0].text, sizeof freeze->words[0].text, "*");
-  return tri_parameter_table_create(&runner->model, NULL, &runner->table);
+  const tri_layer_range all = {-1, INT64_MAX};
+  const tri_model_share share = {.position = runner->position, .chunks = &all, .num_chunks = 1};
+  return tri_parameter_table_create(&runner->model, tri_runner_ranks(runner) > 1 ? &share : NULL, &runner->table);
 }
 
 tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out) {
-  tri_runner runner = {.model = *model};
+  tri_runner runner = {.model = *model, .position = tri_mesh_position_alone()};
   tri_weights *own = NULL;
   TRI_TRY(create_table(&runner));
   const tri_status status = tri_weights_create(runner.table, NULL, precision, &own);
@@ -136,25 +116,30 @@ tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, con
   return status;
 }
 
-static tri_memory_request memory_request(tri_runner *runner, const tri_device_description *device) {
-  tri_memory_request request = tri_memory_request_forward(&runner->list, runner->table->num_elements, device);
+static tri_memory_request memory_request(tri_runner *runner, const tri_device *device) {
+  const bool several = tri_runner_ranks(runner) > 1;
+  tri_memory_request request =
+      tri_memory_request_forward(&runner->list, runner->table->num_elements, &device->description);
   memcpy(request.num_frozen, runner->table->num_frozen, sizeof request.num_frozen);
+  request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
+  request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
   return request;
 }
 
-static tri_status set_up(tri_runner *runner, const tri_weights *shared) {
+static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tri_mesh *mesh) {
   TRI_TRY(tri_device_supports(runner->device, runner->precision));
   TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
-  const tri_memory_request request = memory_request(runner, &runner->device->description);
+  const tri_memory_request request = memory_request(runner, runner->device);
   TRI_TRY(tri_weights_create(runner->table, NULL, runner->precision, &runner->weights));
   if (shared != NULL) tri_weights_share(runner->weights, shared);
-  TRI_TRY(tri_executor_create(runner->weights, &request, runner->device, NULL, &runner->executor));
+  TRI_TRY(tri_executor_create(runner->weights, &request, runner->device, mesh, &runner->executor));
   tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
   if (logits_bytes(runner, runner->device) > 0)
     TRI_TRY(tri_device_host_create(runner->device, logits_bytes(runner, runner->device), &runner->logits));
   TRI_TRY(tri_device_host_create(runner->device, query_bytes(runner), &runner->queries));
   TRI_TRY(tri_device_memory_create(runner->device, query_bytes(runner), &runner->device_queries));
+  if (mesh != NULL) TRI_TRY(tri_alloc("logits", tri_runner_exchanged_bytes(runner), 1, &runner->exchanged));
   return create_cache(runner);
 }
 
@@ -162,45 +147,67 @@ static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *
   tri_memory_plan *plan = NULL;
   TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
-  tri_memory_request request = memory_request(runner, &device->description);
+  tri_memory_request request = memory_request(runner, device);
   request.has_weights = shares;
   TRI_TRY(tri_memory_plan_create(&request, &plan));
   out->shares = shares;
-  out->cache_bytes = tri_runner_page_bytes(&runner->model, runner->precision) * (size_t)runner->sizes.pages;
+  out->cache_bytes =
+      tri_runner_page_bytes(&runner->model, runner->precision, tri_runner_ranks(runner)) * (size_t)runner->sizes.pages;
   out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes + query_bytes(runner);
   out->host_bytes = plan->host_bytes + query_bytes(runner) + logits_bytes(runner, device);
+  if (tri_runner_ranks(runner) > 1) out->host_bytes += tri_runner_exchanged_bytes(runner);
   tri_memory_plan_destroy(plan);
   return TRI_OK;
 }
 
-static tri_status make(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, tri_runner **out) {
-  const int64_t pages_each = pages_of(sizes->positions);
+static tri_status make(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
+                       const tri_mesh_position *position, tri_runner **out) {
+  const int64_t pages_each = tri_runner_pages_of(sizes->positions);
   if (sizes->sequences < 1 || pages_each > INT32_MAX / TRI_PAGE_ROWS / sizes->sequences ||
       sizes->pages > INT32_MAX / TRI_PAGE_ROWS) {
     return tri_fail(TRI_BAD_USAGE, "%ld sequences of %ld positions side by side are more than can be numbered",
                     (long)sizes->sequences, (long)sizes->positions);
   }
   TRI_TRY(tri_alloc("a runner", 1, sizeof **out, out));
-  **out =
-      (tri_runner){.model = *model, .precision = precision, .sizes = *sizes, .pages_each = pages_each, .version = -1};
+  **out = (tri_runner){.model = *model,
+                       .precision = precision,
+                       .sizes = *sizes,
+                       .position = *position,
+                       .pages_each = pages_each,
+                       .version = -1};
+  tri_part_of(model->vocab_size, tri_runner_ranks(*out), position->place.at[TRI_AXIS_TENSOR], &(*out)->first_id,
+              &(*out)->own_ids);
   return TRI_OK;
 }
 
+tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor) {
+  tri_mesh_shape shape = tri_mesh_position_along(TRI_AXIS_TENSOR, tensor).shape;
+  if (model->num_experts > 0) {
+    shape.expert = 1;
+    shape.expert_tensor = (int)tensor;
+  }
+  return shape;
+}
+
 tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,
-                           const tri_device *device, tri_runner_need *out) {
+                           int64_t tensor, const tri_device *device, tri_runner_need *out) {
+  const tri_mesh_position position = {.shape = tri_runner_shape(model, tensor)};
   tri_runner *runner = NULL;
-  TRI_TRY(make(model, precision, sizes, &runner));
+  TRI_TRY(make(model, precision, sizes, &position, &runner));
   const tri_status status = plan_bytes(runner, shares, device, out);
   tri_runner_destroy(runner);
   return status;
 }
 
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
-                             const tri_weights *shared, tri_device *device, tri_runner **out) {
+                             const tri_weights *shared, const tri_mesh *mesh, tri_device *device, tri_runner **out) {
+  const tri_mesh_position alone = tri_mesh_position_alone();
+  const tri_mesh_position position = mesh == NULL ? alone : (tri_mesh_position){mesh->shape, mesh->place};
   tri_runner *runner = NULL;
-  TRI_TRY(make(model, precision, sizes, &runner));
+  TRI_TRY(make(model, precision, sizes, &position, &runner));
   runner->device = device;
-  const tri_status status = set_up(runner, shared);
+  if (tri_runner_ranks(runner) > 1) runner->tensor = tri_mesh_group(mesh, TRI_DOMAIN_TENSOR);
+  const tri_status status = set_up(runner, shared, runner->tensor == NULL ? NULL : mesh);
   if (status == TRI_OK) *out = runner;
   if (status != TRI_OK) tri_runner_destroy(runner);
   return status;
@@ -214,6 +221,8 @@ void tri_runner_destroy(tri_runner *runner) {
     tri_device_host_destroy(runner->device, runner->queries, query_bytes(runner));
     tri_device_host_destroy(runner->device, runner->logits, logits_bytes(runner, runner->device));
   }
+  tri_free(runner->exchanged);
+  tri_free(runner->sent);
   tri_free(runner->cache.layers);
   tri_executor_destroy(runner->executor);
   tri_weights_destroy(runner->weights);
@@ -253,6 +262,7 @@ tri_status tri_runner_begin(tri_runner *runner) {
   runner->host = tri_executor_host_batch(runner->executor, 0);
   for (int64_t i = 0; i < slices; i++) runner->host.slices[i] = (tri_attention_slice){0};
   runner->rows = runner->sequences = 0;
+  if (runner->tensor != NULL && runner->tensor->rank == 0) runner->sent_bytes = 0;
   runner->cache.most_rows = runner->cache.positions = runner->cache.logit_rows = 0;
   return TRI_OK;
 }
@@ -272,7 +282,8 @@ tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows) {
   const tri_batch *host = &runner->host;
   const int64_t table = runner->sequences * runner->pages_each, keys = rows->first + rows->count;
   TRI_TRY(check_rows(runner, rows));
-  for (int64_t i = 0; i < pages_of(keys); i++) host->pages[table + i] = rows->pages[i];
+  if (runner->tensor != NULL && runner->tensor->rank == 0) TRI_TRY(tri_runner_note_rows(runner, rows));
+  for (int64_t i = 0; i < tri_runner_pages_of(keys); i++) host->pages[table + i] = rows->pages[i];
   for (int64_t i = 0; i < rows->count; i++) {
     const int64_t at = rows->first + i, row = runner->rows + i;
     host->ids[row] = rows->ids[i];
@@ -304,7 +315,7 @@ static tri_status forward(tri_runner *runner, tri_run *run) {
   return tri_executor_forward(runner->executor, 0, run);
 }
 
-tri_status tri_runner_run(tri_runner *runner) {
+tri_status tri_runner_run_own(tri_runner *runner) {
   const tri_op_call *last = &runner->list->calls[runner->list->num_calls - 1];
   tri_run run = tri_executor_run(runner->executor, 0, 0);
   const tri_status status = forward(runner, &run);
@@ -312,8 +323,8 @@ tri_status tri_runner_run(tri_runner *runner) {
   return status;
 }
 
-tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
-                            const double **numbers) {
+tri_status tri_runner_query_own(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
+                                const double **numbers) {
   tri_queue *queue = runner->device->queue;
   char *host = runner->queries, *device = runner->device_queries;
   const size_t first = numbers_offset(runner);
@@ -322,24 +333,32 @@ tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, 
   if (count == 0) return TRI_OK;
   memcpy(host, queries, (size_t)count * sizeof *queries);
   TRI_TRY(tri_queue_upload(queue, device, host, (size_t)count * sizeof *queries));
-  TRI_KERNEL_CALL(queue, query_logits, runner->precision, count, runner->model.vocab_size, runner->model.vocab_size,
-                  runner->made, (const tri_logit_query *)(void *)device,
-                  (int32_t *)(void *)(device + ids_offset(runner)), (double *)(void *)(device + first));
+  TRI_KERNEL_CALL(queue, query_logits, runner->precision, count, runner->own_ids, runner->own_ids, runner->made,
+                  (const tri_logit_query *)(void *)device, (int32_t *)(void *)(device + ids_offset(runner)),
+                  (double *)(void *)(device + first));
   return tri_queue_download_now(queue, host + first, device + first, query_bytes(runner) - first);
 }
 
-tri_status tri_runner_logits(tri_runner *runner, int64_t first, int64_t count, const void **out) {
-  const size_t offset = (size_t)first * row_bytes(runner);
+tri_status tri_runner_logits_own(tri_runner *runner, int64_t first, int64_t count, const void **out) {
+  const size_t row = (size_t)runner->own_ids * logit_bytes(runner), offset = (size_t)first * row;
   const char *made = (const char *)runner->made + offset;
   *out = made;
-  if (runner->logits == NULL) return tri_queue_finish(runner->device->queue);
+  if (runner->device->info.host_access) return tri_queue_finish(runner->device->queue);
   *out = (char *)runner->logits + offset;
-  return tri_queue_download_now(runner->device->queue, (char *)runner->logits + offset, made,
-                                (size_t)count * row_bytes(runner));
+  return tri_queue_download_now(runner->device->queue, (char *)runner->logits + offset, made, (size_t)count * row);
 }
 
-tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to) {
-  const size_t half = page_layer_bytes(&runner->model, runner->precision) / 2;
+tri_status tri_runner_copy_logits(tri_runner *runner, int64_t row, void *out) {
+  const size_t bytes = (size_t)runner->own_ids * logit_bytes(runner);
+  const char *made = (const char *)runner->made + (size_t)row * bytes;
+  if (!runner->device->info.host_access) return tri_queue_download_now(runner->device->queue, out, made, bytes);
+  TRI_TRY(tri_queue_finish(runner->device->queue));
+  memcpy(out, made, bytes);
+  return TRI_OK;
+}
+
+tri_status tri_runner_copy_page_own(tri_runner *runner, int32_t from, int32_t to) {
+  const size_t half = page_layer_bytes(&runner->model, runner->precision, tri_runner_ranks(runner)) / 2;
   const size_t values = half * (size_t)runner->sizes.pages;
   for (int64_t layer = 0; layer < runner->model.num_layers; layer++) {
     char *base = runner->cache.layers[layer];
@@ -349,4 +368,24 @@ tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to) {
     }
   }
   return TRI_OK;
+}
+
+tri_status tri_runner_run(tri_runner *runner) {
+  return runner->tensor == NULL ? tri_runner_run_own(runner) : tri_runner_run_all(runner);
+}
+
+tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
+                            const double **numbers) {
+  return runner->tensor == NULL ? tri_runner_query_own(runner, queries, count, ids, numbers)
+                                : tri_runner_query_all(runner, queries, count, ids, numbers);
+}
+
+tri_status tri_runner_logits(tri_runner *runner, int64_t first, int64_t count, const void **out) {
+  return runner->tensor == NULL ? tri_runner_logits_own(runner, first, count, out)
+                                : tri_runner_logits_all(runner, first, count, out);
+}
+
+tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to) {
+  return runner->tensor == NULL ? tri_runner_copy_page_own(runner, from, to)
+                                : tri_runner_copy_page_all(runner, from, to);
 }

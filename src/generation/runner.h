@@ -7,6 +7,7 @@
 #ifndef TRI_GENERATION_RUNNER_H
 #define TRI_GENERATION_RUNNER_H
 
+#include "comm/mesh.h"
 #include "device/device.h"
 #include "device/logit_query.h"
 #include "engine/executor.h"
@@ -15,6 +16,10 @@
 #include "weights/move.h"
 
 typedef struct tri_runner tri_runner;
+
+/* With a mesh of several tensor ranks, each rank has a runner with a slice of the weights and with the keys and values
+ * of its heads. The first rank makes the runs; the others call tri_runner_follow, and so join in each call that is
+ * COLLECTIVE. The logits of a row then also depend, in their last bits, on the number of tensor ranks. */
 
 typedef struct tri_runner_sizes {
   int64_t sequences;  /* largest number of sequences in a run */
@@ -28,28 +33,32 @@ typedef struct tri_runner_sizes {
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
+/* Returns the shape of a mesh of `tensor` ranks. Experts are split over them as the dense matrices are. */
+tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
+
 /* Creates a runner. `shared`: weights that it reads in place, of the same model (tri_runner_can_share); NULL: it has
- * weights of its own, whose values are zero until they are written into tri_runner_executor's. Release with
- * tri_runner_destroy. */
+ * weights of its own, whose values are zero until they are written into tri_runner_executor's. `mesh`: tensor ranks,
+ * which it must outlive; NULL: this rank alone. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
-                             const tri_weights *shared, tri_device *device, tri_runner **out);
+                             const tri_weights *shared, const tri_mesh *mesh, tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
  * of the pages. tri_runner_plan computes them and allocates nothing on the device.
- * `shares`: the runner reads other weights in place. */
+ * `shares`: the runner reads other weights in place. `tensor`: number of tensor ranks; the first one is planned, which
+ * needs the most. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
   bool shares;
 } tri_runner_need;
 tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,
-                           const tri_device *device, tri_runner_need *out);
+                           int64_t tensor, const tri_device *device, tri_runner_need *out);
 /* Sets *out to whether a runner of the model can read these weights in place. They need no memory yet. */
 tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out);
 /* Returns the largest number of tokens that any layer attends to, the row's own token included; 0: all of them. */
 int64_t tri_runner_window(const tri_model *model);
-/* Returns the bytes of one page, all layers. */
-size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision);
+/* Returns the bytes of one page on a rank, all layers. */
+size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision, int64_t tensor);
 
 const tri_runner_sizes *tri_runner_sizes_of(const tri_runner *runner);
 /* Returns the number of threads for the host's part of a step. */
@@ -73,11 +82,16 @@ typedef struct tri_runner_rows {
   int64_t logits;       /* number of rows, counted from the last, that have logits */
 } tri_runner_rows;
 
+/* Joins in the calls of the first tensor rank until it calls tri_runner_dismiss. Sleeps while there is no call. */
+tri_status tri_runner_follow(tri_runner *runner);
+/* On the first tensor rank: lets the others return from tri_runner_follow. They may follow again later. */
+tri_status tri_runner_dismiss(tri_runner *runner);
+
 /* A run: tri_runner_begin, then tri_runner_add at most once for each sequence, then tri_runner_run. The logits remain
  * on the device until the next run; logit row i belongs to the i-th row that has logits. */
 tri_status tri_runner_begin(tri_runner *runner);
 tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows);
-tri_status tri_runner_run(tri_runner *runner);
+tri_status tri_runner_run(tri_runner *runner); /* COLLECTIVE over the tensor ranks, as all that follow */
 
 /* Answers `count` <= logit_rows queries about the run's logits: ids [count] and numbers [count, TRI_LOGIT_NUMBERS], in
  * host memory that is valid until the next query. */

@@ -10,18 +10,21 @@ struct tri_scorer {
   tri_runner *runner;
   tri_generator *generator;
   tri_dispatcher *dispatcher;
-  tri_group group;
+  tri_group group; /* all ranks */
 };
 
 tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                             const tri_group *group, tri_device *device, tri_scorer **out) {
+                             const tri_replicas *replicas, tri_device *device, tri_scorer **out) {
   const tri_runner_sizes sizes = tri_runner_sizes_for(sequences, positions);
   tri_scorer *scorer = NULL;
   TRI_TRY(tri_alloc("a scorer", 1, sizeof *scorer, &scorer));
-  scorer->group = *group;
-  tri_status status = tri_runner_create(model, precision, &sizes, NULL, device, &scorer->runner);
-  if (status == TRI_OK) status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
-  if (status == TRI_OK) status = tri_dispatcher_create(group, scorer->generator, &scorer->dispatcher);
+  scorer->group = replicas->all;
+  tri_status status =
+      tri_runner_create(model, precision, &sizes, NULL, tri_replicas_mesh(replicas), device, &scorer->runner);
+  if (status == TRI_OK && tri_replicas_leads(replicas))
+    status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
+  if (status == TRI_OK)
+    status = tri_dispatcher_create(replicas, scorer->runner, scorer->generator, &scorer->dispatcher);
   if (status == TRI_OK) *out = scorer;
   if (status != TRI_OK) tri_scorer_destroy(scorer);
   return status;

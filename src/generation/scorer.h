@@ -3,19 +3,19 @@
 #ifndef TRI_GENERATION_SCORER_H
 #define TRI_GENERATION_SCORER_H
 
-#include "comm/comm.h"
 #include "device/device.h"
 #include "engine/executor.h"
+#include "generation/replicas.h"
 #include "model/model.h"
 #include "model/parameters.h"
 
 typedef struct tri_scorer tri_scorer;
 
-/* Creates a scorer for up to `sequences` texts at a time on each rank of the group, of up to `positions` + 1 tokens.
+/* Creates a scorer for up to `sequences` texts at a time on each replica, of up to `positions` + 1 tokens.
  * Parameters are zero until tri_model_files_load, or the caller, writes them into the executor's weights. Release with
  * tri_scorer_destroy. */
 tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                             const tri_group *group, tri_device *device, tri_scorer **out);
+                             const tri_replicas *replicas, tri_device *device, tri_scorer **out);
 void tri_scorer_destroy(tri_scorer *scorer);
 
 tri_executor *tri_scorer_executor(tri_scorer *scorer);
@@ -29,7 +29,7 @@ typedef struct tri_scored_text {
   double *out; /* [count - first], natural logarithms */
 } tri_scored_text;
 
-/* COLLECTIVE over the group, with the same texts on all ranks, which all get the results. Scores all texts. If
+/* COLLECTIVE over all ranks, with the same texts on all ranks, which all get the results. Scores all texts. If
  * consecutive texts have equal tokens before their scored ones (such as the choices of one question), these tokens are
  * read once. A text's result does not depend on the others (generator.h). On the first rank, calls `progress` (may be
  * NULL) with the number of texts done. */

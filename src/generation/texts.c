@@ -1,5 +1,6 @@
 #include "generation/texts.h"
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "generation/scheduler.h"
@@ -58,7 +59,8 @@ static tri_status check_dynamic(const tri_texts *t) {
 
 /* Chooses the number of pages: as many as cache_bytes allows, but no more than a batch of texts can use. */
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
-  const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision);
+  const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision,
+                                            tri_larger(1, t->generation->request->tensor));
   const int64_t copied = t->samples > 1 ? 2 : 0; /* last pages of two prompts, held until their samples copy them */
   const int64_t window = tri_runner_window(&t->generation->model);
   const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;

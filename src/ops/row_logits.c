@@ -1,5 +1,5 @@
 /* The logits of some rows, for generation: out[L,V] = h[logit_rows] W^T, with a bias, a scale and a soft cap if the
- * model has them (tri_logits). */
+ * model has them (tri_logits). Under tensor parallelism V is this rank's slice of the vocabulary. */
 #include "device/kernels.h"
 #include "ops/weight.h"
 
@@ -79,7 +79,8 @@ static const tri_op op_row_logits = {
 
 tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
                              int32_t weight, int32_t *out) {
-  row_logits attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}, {logits.scale, logits.soft_cap}, list->logit_rows};
+  const int64_t own = tri_op_share(list, vocab_size);
+  row_logits attributes = {{width, own, TRI_WEIGHT_OUT_IN}, {logits.scale, logits.soft_cap}, list->logit_rows};
   tri_op_call call;
   TRI_TRY(tri_op_list_call(list, &op_row_logits, &attributes, sizeof attributes, &call));
   call.inputs[0] = hidden;

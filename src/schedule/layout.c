@@ -119,23 +119,22 @@ static int64_t narrowest_mlp(const tri_model *model) {
   return narrowest;
 }
 
-static tri_status check_tensor(const tri_layout *layout, const tri_model *model) {
-  int64_t t = layout->tensor, below = 0, above = 0;
+tri_status tri_layout_check_tensor(const char *name, int64_t t, const tri_model *model) {
+  int64_t below = 0, above = 0;
   char text[32];
   if (model->num_heads % t != 0) {
     nearest_divisors(model->num_heads, t, &below, &above);
-    return tri_fail(TRI_BAD_LAYOUT, "layout.tensor %ld does not divide the model's %ld heads; %ld%s would", (long)t,
+    return tri_fail(TRI_BAD_LAYOUT, "%s %ld does not divide the model's %ld heads; %ld%s would", name, (long)t,
                     (long)model->num_heads, (long)below, or_above(above, text));
   }
   if (model->num_kv_heads % t != 0 && t % model->num_kv_heads != 0) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.tensor %ld and the model's %ld key/value heads: one must divide the other; set "
-                    "layout.tensor to %ld",
-                    (long)t, (long)model->num_kv_heads, (long)model->num_kv_heads);
+                    "%s %ld and the model's %ld key/value heads: one must divide the other; set %s to %ld", name,
+                    (long)t, (long)model->num_kv_heads, name, (long)model->num_kv_heads);
   }
   if (model->vocab_size < t || narrowest_mlp(model) < t) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.tensor %ld leaves ranks without a row of the vocabulary (%ld) or the MLP (%ld); reduce it",
+                    "%s %ld leaves ranks without a row of the vocabulary (%ld) or the MLP (%ld); reduce it", name,
                     (long)t, (long)model->vocab_size, (long)narrowest_mlp(model));
   }
   return TRI_OK;
@@ -388,7 +387,7 @@ tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model
                                       int64_t sequence, int64_t global_batch, int64_t ranks) {
   TRI_TRY(check_counts(layout, global_batch, ranks));
   TRI_TRY(resolve_data(layout, ranks));
-  TRI_TRY(check_tensor(layout, model));
+  TRI_TRY(tri_layout_check_tensor("layout.tensor", layout->tensor, model));
   TRI_TRY(resolve_experts(layout, model));
   TRI_TRY(resolve_inner(layout));
   TRI_TRY(check_context(layout, model, sequence));

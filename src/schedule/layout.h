@@ -63,6 +63,8 @@ tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model
 /* Makes the checks that do not depend on the batch and the number of ranks: `stage_layers` and `sequence_regather`. The
  * message begins with the key in backquotes. */
 tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *model);
+/* Checks that `tensor` ranks can share each layer; `name` is the key or option in the message. */
+tri_status tri_layout_check_tensor(const char *name, int64_t tensor, const tri_model *model);
 
 /* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it: among the layouts with
  * the same global batch, the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the

@@ -152,7 +152,7 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
   const tri_runner_sizes sizes = tri_runner_sizes_for(count < BATCH ? count : BATCH, positions);
   bool in_place = false;
   if (!config->checkpoint.async) TRI_TRY(plan_in_place(config, options, device, &in_place));
-  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, device, out);
+  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, 1, device, out);
 }
 
 /* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */

@@ -78,10 +78,10 @@ static void make_world(const char *kind, tri_dtype type, tri_family family, worl
   CHECK_OK(tri_engine_create(&options, w->device, &w->engine));
   CHECK_OK(tri_runner_can_share(&w->model, type, tri_engine_weights(w->engine), &w->shares));
   const size_t before = w->device->memory_bytes;
-  CHECK_OK(tri_runner_create(&w->model, type, &sizes, w->shares ? tri_engine_weights(w->engine) : NULL, w->device,
+  CHECK_OK(tri_runner_create(&w->model, type, &sizes, w->shares ? tri_engine_weights(w->engine) : NULL, NULL, w->device,
                              &w->runner));
   tri_runner_need need;
-  CHECK_OK(tri_runner_plan(&w->model, type, &sizes, w->shares, w->device, &need));
+  CHECK_OK(tri_runner_plan(&w->model, type, &sizes, w->shares, 1, w->device, &need));
   assert_int_equal(w->device->memory_bytes - before, need.device_bytes);
   CHECK_OK(tri_generator_create(&w->model, type, w->runner, &w->generator));
 }

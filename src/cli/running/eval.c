@@ -28,6 +28,7 @@ typedef struct eval_arguments {
   int64_t seed;
   bool ruled;             /* an option about generating or comparing answers was given */
   int64_t ranks;          /* ranks to start */
+  int64_t tensor;         /* tensor ranks of each replica */
   const tri_group *group; /* ranks that share the work */
   bool all_checkpoints;
   const char *svg;
@@ -55,6 +56,10 @@ static const tri_option eval_options[] = {
      .help = "  -n, --ranks N       N processes share the work, through this machine's mpiexec; the results are the "
              "same. Under\n"
              "                      mpirun, srun or flux run leave it out\n"},
+    {TRI_INT("tensor", tensor, 1, 1 << 16),
+     .help = "  --tensor T          with --choices or --answers: T of the N ranks hold one copy of the weights, for a "
+             "model that\n"
+             "                      one rank cannot hold (1)\n"},
     {TRI_TEXT("documents", documents),
      .help =
          "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"},
@@ -147,6 +152,12 @@ static tri_status check_options(const eval_arguments *given, int named) {
                     "eval: with --answers or --all-checkpoints name a checkpoint, or a run, and nothing else; with "
                     "--choices one or several");
   }
+  if (!asks(given) && given->tensor > 1) {
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "eval: --tensor is for --choices and --answers; a corpus is evaluated by whole models, on each of -n "
+        "ranks, or under any layout by the run's own evaluations (train, evaluation.every)");
+  }
   if (!asks(given) || !of_corpus) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
                   "eval: --sequence, --documents, --packing, --bigram and --reference are for a corpus, not for "
@@ -172,6 +183,7 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .num_models = given->num_models,
                                     .file = given->choices != NULL ? given->choices : given->answers,
                                     .group = given->group,
+                                    .tensor = given->tensor,
                                     .options = &given->model,
                                     .batch = given->batch,
                                     .json = given->json,

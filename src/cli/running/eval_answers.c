@@ -101,6 +101,7 @@ static tri_status answers_set_up(session *s) {
                                         .repetition_penalty = 1,
                                         .seed = asked->seed,
                                         .group = asked->group,
+                                        .tensor = asked->tensor,
                                         .model = *asked->options};
   memcpy(s->request.stops, asked->rule.until, (size_t)s->request.num_stops * sizeof *s->request.stops);
   TRI_TRY(tri_asked_read(asked->file, &s->questions));

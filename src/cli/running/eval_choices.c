@@ -27,6 +27,8 @@ typedef struct session {
   bool encoded, refused;         /* `set` is complete; encoding the questions has failed */
   int64_t vocabulary, positions; /* vocab_size and max_sequence of the first model */
   tri_device *device;
+  tri_replicas replicas; /* created for the first model */
+  bool grouped;          /* they are */
 } session;
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
@@ -115,19 +117,28 @@ static tri_status use_questions(session *s, const tri_merged *weights, const tri
 static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
   const int64_t batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH;
   return tri_scorer_create(model, s->asked->options->precision, batch < s->set.num_texts ? batch : s->set.num_texts,
-                           s->set.longest, s->asked->group, s->device, out);
+                           s->set.longest, &s->replicas, s->device, out);
 }
 
 static void show_progress(int64_t done, int64_t all) {
   tri_log_progress("%5.1f %%", 100.0 * (double)done / (double)all);
 }
 
-/* Creates a scorer with the weights of a checkpoint. The caller destroys it, also after a failure. */
-static tri_status load_scorer(session *s, const tri_merged *weights, const tri_model *model, tri_scorer **out,
-                              uint64_t *sum) {
-  TRI_TRY(use_questions(s, weights, model));
-  TRI_TRY(create_scorer(s, model, out));
-  return tri_model_files_load(weights, tri_scorer_parameters(*out), tri_scorer_executor(*out), sum);
+/* COLLECTIVE. Returns the common status of all ranks. A failure of one checkpoint need not end an evaluation of all, so
+ * that all ranks then need its message. */
+static tri_status agree(const session *s, tri_status status) {
+  return s->asked->all_checkpoints ? tri_common_failure(s->asked->group, status)
+                                   : tri_common_status(s->asked->group, status);
+}
+
+/* COLLECTIVE. Creates a scorer with the weights of a checkpoint. The caller destroys it, also after a failure. */
+static tri_status load_scorer(session *s, const tri_merged *weights, const tri_model *model, tri_scorer **out) {
+  if (!s->grouped) TRI_TRY(tri_replicas_create(s->asked->group, s->asked->tensor, model, &s->replicas));
+  s->grouped = true;
+  TRI_TRY(agree(s, create_scorer(s, model, out)));
+  tri_executor *executor = tri_scorer_executor(*out);
+  TRI_TRY(agree(s, tri_model_files_load(weights, tri_scorer_parameters(*out), &s->replicas.replica, executor)));
+  return tri_model_files_agree(s->asked->group, weights, executor);
 }
 
 static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *out) {
@@ -136,13 +147,10 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
   tri_model model;
   tri_merged weights = {0};
   tri_scorer *scorer = NULL;
-  uint64_t sum = 0;
   tri_status status = tri_merged_open(path, options->base, &use, &model, &weights);
-  if (status == TRI_OK) status = load_scorer(s, &weights, &model, &scorer, &sum);
-  /* A failure of one checkpoint need not end an evaluation of all, so that all ranks need its message. */
-  status = s->asked->all_checkpoints ? tri_common_failure(s->asked->group, status)
-                                     : tri_common_status(s->asked->group, status);
-  if (status == TRI_OK) status = tri_model_files_agree(s->asked->group, &weights, sum);
+  if (status == TRI_OK) status = use_questions(s, &weights, &model);
+  status = agree(s, status);
+  if (status == TRI_OK) status = load_scorer(s, &weights, &model, &scorer);
   if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
   tri_log_progress_end();
   tri_scorer_destroy(scorer);
@@ -346,6 +354,7 @@ static void close_session(session *s) {
   tri_choice_set_release(&s->set);
   tri_questions_release(&s->questions);
   tri_device_destroy(s->device);
+  if (s->grouped) tri_replicas_destroy(&s->replicas);
 }
 
 /* Evaluates one of several models. Each has its own tokenizer and chat template, so the questions are read again. */

@@ -7,7 +7,7 @@
 tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
                                  const tri_eval_shape *shape, const tri_group *group, tri_eval_model *out) {
   const tri_dtype precision = options->precision;
-  uint64_t sum = 0;
+  const tri_group alone = tri_group_alone("model");
   TRI_TRY(tri_rank_device_create(options->device, (int)options->threads, &out->device));
   TRI_TRY(tri_device_supports(out->device, precision));
   TRI_TRY(tri_parameter_table_create(model, NULL, &out->table));
@@ -18,8 +18,8 @@ tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weigh
       tri_memory_request_forward(&out->list, out->table->num_elements, &out->device->description);
   TRI_TRY(tri_weights_create(out->table, NULL, precision, &out->weights));
   TRI_TRY(tri_executor_create(out->weights, &request, out->device, NULL, &out->executor));
-  TRI_TRY(tri_model_files_load(weights, out->table, out->executor, &sum));
-  TRI_TRY(tri_model_files_agree(group, weights, sum));
+  TRI_TRY(tri_model_files_load(weights, out->table, &alone, out->executor));
+  TRI_TRY(tri_model_files_agree(group, weights, out->executor));
   return tri_executor_prepare(out->executor);
 }
 

@@ -11,6 +11,7 @@ typedef struct tri_eval_questions {
   char *const *models; /* [num_models]; with several models, tri_eval_choices prints a row for each */
   int num_models;
   const tri_group *group; /* ranks that share the work */
+  int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one */
   const tri_model_options *options;
   int64_t batch; /* sequences per batch; 0: as many as fit into 2048 tokens */
   bool json;

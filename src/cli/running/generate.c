@@ -78,6 +78,10 @@ static const tri_option generate_options[] = {
      .help = "  -n, --ranks N       N processes share the texts, through this machine's mpiexec; the texts are the "
              "same. Under\n"
              "                      mpirun, srun or flux run leave it out\n"},
+    {TRI_INT("tensor", request.tensor, 1, 1 << 16),
+     .help =
+         "  --tensor T          T of the N ranks hold one copy of the weights, for a model that one rank cannot hold "
+         "(1)\n"},
     {TRI_FLAG("json", json), .help = "  --json              a line of JSON for each text: step, number, sample, "
                                      "prompt, text, tokens, finish, stop\n"},
     {TRI_INT("logprobs", logprobs, 0, TRI_MOST_LIKELY),
@@ -133,10 +137,12 @@ static tri_status check_together(const tri_generate_arguments *given) {
   if (given->chat && (given->logprobs >= 0 || given->cache_bytes > 0 || given->dry_run)) {
     return tri_fail(TRI_BAD_USAGE, "generate: --logprobs, --cache and --dry-run are not for --chat");
   }
-  if (given->chat && given->ranks > 1) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "generate: a conversation has one text at a time, so --chat takes no -n; --threads gives it more "
-                    "cores");
+  if (given->chat && (given->ranks > 1 || given->request.tensor > 1)) {
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "generate: a conversation has one text at a time, so --chat takes neither -n nor --tensor; --threads gives it "
+        "more "
+        "cores");
   }
   if (given->request.lookup > 0 && given->request.draft != NULL)
     return tri_fail(TRI_BAD_USAGE, "generate: --prompt-lookup or --draft, one of them");
@@ -362,6 +368,7 @@ static tri_status generate_run(int count, char **arguments) {
   TRI_TRY(generate_parse(count, arguments, &parsed));
   signal(SIGPIPE, SIG_IGN); /* failed writes are reported */
   const tri_ranks_work work = {.ranks = parsed.dry_run ? 1 : parsed.ranks,
+                               .tensor = parsed.request.tensor,
                                .arguments = arguments,
                                .stop_now = "interrupted",
                                .work = generate_work,

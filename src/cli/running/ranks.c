@@ -40,8 +40,14 @@ static tri_status join_and_work(const tri_ranks_work *work) {
 }
 
 tri_status tri_ranks_run(const tri_ranks_work *work) {
-  if (work->ranks > 1) {
-    const tri_launch_options options = {.ranks = work->ranks, .hang_timeout_s = SILENCE_S, .gives_streams = true};
+  const bool unsaid = work->ranks == 0 && tri_comm_is_started_alone();
+  const int64_t ranks = unsaid && work->tensor > 1 ? work->tensor : work->ranks;
+  if (ranks > 1 && work->tensor > 1 && ranks % work->tensor != 0) {
+    return tri_fail(TRI_BAD_USAGE, "-n %ld is not a multiple of --tensor %ld: a replica has %ld ranks", (long)ranks,
+                    (long)work->tensor, (long)work->tensor);
+  }
+  if (ranks > 1) {
+    const tri_launch_options options = {.ranks = ranks, .hang_timeout_s = SILENCE_S, .gives_streams = true};
     return tri_launch(&options, work->arguments);
   }
   TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? work->stop_now : NULL));

@@ -7,6 +7,7 @@
 /* The work of a command, in each rank of the job. */
 typedef struct tri_ranks_work {
   int64_t ranks;        /* ranks to start (-n); 0 or 1: this process, or the ranks that a launcher has started */
+  int64_t tensor;       /* --tensor; without -n and a launcher, as many ranks are started */
   char **arguments;     /* the command line, which the ranks get, too; ends with NULL */
   const char *stop_now; /* message of a signal that ends this process before the work begins; NULL: signals end it */
   /* COLLECTIVE. Only the first rank prints results and logs. `threads`: cores of this rank; 0: the default. */

@@ -131,6 +131,7 @@ static int32_t answer_query(tri_dtype wide, const void *logits, int64_t first, i
   const double less = load(wide, logits, first + id) - most;
   numbers[TRI_LOGIT_LOG_PROB] = less - log(total);
   numbers[TRI_LOGIT_ENTROPY] = log(total) - spread / total;
+  numbers[TRI_LOGIT_VALUE] = load(wide, logits, first + id);
   if (temperature > 0) numbers[TRI_LOGIT_SAMPLED_LOG_PROB] = less / temperature - log(sampled);
   return (int32_t)id;
 }

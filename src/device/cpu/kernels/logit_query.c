@@ -109,6 +109,7 @@ static int32_t answer_query(const float *logits, int64_t vocabulary, const tri_l
   const double less = (double)logits[id] - (double)row.maximum;
   numbers[TRI_LOGIT_LOG_PROB] = less - log(total);
   numbers[TRI_LOGIT_ENTROPY] = log(total) - spread / total;
+  numbers[TRI_LOGIT_VALUE] = (double)logits[id];
   if (temperature > 0) numbers[TRI_LOGIT_SAMPLED_LOG_PROB] = less * (double)row.inverse - log(sampled_total);
   return (int32_t)id;
 }

@@ -124,5 +124,6 @@ KERNEL(query_logits) {
   a.ids[block_x()] = (int32_t)id;
   numbers[TRI_LOGIT_LOG_PROB] = less - log(total);
   numbers[TRI_LOGIT_ENTROPY] = log(total) - spread / total;
+  numbers[TRI_LOGIT_VALUE] = (double)row.logits[id];
   if (query.temperature > 0) numbers[TRI_LOGIT_SAMPLED_LOG_PROB] = less * (double)row.inverse - log(sampled);
 }

@@ -1,0 +1,28 @@
+/* The ranks that generate together: replicas of `tensor` adjacent ranks each, which hold the slices of one copy of the
+ * weights. */
+#ifndef TRI_GENERATION_REPLICAS_H
+#define TRI_GENERATION_REPLICAS_H
+
+#include "comm/mesh.h"
+#include "model/model.h"
+
+typedef struct tri_replicas {
+  tri_group all;
+  tri_mesh mesh;     /* the ranks of this rank's replica, along the tensor axis */
+  tri_group replica; /* the same ranks */
+  tri_group leaders; /* the first ranks of all replicas; on the other ranks a group that is not used */
+} tri_replicas;
+
+/* Returns one replica of this rank alone. */
+tri_replicas tri_replicas_alone(void);
+/* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
+ * number of ranks or the model; the messages name the option --tensor. Release with tri_replicas_destroy. */
+tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out);
+void tri_replicas_destroy(tri_replicas *replicas);
+
+/* Returns the mesh for tri_runner_create; NULL if a replica is one rank. */
+const tri_mesh *tri_replicas_mesh(const tri_replicas *replicas);
+/* Returns whether this rank is the first of its replica. */
+bool tri_replicas_leads(const tri_replicas *replicas);
+
+#endif
