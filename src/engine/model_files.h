@@ -12,9 +12,10 @@
  * finite is TRI_BAD_FILE with the tensor's name. Fails on all ranks if it fails on one. */
 tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
                                 tri_executor *executor);
-/* COLLECTIVE over `group`, whose ranks have all loaded the same model, before its weights are packed. Fails on all
- * ranks if the folders of two ranks have different settings, or if two ranks have different values of a parameter of
- * which they hold the same part. */
+/* COLLECTIVE over the group, after all of its ranks have loaded a model, and before its weights are packed. Fails on
+ * all ranks if the settings in the folders of two ranks differ, or the values of a part of a parameter that two ranks
+ * hold.
+ */
 tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor);
 
 /* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's

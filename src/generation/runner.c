@@ -184,7 +184,7 @@ tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor) {
   tri_mesh_shape shape = tri_mesh_position_along(TRI_AXIS_TENSOR, tensor).shape;
   if (model->num_experts > 0) {
     shape.expert = 1;
-    shape.expert_tensor = (int)tensor;
+    shape.expert_tensor = model->expert_ffn_size % tensor == 0 ? (int)tensor : 1;
   }
   return shape;
 }
@@ -277,12 +277,29 @@ static tri_status check_rows(const tri_runner *runner, const tri_runner_rows *ro
                            (long)rows->count, (long)rows->first, (long)rows->logits);
 }
 
+static tri_status append(tri_runner *runner, const void *data, size_t bytes) {
+  TRI_TRY(tri_reserve("a run's rows", 1, runner->sent_bytes + bytes, &runner->sent_room, &runner->sent));
+  memcpy(runner->sent + runner->sent_bytes, data, bytes);
+  runner->sent_bytes += bytes;
+  return TRI_OK;
+}
+
+/* Keeps the rows for the other tensor ranks. */
+static tri_status note_rows(tri_runner *runner, const tri_runner_rows *rows) {
+  const int64_t pages = tri_runner_pages_of(rows->first + rows->count);
+  const int64_t head[] = {rows->first, rows->count, rows->logits};
+  if (runner->tensor == NULL || runner->tensor->rank > 0) return TRI_OK;
+  TRI_TRY(append(runner, head, sizeof head));
+  TRI_TRY(append(runner, rows->ids, (size_t)rows->count * sizeof *rows->ids));
+  return append(runner, rows->pages, (size_t)pages * sizeof *rows->pages);
+}
+
 tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows) {
   const tri_op_windows *windows = &runner->list->windows;
   const tri_batch *host = &runner->host;
   const int64_t table = runner->sequences * runner->pages_each, keys = rows->first + rows->count;
   TRI_TRY(check_rows(runner, rows));
-  if (runner->tensor != NULL && runner->tensor->rank == 0) TRI_TRY(tri_runner_note_rows(runner, rows));
+  TRI_TRY(note_rows(runner, rows));
   for (int64_t i = 0; i < tri_runner_pages_of(keys); i++) host->pages[table + i] = rows->pages[i];
   for (int64_t i = 0; i < rows->count; i++) {
     const int64_t at = rows->first + i, row = runner->rows + i;
@@ -368,24 +385,4 @@ tri_status tri_runner_copy_page_own(tri_runner *runner, int32_t from, int32_t to
     }
   }
   return TRI_OK;
-}
-
-tri_status tri_runner_run(tri_runner *runner) {
-  return runner->tensor == NULL ? tri_runner_run_own(runner) : tri_runner_run_all(runner);
-}
-
-tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
-                            const double **numbers) {
-  return runner->tensor == NULL ? tri_runner_query_own(runner, queries, count, ids, numbers)
-                                : tri_runner_query_all(runner, queries, count, ids, numbers);
-}
-
-tri_status tri_runner_logits(tri_runner *runner, int64_t first, int64_t count, const void **out) {
-  return runner->tensor == NULL ? tri_runner_logits_own(runner, first, count, out)
-                                : tri_runner_logits_all(runner, first, count, out);
-}
-
-tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to) {
-  return runner->tensor == NULL ? tri_runner_copy_page_own(runner, from, to)
-                                : tri_runner_copy_page_all(runner, from, to);
 }

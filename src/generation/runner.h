@@ -33,7 +33,8 @@ typedef struct tri_runner_sizes {
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
-/* Returns the shape of a mesh of `tensor` ranks. Experts are split over them as the dense matrices are. */
+/* Returns the shape of a mesh of `tensor` ranks. Experts are split over them as the dense matrices are if
+ * `tensor` divides their width; otherwise each rank has whole experts. */
 tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
 
 /* Creates a runner. `shared`: weights that it reads in place, of the same model (tri_runner_can_share); NULL: it has

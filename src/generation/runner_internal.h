@@ -1,4 +1,4 @@
-/* The runner's struct, and the part of its calls that runs on every tensor rank; for runner*.c only. */
+/* The runner's struct, and its calls on one tensor rank; for runner*.c only. */
 #ifndef TRI_GENERATION_RUNNER_INTERNAL_H
 #define TRI_GENERATION_RUNNER_INTERNAL_H
 
@@ -9,7 +9,7 @@ struct tri_runner {
   tri_device *device;
   tri_dtype precision;
   tri_runner_sizes sizes;
-  tri_mesh_position position; /* of this rank among the tensor ranks */
+  tri_mesh_position position; /* coordinates of this rank among the tensor ranks */
   const tri_group *tensor;    /* NULL: this rank alone, or only planned */
   int64_t first_id, own_ids;  /* this rank's slice of the vocabulary */
   int64_t pages_each;         /* largest number of pages of a sequence */
@@ -41,27 +41,39 @@ static inline int64_t tri_runner_pages_of(int64_t positions) { return (positions
 /* Returns the number of tensor ranks. */
 static inline int tri_runner_ranks(const tri_runner *runner) { return runner->position.shape.size[TRI_AXIS_TENSOR]; }
 
-/* Returns the bytes of `exchanged` (runner_ranks.c). */
-size_t tri_runner_exchanged_bytes(const tri_runner *runner);
+/* A rank's answer to a query, about its slice of the vocabulary. */
+typedef struct tri_slice_answer {
+  int64_t id; /* index in the slice */
+  double numbers[TRI_LOGIT_NUMBERS];
+} tri_slice_answer;
 
-/* Adds rows to r->sent (runner_ranks.c). */
-tri_status tri_runner_note_rows(tri_runner *runner, const tri_runner_rows *rows);
+/* Returns the bytes of one row of logits in the largest slice. */
+static inline size_t tri_runner_slice_bytes(const tri_runner *runner) {
+  const int64_t most_ids = (runner->model.vocab_size - 1) / tri_runner_ranks(runner) + 1;
+  return (size_t)most_ids * tri_dtype_bytes(tri_dtype_wide(runner->precision));
+}
+
+/* Returns the bytes that a rank exchanges at most: a slice of a row of logits, or its answers to all queries. */
+static inline size_t tri_runner_part_bytes(const tri_runner *runner) {
+  const size_t answers = (size_t)runner->sizes.logit_rows * sizeof(tri_slice_answer);
+  const size_t slice = tri_runner_slice_bytes(runner);
+  return answers > slice ? answers : slice;
+}
+
+/* Returns the bytes of `exchanged`: this rank's part, then the parts of all tensor ranks. */
+static inline size_t tri_runner_exchanged_bytes(const tri_runner *runner) {
+  return (size_t)(tri_runner_ranks(runner) + 1) * tri_runner_part_bytes(runner);
+}
 
 /* Copies one row of this rank's logits to host memory, [own_ids]. */
 tri_status tri_runner_copy_logits(tri_runner *runner, int64_t row, void *out);
 
-/* The part of a call on this rank alone. Queries and logits are those of this rank's slice of the vocabulary. */
+/* The calls of this rank alone, without the other tensor ranks. Queries and logits are those of this rank's slice of
+ * the vocabulary. */
 tri_status tri_runner_run_own(tri_runner *runner);
 tri_status tri_runner_query_own(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
                                 const double **numbers);
 tri_status tri_runner_logits_own(tri_runner *runner, int64_t first, int64_t count, const void **out);
 tri_status tri_runner_copy_page_own(tri_runner *runner, int32_t from, int32_t to);
-
-/* The same calls with several tensor ranks, on the first one (runner_ranks.c). */
-tri_status tri_runner_run_all(tri_runner *runner);
-tri_status tri_runner_query_all(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
-                                const double **numbers);
-tri_status tri_runner_logits_all(tri_runner *runner, int64_t first, int64_t count, const void **out);
-tri_status tri_runner_copy_page_all(tri_runner *runner, int32_t from, int32_t to);
 
 #endif

@@ -28,25 +28,8 @@ typedef struct call {
   char data[SHORT_BYTES]; /* the first SHORT_BYTES of the data */
 } call;
 
-/* A rank's answer to a query, about its slice of the vocabulary. */
-typedef struct answer {
-  int64_t id;
-  double numbers[TRI_LOGIT_NUMBERS];
-} answer;
-
-static int64_t most_ids(const tri_runner *r) { return (r->model.vocab_size - 1) / tri_runner_ranks(r) + 1; }
-
-static size_t slice_bytes(const tri_runner *r) {
-  return (size_t)most_ids(r) * tri_dtype_bytes(tri_dtype_wide(r->precision));
-}
-
-/* Returns the bytes that a rank exchanges at most: a slice of one row of logits, or the answers to all queries. */
-static size_t part_bytes(const tri_runner *r) {
-  const size_t answers = (size_t)r->sizes.logit_rows * sizeof(answer), slice = slice_bytes(r);
-  return answers > slice ? answers : slice;
-}
-
-size_t tri_runner_exchanged_bytes(const tri_runner *r) { return (size_t)(tri_runner_ranks(r) + 1) * part_bytes(r); }
+static size_t slice_bytes(const tri_runner *r) { return tri_runner_slice_bytes(r); }
+static size_t part_bytes(const tri_runner *r) { return tri_runner_part_bytes(r); }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
@@ -71,22 +54,7 @@ static tri_status receive_call(tri_runner *r, call *c) {
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-static tri_status append(tri_runner *r, const void *data, size_t bytes) {
-  TRI_TRY(tri_reserve("a run's rows", 1, r->sent_bytes + bytes, &r->sent_room, &r->sent));
-  memcpy(r->sent + r->sent_bytes, data, bytes);
-  r->sent_bytes += bytes;
-  return TRI_OK;
-}
-
-tri_status tri_runner_note_rows(tri_runner *r, const tri_runner_rows *rows) {
-  const int64_t pages = tri_runner_pages_of(rows->first + rows->count);
-  const int64_t head[] = {rows->first, rows->count, rows->logits};
-  TRI_TRY(append(r, head, sizeof head));
-  TRI_TRY(append(r, rows->ids, (size_t)rows->count * sizeof *rows->ids));
-  return append(r, rows->pages, (size_t)pages * sizeof *rows->pages);
-}
-
-tri_status tri_runner_run_all(tri_runner *r) {
+static tri_status run_all(tri_runner *r) {
   call c = {.kind = CALL_RUN, .bytes = (int64_t)r->sent_bytes};
   TRI_TRY(send_call(r, &c, r->sent));
   return tri_runner_run_own(r);
@@ -112,8 +80,8 @@ static tri_status follow_run(tri_runner *r) {
 
 static bool samples(const tri_logit_query *query) { return query->given < 0 && query->temperature > 0; }
 
-/* Returns the query about this rank's slice. Where the answer is not about a token of the slice, asks about its first
- * token, for the sums. */
+/* Returns the query for this rank's slice. If the answer is not about a token of the slice, it is about its first one,
+ * for the sums. */
 static tri_logit_query own_query(const tri_runner *r, const tri_logit_query *query) {
   tri_logit_query own = *query;
   const int64_t given = query->given - r->first_id;
@@ -123,8 +91,9 @@ static tri_logit_query own_query(const tri_runner *r, const tri_logit_query *que
 }
 
 /* Answers queries about this rank's slice, and gathers the answers of all ranks: [ranks, count]. */
-static tri_status gather_answers(tri_runner *r, const tri_logit_query *queries, int64_t count, const answer **out) {
-  answer *own = (answer *)(void *)r->exchanged;
+static tri_status gather_answers(tri_runner *r, const tri_logit_query *queries, int64_t count,
+                                 const tri_slice_answer **out) {
+  tri_slice_answer *own = (tri_slice_answer *)(void *)r->exchanged;
   const int32_t *ids = NULL;
   const double *numbers = NULL;
   TRI_TRY(tri_runner_query_own(r, queries, count, &ids, &numbers));
@@ -132,7 +101,7 @@ static tri_status gather_answers(tri_runner *r, const tri_logit_query *queries, 
     own[i].id = ids[i];
     memcpy(own[i].numbers, numbers + i * TRI_LOGIT_NUMBERS, sizeof own[i].numbers);
   }
-  *out = (const answer *)(const void *)(r->exchanged + part_bytes(r));
+  *out = (const tri_slice_answer *)(const void *)(r->exchanged + part_bytes(r));
   return tri_gather_bytes(r->tensor, (size_t)count * sizeof *own, own, r->exchanged + part_bytes(r));
 }
 
@@ -141,7 +110,7 @@ typedef struct slice_sums {
   double model, sampled;
 } slice_sums;
 
-static slice_sums sums_of(const tri_logit_query *query, const answer *a) {
+static slice_sums sums_of(const tri_logit_query *query, const tri_slice_answer *a) {
   const double value = a->numbers[TRI_LOGIT_VALUE];
   slice_sums out = {value - a->numbers[TRI_LOGIT_LOG_PROB], 0};
   if (query->temperature > 0) out.sampled = value / query->temperature - a->numbers[TRI_LOGIT_SAMPLED_LOG_PROB];
@@ -149,7 +118,8 @@ static slice_sums sums_of(const tri_logit_query *query, const answer *a) {
 }
 
 /* Returns the logarithms of the sums over all slices; NaN if a logit is not finite. */
-static slice_sums sums_of_all(const tri_runner *r, const tri_logit_query *query, const answer *answers, int64_t count) {
+static slice_sums sums_of_all(const tri_runner *r, const tri_logit_query *query, const tri_slice_answer *answers,
+                              int64_t count) {
   slice_sums most = {-INFINITY, -INFINITY}, sum = {0, 0};
   for (int k = 0; k < tri_runner_ranks(r); k++) {
     const slice_sums of = sums_of(query, &answers[k * count]);
@@ -165,10 +135,10 @@ static slice_sums sums_of_all(const tri_runner *r, const tri_logit_query *query,
   return (slice_sums){most.model + log(sum.model), most.sampled + log(sum.sampled)};
 }
 
-/* Returns the rank whose slice has the answer: with the given token, with the likeliest one, or the first with which
- * the cumulative probability is above query->uniform. *left: what is left of `uniform`, as a share of that slice. */
-static int choose_slice(const tri_runner *r, const tri_logit_query *query, const answer *answers, int64_t count,
-                        double *left) {
+/* Returns the rank whose slice has the token of the answer: the given one, the likeliest one, or the first one at which
+ * the cumulative probability is above query->uniform. *left: the rest of `uniform`, as a share of that slice. */
+static int choose_slice(const tri_runner *r, const tri_logit_query *query, const tri_slice_answer *answers,
+                        int64_t count, double *left) {
   const int ranks = tri_runner_ranks(r);
   const slice_sums all = sums_of_all(r, query, answers, count);
   double passed = 0;
@@ -179,7 +149,7 @@ static int choose_slice(const tri_runner *r, const tri_logit_query *query, const
     return chosen;
   }
   for (int k = 0; k < ranks; k++) {
-    const answer *a = &answers[k * count];
+    const tri_slice_answer *a = &answers[k * count];
     if (query->temperature == 0) {
       if (a->numbers[TRI_LOGIT_VALUE] > answers[chosen * count].numbers[TRI_LOGIT_VALUE]) chosen = k;
       continue;
@@ -196,8 +166,8 @@ static int choose_slice(const tri_runner *r, const tri_logit_query *query, const
 }
 
 /* Returns the entropy of the whole distribution from the slices'. */
-static double entropy_of_all(const tri_runner *r, const tri_logit_query *query, const answer *answers, int64_t count,
-                             double sum) {
+static double entropy_of_all(const tri_runner *r, const tri_logit_query *query, const tri_slice_answer *answers,
+                             int64_t count, double sum) {
   double entropy = 0;
   for (int k = 0; k < tri_runner_ranks(r); k++) {
     const double log_share = sums_of(query, &answers[k * count]).model - sum;
@@ -212,7 +182,7 @@ typedef struct second {
   int64_t slice;
 } second;
 
-static tri_status follow_second(tri_runner *r, const second *asked, int64_t count, const answer **answers) {
+static tri_status follow_second(tri_runner *r, const second *asked, int64_t count, const tri_slice_answer **answers) {
   tri_logit_query *queries = NULL;
   TRI_TRY(tri_alloc("queries", (size_t)count, sizeof *queries, &queries));
   for (int64_t i = 0; i < count; i++) {
@@ -224,7 +194,8 @@ static tri_status follow_second(tri_runner *r, const second *asked, int64_t coun
   return status;
 }
 
-static tri_status follow_query(tri_runner *r, const tri_logit_query *queries, int64_t count, const answer **answers) {
+static tri_status follow_query(tri_runner *r, const tri_logit_query *queries, int64_t count,
+                               const tri_slice_answer **answers) {
   tri_logit_query *own = NULL;
   TRI_TRY(tri_alloc("queries", (size_t)count, sizeof *own, &own));
   for (int64_t i = 0; i < count; i++) own[i] = own_query(r, &queries[i]);
@@ -241,8 +212,8 @@ typedef struct joined {
 } joined;
 
 /* Joins the first answers. Sets second[*seconds] for each query that samples. */
-static void join(const tri_runner *r, const tri_logit_query *queries, int64_t count, const answer *answers, joined *out,
-                 answer *known, second *seconds, int64_t *num_seconds) {
+static void join(const tri_runner *r, const tri_logit_query *queries, int64_t count, const tri_slice_answer *answers,
+                 joined *out, tri_slice_answer *known, second *seconds, int64_t *num_seconds) {
   *num_seconds = 0;
   for (int64_t i = 0; i < count; i++) {
     double left = 0;
@@ -259,9 +230,9 @@ static void join(const tri_runner *r, const tri_logit_query *queries, int64_t co
 }
 
 static tri_status ask_second(tri_runner *r, const joined *of, const tri_logit_query *queries, int64_t count,
-                             const second *seconds, int64_t num_seconds, answer *known) {
+                             const second *seconds, int64_t num_seconds, tri_slice_answer *known) {
   call c = {.kind = CALL_QUERY, .first = 1, .count = num_seconds, .bytes = num_seconds * (int64_t)sizeof *seconds};
-  const answer *answers = NULL;
+  const tri_slice_answer *answers = NULL;
   if (num_seconds == 0) return TRI_OK;
   TRI_TRY(send_call(r, &c, seconds));
   TRI_TRY(follow_second(r, seconds, num_seconds, &answers));
@@ -275,7 +246,7 @@ static tri_status ask_second(tri_runner *r, const joined *of, const tri_logit_qu
 
 /* Writes the results where tri_runner_query_own leaves a rank's own. */
 static void write_results(const tri_runner *r, const tri_logit_query *queries, int64_t count, const joined *of,
-                          const answer *known, int32_t *ids, double *numbers) {
+                          const tri_slice_answer *known, int32_t *ids, double *numbers) {
   for (int64_t i = 0; i < count; i++) {
     double *to = numbers + i * TRI_LOGIT_NUMBERS;
     const slice_sums *slice = &of[i].of_slice, *all = &of[i].of_all;
@@ -294,13 +265,13 @@ static void write_results(const tri_runner *r, const tri_logit_query *queries, i
 /* Scratch memory of the first rank's queries, [count] each. */
 typedef struct query_memory {
   joined *of;
-  answer *known;
+  tri_slice_answer *known;
   second *seconds;
 } query_memory;
 
 static tri_status ask_all(tri_runner *r, const tri_logit_query *queries, int64_t count, const query_memory *memory) {
   call c = {.kind = CALL_QUERY, .count = count, .bytes = count * (int64_t)sizeof *queries};
-  const answer *answers = NULL;
+  const tri_slice_answer *answers = NULL;
   int64_t num_seconds = 0;
   TRI_TRY(send_call(r, &c, queries));
   TRI_TRY(follow_query(r, queries, count, &answers));
@@ -308,8 +279,8 @@ static tri_status ask_all(tri_runner *r, const tri_logit_query *queries, int64_t
   return ask_second(r, memory->of, queries, count, memory->seconds, num_seconds, memory->known);
 }
 
-tri_status tri_runner_query_all(tri_runner *r, const tri_logit_query *queries, int64_t count, const int32_t **ids,
-                                const double **numbers) {
+static tri_status query_all(tri_runner *r, const tri_logit_query *queries, int64_t count, const int32_t **ids,
+                            const double **numbers) {
   query_memory memory = {NULL};
   if (count == 0) return tri_runner_query_own(r, queries, 0, ids, numbers);
   tri_status status = tri_alloc("queries", (size_t)count, sizeof *memory.of, &memory.of);
@@ -336,7 +307,7 @@ static tri_status gather_row(tri_runner *r, int64_t row) {
   return tri_gather_bytes(r->tensor, slice_bytes(r), r->exchanged, r->exchanged + part_bytes(r));
 }
 
-tri_status tri_runner_logits_all(tri_runner *r, int64_t first, int64_t count, const void **out) {
+static tri_status logits_all(tri_runner *r, int64_t first, int64_t count, const void **out) {
   const size_t element = tri_dtype_bytes(tri_dtype_wide(r->precision));
   call c = {.kind = CALL_LOGITS, .first = first, .count = count};
   TRI_TRY(send_call(r, &c, ""));
@@ -359,16 +330,34 @@ static tri_status follow_logits(tri_runner *r, const call *c) {
   return TRI_OK;
 }
 
-tri_status tri_runner_copy_page_all(tri_runner *r, int32_t from, int32_t to) {
+static tri_status copy_page_all(tri_runner *r, int32_t from, int32_t to) {
   call c = {.kind = CALL_COPY_PAGE, .from = from, .to = to};
   TRI_TRY(send_call(r, &c, ""));
   return tri_runner_copy_page_own(r, from, to);
 }
 
+/* ---- calls of one rank or of all --------------------------------------------------------------------------------- */
+
+tri_status tri_runner_run(tri_runner *r) { return r->tensor == NULL ? tri_runner_run_own(r) : run_all(r); }
+
+tri_status tri_runner_query(tri_runner *r, const tri_logit_query *queries, int64_t count, const int32_t **ids,
+                            const double **numbers) {
+  return r->tensor == NULL ? tri_runner_query_own(r, queries, count, ids, numbers)
+                           : query_all(r, queries, count, ids, numbers);
+}
+
+tri_status tri_runner_logits(tri_runner *r, int64_t first, int64_t count, const void **out) {
+  return r->tensor == NULL ? tri_runner_logits_own(r, first, count, out) : logits_all(r, first, count, out);
+}
+
+tri_status tri_runner_copy_page(tri_runner *r, int32_t from, int32_t to) {
+  return r->tensor == NULL ? tri_runner_copy_page_own(r, from, to) : copy_page_all(r, from, to);
+}
+
 /* ---- the other ranks --------------------------------------------------------------------------------------------- */
 
 static tri_status follow_call(tri_runner *r, const call *c) {
-  const answer *unused = NULL;
+  const tri_slice_answer *unused = NULL;
   switch (c->kind) {
     case CALL_RUN: return follow_run(r);
     case CALL_QUERY:

@@ -151,14 +151,22 @@ tri_status tri_training_write_summary(tri_training *t) {
   return status;
 }
 
+/* Returns the words for the validation loss of the best step. */
+static const char *best_name(tri_best_by metric) {
+  switch (metric) {
+    case TRI_BEST_BY_LOSS: break;
+    case TRI_BEST_BY_ACCURACY: return "with the best accuracy it";
+  }
+  return "the lowest";
+}
+
 static void log_losses(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   char seconds[32], validation[80] = "", best[80] = "";
   if (isfinite(t->validation_loss))
     snprintf(validation, sizeof validation, ", validation loss %.4f", t->validation_loss);
   if (progress->best_step > 0 && progress->best_loss < t->validation_loss) {
-    snprintf(best, sizeof best, " (%s was %.4f, after step %ld)",
-             t->config->evaluation.metric == TRI_BEST_BY_ACCURACY ? "with the best accuracy it" : "the lowest",
+    snprintf(best, sizeof best, " (%s was %.4f, after step %ld)", best_name(t->config->evaluation.metric),
              progress->best_loss, (long)progress->best_step);
   }
   tri_log("%ld step%s in %s: loss %.4f%s%s", (long)progress->step, TRI_PLURAL(progress->step),

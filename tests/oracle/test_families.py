@@ -294,6 +294,13 @@ def test_ranks_share_fused_tensors(tmp_path, corpus, name):
     assert all(far > 1e-4 for far in moved.values()), moved
 
 
+def tensor_ranks_of(config):
+    """The least number of ranks, above one, that the heads can be split over."""
+    heads = config.get("num_attention_heads") or config["n_head"]
+    keys = config.get("num_key_value_heads") or config.get("num_kv_heads") or (1 if config.get("multi_query") else heads)
+    return next(ranks for ranks in range(2, heads + 1) if heads % ranks == 0 and (keys % ranks == 0 or ranks % keys == 0))
+
+
 @pytest.mark.parametrize("name", STORED["written"])
 def test_generation(tmp_path, corpus, name):
     """Prompts of unequal length side by side, three at a time: of each the tokens that transformers' generate() took as the most likely, of it alone."""
@@ -302,12 +309,22 @@ def test_generation(tmp_path, corpus, name):
     tensors = {key: families.writing_tensor_of(kind, case["seed"], key, shape) for key, shape in case["shapes"].items()}
     folder = write_folder(tmp_path / "theirs", case["config"], tensors)
     (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(dict(prompt=prompt)) + "\n" for prompt in prompts))
+    found = {}
     for device, precision, _ in DEVICES:
         done = trireme("generate", folder, "--tokenizer", corpus / "tokenizer.json", "--prompts", tmp_path / "prompts.jsonl", "--batch", 3, "--tokens", count,
                        "--temperature", 0, "--ignore-end", "--json", "--logprobs", 0, "--precision", precision, "--device", device)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         assert [line["prompt_ids"] for line in lines] == [list(prompt.encode()) for prompt in prompts]
         assert [line["ids"] for line in lines] == case["texts"], (device, precision)
+        found[precision] = lines
+    ranks = tensor_ranks_of(case["config"])
+    done = trireme("generate", folder, "--tokenizer", corpus / "tokenizer.json", "--prompts", tmp_path / "prompts.jsonl", "--batch", 2, "--tokens", count,
+                   "--temperature", 0, "--ignore-end", "--json", "--logprobs", 0, "--precision", "fp64", "--device", "reference", "--tensor", ranks)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["ids"] for line in lines] == case["texts"], ranks
+    for line, alone in zip(lines, found["fp64"]):
+        for key in ("model", "entropy"):
+            assert numpy.allclose(line["logprobs"][key], alone["logprobs"][key], rtol=0, atol=1e-12), (ranks, key)
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------

@@ -296,6 +296,14 @@ static tri_status write_texts(generate_texts *t) {
   return judge(t);
 }
 
+static void log_idle_replicas(const generate_texts *t) {
+  const int replicas = tri_dispatcher_replicas(t->generation.dispatcher);
+  const int64_t prompts = t->texts.count / t->texts.samples; /* all samples of a prompt are on one replica */
+  if (prompts >= replicas) return;
+  tri_log("%ld prompt%s for %d replicas of the model: some have nothing to do", (long)prompts, TRI_PLURAL(prompts),
+          replicas);
+}
+
 /* The part of a rank that is not the first. */
 static tri_status help_with_texts(generate_texts *t) {
   TRI_TRY(tri_texts_load(&t->texts));
@@ -329,10 +337,8 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
   if (given->dry_run) return tri_generate_plan(&t->texts);
-  if (t->texts.count < ranks)
-    tri_log("%ld text%s for %d ranks: some have nothing to do", (long)t->texts.count, TRI_PLURAL(t->texts.count),
-            ranks);
   TRI_TRY(tri_texts_load(&t->texts));
+  log_idle_replicas(t);
   tri_stop_defer("interrupted twice, so it ends at once");
   return write_texts(t);
 }

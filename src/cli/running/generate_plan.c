@@ -26,8 +26,10 @@ tri_status tri_generate_plan(tri_texts *t) {
               {"host memory", need.host_bytes + draft.host_bytes},
               {"program and tokenizer", process},
               {"all", need.device_bytes + need.host_bytes + draft.device_bytes + draft.host_bytes + process}};
+  const int64_t tensor = t->generation->request->tensor;
   printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->count, TRI_PLURAL(t->count),
          (long)t->batch, (long)sizes.positions);
+  if (tensor > 1) printf("on each of %ld tensor ranks:\n", (long)tensor);
   printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
          (int)TRI_PAGE_ROWS, (long)sizes.rows);
   printf("memory plan:\n");

@@ -18,7 +18,7 @@ tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, in
 }
 
 tri_status tri_reference_scale(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y) {
-  const double rounded = type == TRI_FP64 ? factor : (double)(float)factor;
+  const double rounded = tri_dtype_bytes(tri_dtype_wide(type)) == sizeof factor ? factor : (double)(float)factor;
   (void)queue;
   for (int64_t i = 0; i < count; i++) store(type, y, i, rounded * load(type, x, i));
   return TRI_OK;
