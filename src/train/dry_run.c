@@ -45,10 +45,12 @@ static layer_calls calls_of_layer(const tri_op_list *list, int64_t first) {
   return out;
 }
 
-static bool same_operations(const tri_op_list *list, const layer_calls *a, const layer_calls *b) {
-  if (a->end - a->first != b->end - b->first) return false;
-  for (int64_t i = 0; i < a->end - a->first; i++) {
-    if (list->calls[a->first + i].op != list->calls[b->first + i].op) return false;
+/* Returns whether the operations of a layer are the last ones of the layer before it, which may begin with the input of
+ * the stage. */
+static bool same_operations(const tri_op_list *list, const layer_calls *before, const layer_calls *now) {
+  if (before->end - before->first < now->end - now->first) return false;
+  for (int64_t i = 1; i <= now->end - now->first; i++) {
+    if (list->calls[before->end - i].op != list->calls[now->end - i].op) return false;
   }
   return true;
 }

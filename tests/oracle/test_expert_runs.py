@@ -287,6 +287,14 @@ def test_ranks_of_a_dry_run_with_experts(tmp_path, corpus):
         assert trireme("train", write_run(tmp_path, corpus), "--dry-run", *sets).stdout.startswith(f"rank 0 of {ranks}: ")
 
 
+def test_dry_run_of_dense_and_expert_layers(tmp_path, corpus):
+    """The operations of a layer are printed if they are not those of the layer before it: here of layer 0, which is dense, and of layer 1."""
+    model = {**DOTS1, "num_layers": 4}
+    printed = trireme("train", write_run(tmp_path, corpus, model), "--dry-run").stdout.split("\n")
+    same = printed.index("  ... and the same for layers 2 to 3")
+    assert sum("route" in line for line in printed[:same]) == 1 and not any("route(" in line for line in printed[same + 1 : same + 5])
+
+
 def test_experts_for_a_dense_model(tmp_path, corpus):
     dense = dict(family="llama", **COMMON, ffn_size=40)
     for ranks, key, value, said in ((2, "expert", 2, "layout.expert is 2, and the model has no experts; set layout.expert to 1"),

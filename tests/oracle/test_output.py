@@ -262,6 +262,20 @@ def test_a_snapshot_in_memory_is_of_one_run(tmp_path, corpus):
         assert (tmp_path / newest / name).read_bytes() == (expected / newest / name).read_bytes()
 
 
+def test_a_snapshot_after_a_stop_without_a_checkpoint(tmp_path, corpus):
+    """With checkpoint.at_end false a run that is stopped writes no checkpoint, and the next one resumes from the snapshot."""
+    path = write_run(tmp_path, corpus, steps=1000000, checkpoint=dict(every=0, snapshot_every=1, at_end=False))
+    process = subprocess.Popen([TRIREME, "train", path], stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "run/metrics.jsonl"
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert "continues from the newest snapshot or checkpoint" in process.communicate()[1]
+    last = max(steps_of(tmp_path))
+    done = trireme("train", path, "--stop-at", last + 2)
+    assert "resuming from the memory of the nodes" in done.stderr and max(steps_of(tmp_path)) == last + 2
+
+
 @pytest.mark.parametrize("how", ["never", "folder"])
 @pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
 def test_snapshots_of_a_run_that_began_anew(tmp_path, corpus, how, ranks):
