@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- guarded buffers ---- */
+/* ---- guarded buffers --------------------------------------------------------------------------------------------- */
 
 enum { GUARD_BYTES = 192, GUARD = 0xa5, POISON = 0xff }; /* bytes of POISON are not-a-numbers in every type */
 
@@ -63,7 +63,7 @@ static inline void buffer_free(buffer *b) {
   free(b->memory);
 }
 
-/* ---- numbers ---- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static inline double number_get(tri_dtype type, const void *data, int64_t i) {
   if (type == TRI_FP64) return ((const double *)data)[i];
@@ -94,7 +94,7 @@ static inline double random_number(uint64_t stream, int64_t i, double size) {
   return (double)x;
 }
 
-/* ---- problems ---- */
+/* ---- problems ---------------------------------------------------------------------------------------------------- */
 
 typedef struct shape {
   int64_t batch, queries, keys, heads, kv_heads, head_dim;
@@ -204,7 +204,7 @@ static inline void tensors_free(tensors *x) {
   buffer_free(&x->gradient_out);
 }
 
-/* ---- results, dense and in double ---- */
+/* ---- results, dense and in double -------------------------------------------------------------------------------- */
 
 typedef enum part { OUT, LOG_SUM_EXP, GRADIENT_Q, GRADIENT_K, GRADIENT_V, PARTS } part;
 static const char *const part_names[PARTS] = {"out", "log_sum_exp", "gradient of q", "gradient of k", "gradient of v"};
@@ -280,7 +280,7 @@ static inline void assert_gaps_untouched(const tensors *x) {
   }
 }
 
-/* ---- the reference device ---- */
+/* ---- the reference device ---------------------------------------------------------------------------------------- */
 
 static inline void reference_forward(const tensors *x) {
   const tri_attention *c = &x->problem.call;

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* ---- an index by hand ------------------------------------------------------------------------------------------ */
+/* ---- an index by hand -------------------------------------------------------------------------------------------- */
 
 typedef struct bytes {
   unsigned char data[4096];
@@ -241,7 +241,7 @@ static void refuses_ids_of_another_vocabulary(void **state) {
   tri_corpus_close(corpus);
 }
 
-/* ---- the writer ------------------------------------------------------------------------------------------------ */
+/* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 static void add(tri_corpus_writer *writer, int32_t first, int32_t count) {
   for (int32_t i = 0; i < count; i++) {

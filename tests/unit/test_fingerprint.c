@@ -23,7 +23,7 @@ static int remove_folder(void **state) {
   return tri_directory_remove(folder) != TRI_OK;
 }
 
-/* ---- tokenizers ------------------------------------------------------------------------------------------------ */
+/* ---- tokenizers -------------------------------------------------------------------------------------------------- */
 
 static void of_source(const char *source, char out[TRI_FINGERPRINT_BYTES]) {
   tri_tokenizer *tokenizer = NULL;
@@ -202,7 +202,7 @@ static void sees_ids_and_passes_over_dead_merges(void **state) {
   assert_string_equal(base, changed);
 }
 
-/* ---- corpora --------------------------------------------------------------------------------------------------- */
+/* ---- corpora ----------------------------------------------------------------------------------------------------- */
 
 static void write_corpus(const char *prefix, int64_t tokens, int64_t per_document) {
   tri_corpus_writer *writer = NULL;

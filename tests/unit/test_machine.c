@@ -146,7 +146,7 @@ static void test_this_machine(void **state) {
   assert_true(tri_machine_usable_cores(&m) >= 1);
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- launchers --------------------------------------------------------------------------------------------------- */
 
 static void write_launcher(const char *root, const char *path, const char *says) {
   char script[1024], full[512];

@@ -274,7 +274,7 @@ static void refuses_impossible_models(void **state) {
   }
 }
 
-/* ---- experts --------------------------------------------------------------------------------------------------- */
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
 
 static tri_model with_experts(tri_family family) {
   return (tri_model){.family = family,
@@ -433,7 +433,7 @@ static void llama_heads_may_differ_from_the_width(void **state) {
   assert_int_equal(m.head_dim, 32);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static int enter_folder(void **state) {
   char *folder = strdup("/tmp/trireme-test-model-XXXXXX");

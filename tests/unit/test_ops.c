@@ -18,7 +18,7 @@ static double noise(int64_t stream, int64_t i) {
   return tri_random_normal(tri_random_stream(7, TRI_RANDOM_TEST, (uint64_t)stream), (uint64_t)i);
 }
 
-/* ---- the test's own operations ---------------------------------------------------------------------------------- */
+/* ---- the test's own operations ----------------------------------------------------------------------------------- */
 
 static tri_status input_shape(const tri_op_call *call, const tri_shape in[TRI_OP_INPUTS],
                               tri_shape out[TRI_OP_OUTPUTS]) {
@@ -79,7 +79,7 @@ static const tri_op op_weighted_sum = {.name = "weighted_sum",
                                        .backward_input = sum_backward,
                                        .cost = no_cost};
 
-/* ---- the harness ------------------------------------------------------------------------------------------------ */
+/* ---- the harness ------------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
   tri_parameter_table table;

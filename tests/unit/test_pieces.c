@@ -94,8 +94,7 @@ static void find_directions(const tri_parameter_table *table, tri_op_list *list)
   }
 }
 
-/* ---- execution ----------------------------------------------------------------------------------------------------
- */
+/* ---- execution --------------------------------------------------------------------------------------------------- */
 
 typedef struct machine {
   const tri_buckets *buckets;

@@ -12,7 +12,7 @@
 
 enum { END = 256 }; /* id of the bytes tokenizer */
 
-/* ---- helpers --------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
 /* The rule by which a document is chosen. */
 static bool validates(const job *j, uint64_t document) {
@@ -218,7 +218,7 @@ static void does_not_depend_on_threads(void **state) {
   free(one);
 }
 
-/* ---- an older corpus ------------------------------------------------------------------------------------------- */
+/* ---- an older corpus --------------------------------------------------------------------------------------------- */
 
 static void keeps_an_older_corpus(void **state) {
   write_text(state, "old.txt", "o\nl\nd\n");
@@ -263,7 +263,7 @@ static void can_be_interrupted(void **state) {
   free(j);
 }
 
-/* ---- bad input ------------------------------------------------------------------------------------------------- */
+/* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 #define EXPECT_BAD(j, code, part)                                                                                      \
   do {                                                                                                                 \

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- faults ---------------------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 typedef enum fault_kind { NO_FAULT, KILL, FAIL, READ_ONLY } fault_kind;
 
@@ -70,7 +70,7 @@ int __wrap_open(const char *path, int flags, ...) {
   return strikes(-1, NULL, 0) ? -1 : __real_open(path, flags, 0666);
 }
 
-/* ---- generations ----------------------------------------------------------------------------------------------- */
+/* ---- generations ------------------------------------------------------------------------------------------------- */
 
 /* Input of a corpus: lines of this letter, so that the corpus's text identifies it. */
 typedef struct generation {
@@ -192,7 +192,7 @@ static int count_hidden(const char *folder) {
   return count;
 }
 
-/* ---- the test -------------------------------------------------------------------------------------------------- */
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
 
 typedef enum outcome { SUCCEEDED, FAILED, DIED, UNTOUCHED } outcome; /* UNTOUCHED: it made fewer calls, and succeeded */
 
@@ -367,7 +367,7 @@ static void survives_kills_at_random(void **state) {
   print_message("%d kills: %d times the old corpus is left, %d times the new one\n", kills, counts[0], counts[1]);
 }
 
-/* ---- two at once ----------------------------------------------------------------------------------------------- */
+/* ---- two at once ------------------------------------------------------------------------------------------------- */
 
 typedef struct gate {
   int told[2], released[2];

@@ -228,7 +228,7 @@ static void refuses_impossible_combinations(void **state) {
                tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), too_many, 4, &config));
 }
 
-/* ---- mixtures --------------------------------------------------------------------------------------------------- */
+/* ---- mixtures ---------------------------------------------------------------------------------------------------- */
 
 #define BESIDE_TRAIN "model: gpt2-124m\noptimizer: {global_batch: 32, steps: 500, lr: 6e-4}\noutput: x\n"
 
@@ -335,7 +335,7 @@ static void options_work_on_presets_in_order(void **state) {
   assert_int_equal(config.data.sequence, 4096);
 }
 
-/* ---- files and printing ---------------------------------------------------------------------------------------- */
+/* ---- files and printing ------------------------------------------------------------------------------------------ */
 
 static int enter_folder(void **state) {
   char *folder = strdup("/tmp/trireme-test-run-XXXXXX");

@@ -68,8 +68,7 @@ static void test_programs(void **state) {
                 "L0 L1 L2 C P p0 p1 r0 F0.0 p0 B0.0 s0 r1 F1.0 B1.0 s1 r0 F2.0 w0 B2.0 s0 w1 w0", 1);
 }
 
-/* ---- all sizes ----------------------------------------------------------------------------------------------------
- */
+/* ---- all sizes --------------------------------------------------------------------------------------------------- */
 
 /* Each chunk's turns are complete: every micro-batch once, forwards before backwards, backwards in order. */
 static void check_turns(const tri_schedule *schedule, const tri_schedule_shape *shape, int64_t stage, int64_t most) {
@@ -138,8 +137,7 @@ static void test_all_sizes(void **state) {
   }
 }
 
-/* ---- groups of micro-batches ---------------------------------------------------------------------------------------
- */
+/* ---- groups of micro-batches ------------------------------------------------------------------------------------- */
 
 /* Every group that is legal comes to its end, and the others are refused with one that would do. */
 static void test_groups(void **state) {
@@ -288,8 +286,7 @@ static void test_the_checker(void **state) {
   }
 }
 
-/* ---- the end of a step ---------------------------------------------------------------------------------------------
- */
+/* ---- the end of a step ------------------------------------------------------------------------------------------- */
 
 /* The instructions from the first sum of a tied pair on: "update", and "gather0" for one on bucket 0. */
 static void write_end(const tri_program *program, int64_t first, char *text, size_t bytes) {
@@ -343,8 +340,7 @@ static void test_ends(void **state) {
   tri_parts_destroy(&parts);
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------------------
- */
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
 static void test_layouts_that_do_not_fit(void **state) {
   (void)state;

@@ -64,8 +64,7 @@ static int64_t shapes_of(tri_mesh_shape out[64]) {
   return count;
 }
 
-/* ---- who holds what -----------------------------------------------------------------------------------------------
- */
+/* ---- who holds what ---------------------------------------------------------------------------------------------- */
 
 /* Returns the position of element (row, column) of an expert's matrix in the rank's part of a stack; -1 if the rank
  * does not have this element. */
@@ -207,8 +206,7 @@ static void initial_values_know_no_layout(void **state) {
   tri_device_destroy(device);
 }
 
-/* ---- buckets ------------------------------------------------------------------------------------------------------
- */
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
 /* How often the ranks of a stage update an element of a tensor, those that count it alone: once, under any ZeRO. */
 typedef struct updates {

@@ -6,7 +6,7 @@
 
 #include <zstd.h>
 
-/* ---- helpers --------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
 enum { MAX_DOCUMENTS = 500000 };
 
@@ -164,7 +164,7 @@ static void write_zst(void **state, const char *name, const char *text, size_t b
   free(out);
 }
 
-/* ---- documents ------------------------------------------------------------------------------------------------- */
+/* ---- documents --------------------------------------------------------------------------------------------------- */
 
 static void divides_plain_text(void **state) {
   write_text(state, "a.txt", "one\ntwo\n\n \t\r\nthree\r\n\r\nfour");
@@ -362,7 +362,7 @@ static void reads_arrays(void **state) {
   free_documents(got);
 }
 
-/* ---- bad input ------------------------------------------------------------------------------------------------- */
+/* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 static void expect_bad_line(void **state, const char *text, const char *part) {
   write_text(state, "bad.jsonl", text);

@@ -46,8 +46,7 @@ static tri_event message(tri_meeting_kind kind, int from, int to, uint64_t numbe
   return event;
 }
 
-/* ---- 1F1B ----------------------------------------------------------------------------------------------------------
- */
+/* ---- 1F1B -------------------------------------------------------------------------------------------------------- */
 
 /* Turn `turn` of stage `stage`: forwards until the later stages are filled, then one backward and one forward in turns,
  * then the backwards that are left. */
@@ -131,8 +130,7 @@ static void bubble_of_1f1b(void **state) {
   }
 }
 
-/* ---- waits ---------------------------------------------------------------------------------------------------------
- */
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
 
 /* Rank 1 comes at 5 to a collective that rank 0 has joined at 2; it ends at 6. */
 static void a_late_rank_is_a_bubble(void **state) {
@@ -241,8 +239,7 @@ static void waits_of_the_producer(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* ---- shares --------------------------------------------------------------------------------------------------------
- */
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
 
 /* A reduction from 2 to 14, hidden until the backward ends at 8; another axis joins it from 10 on. */
 static void hidden_and_exposed(void **state) {
@@ -387,8 +384,7 @@ static void every_unit_of_time(void **state) {
   }
 }
 
-/* ---- order and refusals --------------------------------------------------------------------------------------------
- */
+/* ---- order and refusals ------------------------------------------------------------------------------------------ */
 
 static void the_order_of_adding_is_nothing(void **state) {
   (void)state;

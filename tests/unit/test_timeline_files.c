@@ -46,8 +46,7 @@ static tri_timeline *random_timeline(int num_ranks, uint64_t num_events, uint64_
   return timeline;
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------------------------------
- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static json_t *read_json(const char *path) {
   json_error_t error;

@@ -56,8 +56,7 @@ static tri_timeline *dense_timeline(int num_ranks, int events_each, uint64_t see
   return timeline;
 }
 
-/* ---- a little XML --------------------------------------------------------------------------------------------------
- */
+/* ---- a little XML ------------------------------------------------------------------------------------------------ */
 
 static const char *read_text(const char *at, char until) {
   for (; *at != until; at++) {
@@ -136,8 +135,7 @@ static int count_text(const char *text, const char *part) {
   return count;
 }
 
-/* ---- drawings ------------------------------------------------------------------------------------------------------
- */
+/* ---- drawings ---------------------------------------------------------------------------------------------------- */
 
 static void what_is_said(void **state) {
   (void)state;
@@ -212,8 +210,7 @@ static void nothing_to_draw(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* ---- colours -------------------------------------------------------------------------------------------------------
- */
+/* ---- colours ----------------------------------------------------------------------------------------------------- */
 
 static void expect_widths(const tri_lane_spans *list, const tri_timeline_shares *shares, double pixels) {
   double width[TRI_NUM_PAINTS] = {0};

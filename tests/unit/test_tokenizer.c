@@ -102,7 +102,7 @@ static void test_utf8(void **state) {
   }
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------ */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 typedef struct word_ends {
   size_t ends[4096];
@@ -169,7 +169,7 @@ static void test_scanners(void **state) {
   }
 }
 
-/* ---- merges ----------------------------------------------------------------------------------------------------- */
+/* ---- merges ------------------------------------------------------------------------------------------------------ */
 
 /* The definition: merge the pair of lowest rank, the leftmost of equals, until none is left. */
 static size_t merge_plainly(const tri_vocabulary *vocabulary, int32_t *ids, size_t count) {
@@ -271,7 +271,7 @@ static void test_any_bytes_come_back(void **state) {
   }
 }
 
-/* ---- learning and saving ---------------------------------------------------------------------------------------- */
+/* ---- learning and saving ----------------------------------------------------------------------------------------- */
 
 static void test_learning(void **state) {
   (void)state;
@@ -326,7 +326,7 @@ static void test_saving(void **state) {
   unlink(path);
 }
 
-/* ---- what tokenizer.json can ask for ---------------------------------------------------------------------------- */
+/* ---- what tokenizer.json can ask for ----------------------------------------------------------------------------- */
 
 static void test_documents(void **state) {
   (void)state;
@@ -445,7 +445,7 @@ static void test_normal_form(void **state) {
   assert_document_ids(root, "he\u0301", IDS('h', 0xC3, 0xA9));
 }
 
-/* ---- threads ---------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 static void *encode_in_thread(void *context) {
   static const char text[] = "hello hello world's \xe2\x80\x99 12 abcabc <|endoftext|>  \xc3\xa9t\xc3\xa9 \n";
