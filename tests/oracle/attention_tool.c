@@ -17,7 +17,7 @@ typedef struct problem {
   tri_device *device;
   tri_attention call;
   tri_attention_slice slices[MOST_DOCUMENTS];
-  int64_t count[ARRAYS]; /* elements; of the last two bytes */
+  int64_t count[ARRAYS]; /* number of elements; bytes for the last two arrays */
   tri_dtype types[ARRAYS];
   char *there[ARRAYS];
 } problem;
