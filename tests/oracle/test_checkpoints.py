@@ -1,5 +1,5 @@
 """Promise 3: every checkpoint is universal. It is saved under each of fourteen layouts and resumed under each of fourteen (some of the pairs,
-drawn.py); likewise for eight layouts with and without context parallelism, and for nine that distribute experts unevenly. The losses
+drawn.py); the same for eight layouts with and without context parallelism, and for nine that distribute experts unevenly. The losses
 continue as those of one rank that was never stopped, with equal bits if the layout is the same. The contents of the files do not depend on
 the layout, and are plain safetensors."""
 import json
