@@ -387,8 +387,8 @@ def test_split_experts_without_expert_parallelism_are_not_tagged_dense(tmp_path,
 
 @pytest.mark.parametrize("layout", [dict(context=2), dict(context=4, exchange="ring"), dict(tensor=4), dict(context=2, expert=2, data=2), dict(tensor=2, context=3)], ids=name_of)
 def test_padding_is_not_counted_by_the_router(tmp_path, layout):
-    """Ranks have room for more rows than they have: what lies there goes to no expert, is in no load and in no loss; biases are
-    whole steps that follow what tokens chose."""
+    """Buffers of ranks have more rows than tokens. The rows after the tokens go to no expert, and count in no load and no loss; biases change by
+    whole steps, according to the experts that the tokens chose."""
     for model in ({**MIXTRAL, "balance_rate": 50.0, "z_loss": 5.0}, {**DOTS1, "balance_rate": 0.25}):
         layouts = [dict(), layout]
         answers = run_tool(tmp_path, model, layouts, steps=3, batch=4, sequence=5)
@@ -406,7 +406,7 @@ FILLED = [dict(), dict(micro_batch=3), dict(data=2, expert=2), dict(data=2, expe
 
 
 def filled_tokens(model, steps, ids):
-    """Documents, and behind them what their sequence is filled up with (label -2) as tokens of these numbers; some sequences have none."""
+    """Returns documents followed by padding (label -2) with the tokens `ids`; some sequences have no padding."""
     tokens = draw_tokens(model, steps, BATCH, sequence=SEQUENCE, masked=True)
     chance = numpy.random.default_rng(17)
     for step in range(steps):

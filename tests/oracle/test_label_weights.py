@@ -19,14 +19,14 @@ PLAIN = {"dropout": 0.0}
 
 
 def draw_weights(chance, shape):
-    """Halves and noughts, ones, and what no float holds exactly; of one sequence all the same."""
+    """Draws weights from 0, 0.5, 1, 3 and 0.1, which no float equals exactly; the last sequence has one weight for all labels."""
     weights = chance.choice(numpy.float32([0, 0.5, 1, 0.1, 3]), shape)
     weights[..., -1, :] = 0.5
     return weights
 
 
 def expected_of(model, weights, ids, labels, label_weights):
-    """The mean of cross entropy, weighed, and what routers add to it; and the gradients of both."""
+    """Returns the weighted mean of the cross entropy, the losses of routers, and the gradients of their sum."""
     tensors = weights.tensors()
     logits, added = models.whole(model, tensors, torch.tensor(ids))
     counted = torch.tensor(labels >= 0)
