@@ -82,8 +82,8 @@ static void multiply_gradient(gpu_bench *b, tri_dtype type, const placing *p, co
   free(c);
 }
 
-/* The group alone; between others; after others, not aligned to 16 bytes; and with so many groups, or rows, that tiles
- * are large. */
+/* The group alone; between others; after others, not aligned to 16 bytes; and with enough groups, or rows, for large
+ * tiles. */
 enum { ROWS = 37 };
 static const placing placings[] = {{ROWS, 1, 0, 0, ROWS},
                                    {90, 4, 2, 41, ROWS},
