@@ -167,7 +167,7 @@ static void test_what_the_update_writes_is_not_packed(void **state) {
   assert_int_equal(prepare_twice(&run, TRI_BF16), 2); /* it was not marked as written */
   copy.written = copy.count;
   assert_int_equal(prepare_twice(&run, TRI_BF16), 1);
-  assert_ptr_equal(packed_into[0], buffers[TRI_OP_BUFFERS]); /* of the other call */
+  assert_ptr_equal(packed_into[0], buffers[TRI_OP_BUFFERS]); /* buffer of the second call */
   assert_int_equal(prepare_twice(&run, TRI_BF16), 2);        /* the mark is valid once only */
   copy.written = copy.count - 1;
   assert_int_equal(prepare_twice(&run, TRI_BF16), 2);

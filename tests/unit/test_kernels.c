@@ -816,8 +816,8 @@ static void test_device_names(void **state) {
   tri_device_destroy(device);
 }
 
-/* The kernels for which the CPU device uses the reference's, because it has none of its own yet: there are none. A new
- * one is added to this list with its issue; one that is here by mistake must be restored. */
+/* Lists the kernels that the CPU device takes from the reference, because it has none of its own yet: the list is
+ * empty. A new kernel is added here with its issue; a kernel that is listed by mistake must be restored. */
 static void test_kernels_of_reference(void **state) {
   static const char *const devices[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu:avx512bf16"};
   (void)state;
