@@ -13,7 +13,7 @@ from optimizer_runs import ranks_words
 from test_layouts import run_on
 from test_preference_layouts import LOSSES
 
-# Of the tiny Llama as model.yaml says it.
+# The tiny Llama, with the keys of model.yaml.
 MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_heads=1, ffn_size=24, vocab_size=23, max_sequence=64, norm_eps=1e-6, tied=False)
 BATCH, SEQUENCE = 8, 26
 # Rows of a batch and the units that each has: texts of two pairs, and of three answers, fill a sequence nearly; one row each.
