@@ -1,8 +1,8 @@
 /* Computes loss, gradients and logits of a model with given weights, for the Python tests in this folder.
  *
  *   parity_tool table MODEL.yaml
- *       the parameter table as JSON: name, shape and first element in the flat array of all weights; of rows within a
- *       larger tensor also their layout there
+ *       the parameter table as JSON: name, shape and first element in the flat array of all weights; for rows within
+ *       a larger tensor also their layout there
  *   parity_tool describe FOLDER
  *       the model of a folder as YAML
  *   parity_tool gradients MODEL.yaml DEVICE PRECISION SCHEDULE GLOBAL_BATCH MICRO_BATCH SEQUENCE WEIGHTS TOKENS OUT

@@ -3,8 +3,8 @@ jobs. No test depends on exact times: whenever a signal arrives, the outcome is 
 
 Starts that mostly wait run at the same time, each in a folder of its own.
 
-TRIREME_STARTS=500 makes 500 failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 keeps 4 busy loops
-beside them."""
+TRIREME_STARTS=500 makes 500 failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 runs 4 busy loops
+at the same time."""
 import concurrent.futures
 import contextlib
 import ctypes
@@ -334,7 +334,7 @@ def repeat(process, numbers):
 
 @pytest.mark.parametrize("ranks", [2, 1])
 def test_schedulers_signals_to_the_parent(tmp_path, corpus, ranks):
-    """Signals are sent again and again from before the first step to the end: the first step is done and saved."""
+    """Signals are sent repeatedly from before the first step to the end: the first step is done and saved."""
     def interrupt(numbers):
         folder = tmp_path / "-".join(number.name for number in numbers)
         path = write_run(folder, corpus)

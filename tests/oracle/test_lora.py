@@ -171,8 +171,8 @@ def test_names():
 
 
 def test_four_bits():
-    """Numbers of the code book stay what they are where the scales of blocks are equal; others move by half a gap at most; what is
-    nothing stays nothing. The map of scales is one of 256 numbers."""
+    """Numbers of the code book do not change if the scales of the blocks are equal; others change by at most half a gap; zeros remain zeros. The map
+    of scales has 256 numbers."""
     numbers = lora.dynamic_map()
     assert len(set(numbers)) == 256 and numbers[-1] == 1 and 0 in numbers and -0.9929688 < numbers[0] < -0.9929687
     assert numpy.allclose(lora.through_nf4(numpy.tile(lora.NF4, 40).reshape(20, 32) * 0.25), numpy.tile(lora.NF4, 40).reshape(20, 32) * 0.25, atol=1e-15)

@@ -96,7 +96,7 @@ def some_preferences(folder):
 
 
 def board(folder, example):
-    """Serves until it is told to stop."""
+    """Runs the example, sends a request, and stops the server."""
     command = example + SHORTER["trireme board"]
     server = subprocess.Popen([TRIREME, *command.split()[1:]], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

@@ -90,7 +90,7 @@ def test_schedule_free_without_x():
 
 
 def test_adafactor_of_squares_of_rank_one():
-    """Such squares are what their factors say: the first step is everywhere as long as in any other place."""
+    """The factors represent squares of rank one exactly, so the first step has the same size for all elements."""
     keys = optimizers.complete(dict(name="adafactor"))
     matrix = drawn(6, 4)
     rule = optimizers.Adafactor("m.weight", matrix.clone(), keys, 0.0)

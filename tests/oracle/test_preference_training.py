@@ -82,7 +82,7 @@ def objective_of(case):
 
 
 class Engine:
-    """What the engine finds of cases. It is asked for the reference's log-probabilities once for each model and each way to pack."""
+    """Runs the cases in the engine. Computes the reference's log-probabilities once for each model and each packing."""
 
     def __init__(self, folder):
         self.folder, self.known, self.number = folder, {}, 0
@@ -127,7 +127,7 @@ def check_gradients(case, gradients):
 
 
 def check_metrics(case, placing, log_probs, reference):
-    """Rewards and log-probabilities from what the engine says of each label."""
+    """Compares rewards and log-probabilities, computed from the engine's log-probability of each label."""
     if case["loss"] is None or (case["trainer"], case["loss"]) == ("CPO", "ipo"):  # which has rewards of means, unlike DPOTrainer's
         return
     sums = []

@@ -419,7 +419,7 @@ def test_trials_side_by_side_and_halving(tmp_path):
     early = [t["number"] for t in found["trials"] if "stopped early" in t["reason"]]
     assert early and sorted(early) == sorted(expected)
     whole = {t["number"]: t["value"] for t in found["trials"] if t["number"] not in early}
-    assert found["best"]["number"] == max(whole, key=whole.get)  # whatever values a few steps had on a noisy machine
+    assert found["best"]["number"] == max(whole, key=whole.get)  # a few steps have different values on a noisy machine
 
 
 def test_budget_of_node_hours(tmp_path):
