@@ -388,7 +388,7 @@ static void check_sums(tri_device *device, tri_dtype type, int64_t terms, int64_
   for (int64_t i = 0; i < CAPACITY * terms; i++) {
     typed_put(&places, i, i < LIVE * terms ? (double)pick(&d, -1, LIVE * terms - 1) : 1e6);
   }
-  for (int64_t j = 0; j < terms; j++) typed_put(&places, j, -1); /* a row that is in no group */
+  for (int64_t j = 0; j < terms; j++) typed_put(&places, j, -1); /* a sum without terms */
   KERNEL(device, sum_rows, type, (tri_rows){CAPACITY, &count}, terms, width, places.data, in.data, out.data,
          accumulate);
   for (int64_t i = 0; i < LIVE * width; i++) {

@@ -601,8 +601,7 @@ static tri_cost attention_cost(tri_heads heads, tri_scores scores, tri_pass pass
   return cost;
 }
 
-/* A cap is elementwise work on each score, and there is no other; a scale is not such work. Invalid settings are
- * refused. */
+/* A cap adds elementwise work for each score, and a scale adds none. Invalid settings are refused. */
 static void test_scores(void **state) {
   (void)state;
   const tri_heads heads = {4, 2, 3};

@@ -452,7 +452,7 @@ static void test_stages(void **state) {
 }
 
 /* Llama 3 405B (Grattafiori et al. 2024, section 3.3.2): 126 layers, with one layer less on the first stage and on the
- * last; in 16 x 8 chunks these have only the embedding and the head. */
+ * last; in 16 x 8 chunks the first and the last chunk have only the embedding and the head. */
 static void test_stages_of_llama_3(void **state) {
   (void)state;
   tri_model model = {.family = TRI_FAMILY_LLAMA,
