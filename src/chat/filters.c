@@ -676,7 +676,7 @@ static tri_status filter_map(const tri_chat_call *call, tri_chat_value *out) {
   return end_generator(call, mapped, map_items(call, mapped));
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 enum { ANY = INT32_MAX };
 

@@ -203,8 +203,7 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
                   options->asked ? "" : ", or `--chat-template none` where prompt and completion are plain text");
 }
 
-/* ---- variables of the user ----------------------------------------------------------------------------------------
- */
+/* ---- variables of the user --------------------------------------------------------------------------------------- */
 
 /* Copies a value of a JSON tree, so that it only needs the arena. */
 static tri_status copy_value(tri_chat_format *format, tri_chat_value value, tri_chat_value *out) {

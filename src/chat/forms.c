@@ -160,8 +160,7 @@ const char *tri_chat_form_names(void) {
   return "messages, prompt-completion, sharegpt, alpaca, question-answer or text";
 }
 
-/* ---- the form of a record
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the form of a record ---------------------------------------------------------------------------------------- */
 
 const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes) {
   size_t held = 0;

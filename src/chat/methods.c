@@ -364,7 +364,7 @@ static tri_status method_get(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* ---- the tables --------------------------------------------------------------------------------------------- */
+/* ---- the tables -------------------------------------------------------------------------------------------------- */
 
 static const tri_chat_function of_strings[] = {
     {.name = "strip", .most = 1, .body = method_strip, .form = AT_BEGIN | AT_END},

@@ -257,7 +257,7 @@ static tri_status parse_primary(tri_chat_parser *parser, tri_chat_node **out) {
   return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "a value is missing before %s", tri_chat_shown(parser, shown));
 }
 
-/* ---- postfix forms ---------------------------------------------------------------------------------------- */
+/* ---- postfix forms ----------------------------------------------------------------------------------------------- */
 
 static tri_status parse_argument(tri_chat_parser *parser, tri_chat_node *node) {
   tri_chat_node *item = NULL, *keyword = NULL;

@@ -376,7 +376,7 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
   return status;
 }
 
-/* ---- prompts and ends of answers ---------------------------------------------------------------------------- */
+/* ---- prompts and ends of answers --------------------------------------------------------------------------------- */
 
 static tri_status render_messages(tri_chat_session *session, json_t *root, bool prompt, tri_chat_rendered *out) {
   const tri_chat_reading messages = {.form = "messages"};

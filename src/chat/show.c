@@ -11,7 +11,7 @@
 
 enum { DEEPEST = 1000 };
 
-/* ---- writer --------------------------------------------------------------------------------------------- */
+/* ---- writer ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_chat_write(tri_chat_writer *writer, const char *text, size_t bytes) {
   if (bytes > writer->room - writer->bytes) {

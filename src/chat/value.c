@@ -6,8 +6,7 @@
 
 enum { FEW_ENTRIES = 8, DEEPEST = 1000 };
 
-/* ---- construction -------------------------------------------------------------------------------------------------
- */
+/* ---- construction ------------------------------------------------------------------------------------------------ */
 
 tri_chat_value tri_chat_undefined(const char *name, size_t bytes) {
   return (tri_chat_value){.kind = TRI_CHAT_UNDEFINED, .text = name, .bytes = bytes};
@@ -172,7 +171,7 @@ const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *k
   return tri_chat_dict_find(dict, tri_chat_text(key));
 }
 
-/* ---- queries ------------------------------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 bool tri_chat_is_whole(tri_chat_value value) {
   return value.kind == TRI_CHAT_BOOLEAN || value.kind == TRI_CHAT_INTEGER;

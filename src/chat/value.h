@@ -90,8 +90,7 @@ struct tri_chat_dict {
   int64_t table_size;
 };
 
-/* ---- construction -------------------------------------------------------------------------------------------------
- */
+/* ---- construction ------------------------------------------------------------------------------------------------ */
 
 tri_chat_value tri_chat_undefined(const char *name, size_t bytes);
 tri_chat_value tri_chat_none(void);
@@ -119,7 +118,7 @@ const tri_chat_value *tri_chat_dict_find(const tri_chat_dict *dict, tri_chat_val
 const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *key);
 tri_chat_value tri_chat_of_dict(tri_chat_dict *dict);
 
-/* ---- queries ------------------------------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 /* Returns whether a value is a boolean, an integer or a real number. */
 bool tri_chat_is_number(tri_chat_value value);
@@ -163,7 +162,7 @@ typedef struct tri_chat_json_style {
 tri_status tri_chat_json_text(tri_chat_arena *arena, tri_chat_value value, const tri_chat_json_style *style,
                               tri_chat_value *out);
 
-/* ---- writer --------------------------------------------------------------------------------------------- */
+/* ---- writer ------------------------------------------------------------------------------------------------------ */
 
 typedef struct tri_chat_writer {
   tri_chat_arena *arena;

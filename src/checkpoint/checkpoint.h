@@ -148,12 +148,11 @@ tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, 
  * because a process number may have been reused, or belong to another host. */
 tri_status tri_checkpoint_clear(const char *root);
 
-/* ---- proven and disproved checkpoints ----------------------------------------------------------------------------
- *
- * Weights can be finite and ruined: a huge learning rate does that in one step. So a checkpoint counts as proven once a
+/* ---- proven and disproved checkpoints ---------------------------------------------------------------------------- */
+
+/* Weights can be finite and ruined: a huge learning rate does that in one step. So a checkpoint counts as proven once a
  * step that was computed from it, or an evaluation of it, was finite; removal of old checkpoints keeps the newest
- * proven one. A checkpoint from which every step was bad is disproved: a search for the newest checkpoint ignores it.
- */
+ * proven one. A checkpoint from which every step was bad is disproved: searches for the newest checkpoint ignore it. */
 
 /* LOCAL. Mark the checkpoint of that step below root as proven, and then remove old checkpoints by `keep`; mark it as
  * disproved. */

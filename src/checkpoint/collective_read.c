@@ -48,7 +48,7 @@ tri_status tri_checkpoint_newest_that(const tri_group *all, const char *root, tr
   return status;
 }
 
-/* ---- verification ------------------------------------------------------------------------------------- */
+/* ---- verification ------------------------------------------------------------------------------------------------ */
 
 static tri_status sum_slice(const tri_checkpoint_slice *slice, tri_dtype type, uint64_t *sum) {
   size_t element = tri_dtype_bytes(type);

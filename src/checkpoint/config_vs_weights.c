@@ -132,7 +132,7 @@ static void find_keys(const char *folder, question *q, char keys[KEYS_BYTES]) {
   if (keys[0] != '\0') snprintf(keys + strlen(keys), KEYS_BYTES - strlen(keys), ")");
 }
 
-/* ---- contradictions -------------------------------------------------------------------------------------------- */
+/* ---- contradictions ---------------------------------------------------------------------------------------------- */
 
 static tri_status fail_shape(const tri_checkpoint *checkpoint, const tri_checkpoint_entry *entry,
                              const tri_parameter *tensor) {

@@ -22,7 +22,7 @@
  * text. */
 enum { STATE_BYTES = 256 };
 
-/* ---- checks ----------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static tri_status check_matrix(const tri_merged *from, const tri_parameter *matrix) {
   if (from->base == NULL && tri_checkpoint_four_bits(from->named, matrix->name) != NULL) {

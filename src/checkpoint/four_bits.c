@@ -27,7 +27,7 @@ struct tri_four_bits {
   int64_t count;        /* elements */
 };
 
-/* ---- the tensors of a matrix ------------------------------------------------------------------------------- */
+/* ---- the tensors of a matrix ------------------------------------------------------------------------------------- */
 
 static int64_t count_of(const tri_safetensors_tensor *tensor) {
   return (int64_t)(tensor->bytes * 8 / (uint64_t)tri_safetensors_type_bits(tensor->type));
@@ -360,7 +360,7 @@ tri_status tri_four_bits_read(const tri_four_bits *m, tri_dtype type, int64_t fi
   return status;
 }
 
-/* ---- codes ------------------------------------------------------------------------------------------------- */
+/* ---- codes ------------------------------------------------------------------------------------------------------- */
 
 const char *tri_four_bits_kind(const tri_four_bits *m) { return m->kind; }
 

@@ -63,7 +63,7 @@ bool tri_huggingface_reads(const tri_hf_keys *hf_keys, const char *key) {
   return IS_AMONG(key, others);
 }
 
-/* ---- keys without effect ------------------------------------------------------------------------------------- */
+/* ---- keys without effect ----------------------------------------------------------------------------------------- */
 
 /* Returns whether a value of a key has no effect in any model type. */
 static bool asks_for_nothing(const char *key, const json_t *value) {
@@ -222,7 +222,7 @@ static void note_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   note_own_name(from, hf_keys, TRI_HUGGINGFACE_FRACTION, rope->fraction, object);
 }
 
-/* ---- training ----------------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 
 /* Logs unsupported dropout (of attention weights), which is written as 0. */
 static void note_undone(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
@@ -248,7 +248,7 @@ static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *hf_key
   }
 }
 
-/* ---- notes --------------------------------------------------------------------------------------------------- */
+/* ---- notes ------------------------------------------------------------------------------------------------------- */
 
 void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *hf_keys, const tri_hf_keys *const *all,
                                int64_t count, bool training) {

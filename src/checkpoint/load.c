@@ -435,7 +435,7 @@ void tri_checkpoint_close(tri_checkpoint *checkpoint) {
   tri_free(checkpoint);
 }
 
-/* ---- lookup ----------------------------------------------------------------------------------------------------- */
+/* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
 const char *tri_checkpoint_path(const tri_checkpoint *checkpoint) { return checkpoint->path; }
 

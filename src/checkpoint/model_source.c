@@ -91,7 +91,7 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
   return TRI_OK;
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static void warn_of_shadowed_path(const char *name) {
   tri_model model;

@@ -87,7 +87,7 @@ bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
          may_be_left(name);
 }
 
-/* ---- optimizer states ------------------------------------------------------------------------------------- */
+/* ---- optimizer states -------------------------------------------------------------------------------------------- */
 
 /* Returns whether a name is "NAME.exp_avg", or "NAME.PART.exp_avg" for a part of a tensor, with a NAME of the model. */
 static bool is_of(const tri_tensor_list *list, const char *name, const char *suffix) {

@@ -87,10 +87,10 @@ void tri_group_destroy(tri_group *group);
  * memory shared by the node. */
 size_t tri_group_staging_bytes(const tri_group *group);
 
-/* ---- collectives -------------------------------------------------------------------------------------------------
- *
- * All are COLLECTIVE over the group. `type` is fp32, bf16 or fp64. `begins` has size + 1 entries: part r of a buffer
- * is the elements [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, aligned for the type. */
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+/* All are COLLECTIVE over the group. `type` is fp32, bf16 or fp64. `begins` has size + 1 entries: part r of a buffer is
+ * the elements [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, aligned for the type. */
 
 /* Replaces values[count] by the sum over the ranks. */
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values);
@@ -114,9 +114,9 @@ tri_status tri_barrier(const tri_group *group);
 tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
                           const int64_t *to_begins, void *to);
 
-/* ---- memory that the ranks of a node share ------------------------------------------------------------------------
- *
- * If the buffers of all ranks of a node are in such memory, a large enough collective reads them in place, at about
+/* ---- memory that the ranks of a node share ----------------------------------------------------------------------- */
+
+/* If the buffers of all ranks of a node are in such memory, a large enough collective reads them in place, at about
  * twice the speed, and a background request needs fewer calls of tri_comm_progress on the other ranks (in_place.c). The
  * sums have equal bits. */
 
@@ -128,9 +128,9 @@ tri_status tri_comm_share(const tri_group *group, void *memory, size_t bytes, bo
 /* COLLECTIVE over the same group. Call it before the memory is released, while no collective is in progress. */
 void tri_comm_unshare(void *memory);
 
-/* ---- in the background --------------------------------------------------------------------------------------------
- *
- * A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
+/* ---- in the background ------------------------------------------------------------------------------------------- */
+
+/* A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
  * wait. The caller must not touch the buffer until tri_request_wait returns. Requests of one group finish in the order
  * in which they were started, on all ranks. The _start functions are COLLECTIVE over the group, except those of
  * messages, which are LOCAL. */

@@ -11,7 +11,7 @@
 
 enum { MAX_PATH = 128, MAX_KEYS = 256, SUBJECT_BYTES = 256 };
 
-/* ---- names ----------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 const tri_config_key *tri_config_find_key(const tri_config_table *table, const char *name) {
   for (size_t i = 0; i < table->num_keys; i++) {
@@ -161,7 +161,7 @@ bool tri_config_meant(const tri_config_table *table, const char *word, char *out
   return false;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static tri_status unknown_key(const tri_config_table *root, const tri_config_table *table, const char *path,
                               const tri_yaml *node) {
@@ -449,7 +449,7 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
   return status;
 }
 
-/* ---- checking -------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 static tri_status check_section(const tri_config_table *table, const char *path, const char *values) {
   char full[MAX_PATH];
@@ -476,7 +476,7 @@ tri_status tri_config_check(const tri_config_table *table, const void *values) {
   return check_section(table, "", values);
 }
 
-/* ---- options --------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static tri_status unknown_option(const tri_config_table *root, const tri_config_table *section, const char *path,
                                  const char *name, const tri_yaml *label) {

@@ -11,7 +11,7 @@
 
 enum { COMMENT_COLUMN = 34, LINE_BYTES = 16384 };
 
-/* ---- values as YAML -------------------------------------------------------------------------------------------- */
+/* ---- values as YAML ---------------------------------------------------------------------------------------------- */
 
 /* Returns whether a text needs no quotes, because it looks like a path or a name. */
 static bool is_plain(const char *text) {
@@ -256,7 +256,7 @@ void tri_config_changes(const tri_config_table *table, void (*visit)(void *conte
   visit_changes(table, "", visit, context);
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------ */
+/* ---- help -------------------------------------------------------------------------------------------------------- */
 
 static const char *plain_type_name(tri_config_type type) {
   switch (type) {

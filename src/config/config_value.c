@@ -106,7 +106,7 @@ static char *format_range(const tri_config_range *range, bool too_high, char buf
   return buffer;
 }
 
-/* ---- checking -------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 static bool in_range(const tri_config_range *range, double value) {
   bool low = range->open_low ? value > range->low : value >= range->low;
@@ -216,7 +216,7 @@ const char *tri_config_value_fault(const tri_config_key *key, const void *at, co
   return NULL;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 tri_status tri_config_value_wrong(const tri_config_key *key, const tri_yaml *node, const char *subject) {
   char kind[TRI_CONFIG_FAULT_BYTES];

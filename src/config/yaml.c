@@ -47,7 +47,7 @@ typedef struct builder {
   } stack[TRI_YAML_MAX_DEPTH];
 } builder;
 
-/* ---- the tree -------------------------------------------------------------------------------------------------- */
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
 tri_status tri_yaml_create(tri_yaml_tree **out) { return tri_alloc("a configuration", 1, sizeof **out, out); }
 
@@ -164,7 +164,7 @@ bool tri_yaml_is_null(const tri_yaml *node) {
   return false;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------ */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* Returns the length of the UTF-8 sequence that begins at text[0], and its code point; 0 if it is not valid. */
 static size_t utf8_length(const char *text, size_t bytes, uint32_t *code) {
@@ -217,7 +217,7 @@ char *tri_yaml_excerpt(const char *text, char buffer[TRI_YAML_EXCERPT_BYTES]) {
   return buffer;
 }
 
-/* ---- faults ---------------------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *format, ...) {
   char rest[1500];
@@ -288,7 +288,7 @@ static tri_status check_characters(const builder *b, const char *text, size_t by
   return TRI_OK;
 }
 
-/* ---- building -------------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 static tri_status fail_repeated(const builder *b, const tri_yaml *first, int line) {
   char key[TRI_YAML_EXCERPT_BYTES];

@@ -365,7 +365,7 @@ int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document) {
   return (tri_corpus_index_pointer(index, sequence) - index->first_byte) / index->id_bytes;
 }
 
-/* ---- mask --------------------------------------------------------------------------------------------- */
+/* ---- mask -------------------------------------------------------------------------------------------------------- */
 
 bool tri_corpus_has_mask(const tri_corpus *corpus) { return corpus->mask.data != NULL; }
 
@@ -404,7 +404,7 @@ tri_status tri_corpus_want_preferences(const tri_corpus *corpus) {
                   corpus->name);
 }
 
-/* ---- fingerprint and tokenizer ------------------------------------------------------------------------------ */
+/* ---- fingerprint and tokenizer ----------------------------------------------------------------------------------- */
 
 const char *tri_corpus_fingerprint(const tri_corpus *corpus) { return corpus->fingerprint; }
 
@@ -492,7 +492,7 @@ bool tri_corpus_log_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
   return true;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Converts ids[count] to int32. Ids that do not fit become -1, which is not in any vocabulary. */
 static void convert_ids(tri_corpus_type type, const char *from, int64_t count, int32_t *out) {

@@ -34,7 +34,7 @@ void tri_corpus_close(tri_corpus *corpus);
 int64_t tri_corpus_num_tokens(const tri_corpus *corpus);
 int64_t tri_corpus_num_documents(const tri_corpus *corpus);
 
-/* ---- fingerprint and tokenizer ---------------------------------------------------------------------------------- */
+/* ---- fingerprint and tokenizer ----------------------------------------------------------------------------------- */
 
 /* Returns the fingerprint of index, tokens, mask and labels (see fingerprint.h for the bytes that count), computed when
  * the corpus was opened. */
@@ -100,7 +100,7 @@ const uint8_t *tri_corpus_labels(const tri_corpus *corpus);
 tri_status tri_corpus_want_text(const tri_corpus *corpus);
 tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 
-/* ---- documents -------------------------------------------------------------------------------------------------- */
+/* ---- documents --------------------------------------------------------------------------------------------------- */
 
 /* Returns the number of documents of the index that have no tokens. */
 int64_t tri_corpus_num_empty(const tri_corpus *corpus);

@@ -160,7 +160,7 @@ tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t c
   return TRI_OK;
 }
 
-/* ---- moving the tail ------------------------------------------------------------------------------------------- */
+/* ---- moving the tail --------------------------------------------------------------------------------------------- */
 
 /* Finds the entry of `sizes` in which the last `tokens` tokens begin, and the number of tokens of that entry before
  * them. */
@@ -259,7 +259,7 @@ tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_write
   return reopened ? tri_corpus_writer_end_document(from) : TRI_OK;
 }
 
-/* ---- the index ------------------------------------------------------------------------------------------------- */
+/* ---- the index --------------------------------------------------------------------------------------------------- */
 
 typedef enum index_part { PART_SIZES, PART_POINTERS, PART_DOCUMENTS } index_part;
 

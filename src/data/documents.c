@@ -15,7 +15,7 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
   return (tri_documents){corpus, tri_documents_in_index(corpus) ? -1 : said >= 0 ? said : end_of_text};
 }
 
-/* ---- positions -------------------------------------------------------------------------------------------------- */
+/* ---- positions --------------------------------------------------------------------------------------------------- */
 
 /* Returns the document of the index that has a token: the last document that begins at or before the token, which is
  * not empty. */
@@ -65,7 +65,7 @@ void tri_documents_positions(const tri_documents *documents, int64_t first, int6
   *ends = *ends || first + count == tri_corpus_num_tokens(documents->corpus);
 }
 
-/* ---- iteration ------------------------------------------------------------------------------------------------- */
+/* ---- iteration --------------------------------------------------------------------------------------------------- */
 
 static tri_status walk_index(const tri_corpus *corpus, tri_documents_visit *take, void *context) {
   int64_t begin = 0;
@@ -100,7 +100,7 @@ tri_status tri_documents_walk(const tri_documents *documents, tri_documents_visi
   return status;
 }
 
-/* ---- checks --------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 /* Ends the iteration at the first boundary, with TRI_INTERRUPTED, which is not a failure and not reported. */
 static tri_status stop_at_boundary(void *context, int64_t first, int64_t length) {

@@ -144,7 +144,7 @@ static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder 
   return TRI_OK;
 }
 
-/* ---- conversations --------------------------------------------------------------------------------------------- */
+/* ---- conversations ----------------------------------------------------------------------------------------------- */
 
 /* Sets the mask of tokens. A token is learnt if one of its bytes belongs to an answer. A token without bytes of its own
  * (normalization gave them to the token before) is learnt if the token before is. */
@@ -193,7 +193,7 @@ static tri_status encode_conversation(worker *w, slot *s, int64_t index) {
   return TRI_OK;
 }
 
-/* ---- preferences ----------------------------------------------------------------------------------------------- */
+/* ---- preferences ------------------------------------------------------------------------------------------------- */
 
 static tri_status encode_preference(worker *w, slot *s, int64_t index) {
   const tri_encode_pipeline *pipeline = w->ring->pipeline;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* ---- hashing --------------------------------------------------------------------------------------------------- */
+/* ---- hashing ----------------------------------------------------------------------------------------------------- */
 
 /* Begins a hash. `kind` makes fingerprints of different kinds, or by different rules, different. */
 static tri_status fingerprint_begin(const char *kind, XXH3_state_t **out) {
@@ -49,7 +49,7 @@ tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char
   return TRI_OK;
 }
 
-/* ---- tokenizers ------------------------------------------------------------------------------------------------ */
+/* ---- tokenizers -------------------------------------------------------------------------------------------------- */
 
 /* Adds the vocabulary. With ignore_merges, words that are learnt tokens are not merged, so `learnt` counts. */
 static void add_vocabulary(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
@@ -208,7 +208,7 @@ bool tri_fingerprint_fits(const char *what, const char *recorded, const char *no
   return true;
 }
 
-/* ---- corpora --------------------------------------------------------------------------------------------------- */
+/* ---- corpora ----------------------------------------------------------------------------------------------------- */
 
 static void add_samples(XXH3_state_t *hash, const char *data, size_t bytes) {
   if (bytes <= TRI_FINGERPRINT_WHOLE_BYTES) {

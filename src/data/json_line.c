@@ -32,7 +32,7 @@ static bool accept_json_char(cursor *c, char wanted) {
   return true;
 }
 
-/* ---- strings --------------------------------------------------------------------------------------------------- */
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 #define EACH_BYTE(value) (UINT64_C(0x0101010101010101) * (value))
 
@@ -134,7 +134,7 @@ static size_t undo_escapes(char *text, size_t bytes) {
   }
 }
 
-/* ---- other values ---------------------------------------------------------------------------------------------- */
+/* ---- other values ------------------------------------------------------------------------------------------------ */
 
 static bool skip_digits(cursor *c) {
   const char *begin = c->at;
@@ -195,7 +195,7 @@ static bool skip_value(cursor *c, int depth) {
   }
 }
 
-/* ---- the line -------------------------------------------------------------------------------------------------- */
+/* ---- the line ---------------------------------------------------------------------------------------------------- */
 
 bool tri_json_line_string(char *line, size_t bytes, const char *key, const char **out, size_t *out_bytes) {
   cursor c = {line, line + bytes};

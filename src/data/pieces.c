@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- counting ------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 typedef struct counter {
   const tri_corpus *corpus;
@@ -87,7 +87,7 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
   return status;
 }
 
-/* ---- places ---------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 
 /* Places pieces by length. pieces->begins[l + 1] is the next free place for length l: the begin of the pieces of this
  * length before the first is placed, their end after the last. */

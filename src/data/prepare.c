@@ -44,7 +44,7 @@ typedef struct prepare {
   int64_t tokens, text_bytes; /* encoded so far */
 } prepare;
 
-/* ---- before the work ------------------------------------------------------------------------------------------- */
+/* ---- before the work --------------------------------------------------------------------------------------------- */
 
 static int count_cores(void) {
   cpu_set_t cores;
@@ -150,7 +150,7 @@ static tri_status check_folder(const prepare *p) {
   return TRI_OK;
 }
 
-/* ---- progress -------------------------------------------------------------------------------------------------- */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 static bool interrupted(const prepare *p) {
   return p->options->interrupted != NULL && p->options->interrupted(p->options->context);
@@ -173,7 +173,7 @@ static void show_progress(prepare *p, const char *what, int64_t position) {
                    done > 0 ? left : "", done > 0 ? " left" : "");
 }
 
-/* ---- the tokenizer --------------------------------------------------------------------------------------------- */
+/* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
 
 /* One of the two trainers; the other is NULL. */
 typedef struct vocabulary_learner {
@@ -363,7 +363,7 @@ static tri_status make_tokenizer(prepare *p) {
   return TRI_OK;
 }
 
-/* ---- the work -------------------------------------------------------------------------------------------------- */
+/* ---- the work ---------------------------------------------------------------------------------------------------- */
 
 static tri_status accept(void *context, const tri_encoded_block *block) {
   prepare *p = context;

@@ -69,7 +69,7 @@ static tri_status add_tokens(tri_split_writer *writer, tri_corpus_writer *to, co
   return tri_corpus_writer_add_masked(to, ids, mask, count);
 }
 
-/* ---- preferences ----------------------------------------------------------------------------------------------- */
+/* ---- preferences ------------------------------------------------------------------------------------------------- */
 
 void tri_split_writer_expect_preferences(tri_split_writer *writer, bool skip_bad) {
   writer->takes_preferences = true;
@@ -150,7 +150,7 @@ static tri_status check_labels(const tri_split_writer *writer) {
                     tri_corpus_writer_num_documents(train), "give another --seed, or --validation 0");
 }
 
-/* ---- documents ------------------------------------------------------------------------------------------------- */
+/* ---- documents --------------------------------------------------------------------------------------------------- */
 
 static tri_status add_piece(tri_split_writer *writer, const tri_encoded_piece *piece, const int32_t *ids,
                             const uint8_t *mask) {

@@ -110,7 +110,7 @@ void tri_text_input_leave_bad(tri_text_input *input) { input->leaves_bad = true;
 
 int64_t tri_text_input_rough_cuts(const tri_text_input *input) { return input->rough_cuts; }
 
-/* ---- cuts ---------------------------------------------------------------------------------------------- */
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
 
 static bool is_wide_space(const unsigned char *c) {
   switch (c[0]) {
@@ -186,7 +186,7 @@ static size_t find_rough_cut(const char *text, size_t bytes) {
   return cut;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
 static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t begin, size_t end,
                             bool ends_document) {
@@ -314,7 +314,7 @@ static tri_status split(tri_text_input *input, tri_text_block *block, bool ended
   return split_file(input, block, ended, consumed);
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static tri_status open_next(tri_text_input *input) {
   TRI_TRY(tri_text_stream_open(input->paths[input->next_path], &input->stream));

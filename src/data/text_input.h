@@ -75,7 +75,7 @@ bool tri_text_input_is_json(const char *path);
  * newline, else the last one before a space; 0: none. */
 size_t tri_text_find_cut(const char *text, size_t bytes);
 
-/* ---- the text of a piece --------------------------------------------------------------------------------------- */
+/* ---- the text of a piece ----------------------------------------------------------------------------------------- */
 
 /* Starts as {0}; the text is valid until tri_piece_text_release or the next use of the block. */
 typedef struct tri_piece_text {

@@ -10,9 +10,9 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* ---- files --------------------------------------------------------------------------------------------------------
- *
- * A mark is a row with the bytes that files of a kind have at an offset. Sources: file(1)'s database for archives and
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+/* A mark is a row with the bytes that files of a kind have at an offset. Sources: file(1)'s database for archives and
  * programs, the formats' own documents for the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). If a mark
  * begins with the bytes of another mark, the longer one comes first. */
 
@@ -187,7 +187,7 @@ tri_status tri_text_begin(const char *name, const char *wanted, const char **tex
   return TRI_OK;
 }
 
-/* ---- folders ---------------------------------------------------------------------------------------------------- */
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
 
 /* A row with a shell pattern of names in a folder. The first row that matches any name is used. */
 typedef struct content {

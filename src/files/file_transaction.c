@@ -55,7 +55,7 @@ struct tri_file_transaction {
   bool folder_is_new;
 };
 
-/* ---- the lock -------------------------------------------------------------------------------------------------- */
+/* ---- the lock ---------------------------------------------------------------------------------------------------- */
 
 /* Result of locking: held by this process, or busy; if both are false, the file system has no locks. */
 typedef struct lock_result {
@@ -107,7 +107,7 @@ static void unlock(const char *folder, int lock) {
   close(lock);
 }
 
-/* ---- putting a generation in place ------------------------------------------------------------------------------ */
+/* ---- putting a generation in place ------------------------------------------------------------------------------- */
 
 static int find_name(const char *name, size_t length) {
   for (int i = 0; i < NUM_NAMES; i++) {
@@ -225,7 +225,7 @@ static tri_status finish_locked(const char *folder) {
   return TRI_OK;
 }
 
-/* ---- readers ---------------------------------------------------------------------------------------------------- */
+/* ---- readers ----------------------------------------------------------------------------------------------------- */
 
 tri_status tri_file_transaction_finish(const char *folder) {
   char list[TRI_PATH_BYTES];
@@ -269,7 +269,7 @@ tri_status tri_file_transaction_finish_for(const char *path, const char *suffix)
   return tri_file_transaction_finish(folder);
 }
 
-/* ---- writers ---------------------------------------------------------------------------------------------------- */
+/* ---- writers ----------------------------------------------------------------------------------------------------- */
 
 /* Returns whether a name is ".prepare-PID-N" or ".prepare-whole"; called when all complete generations are moved. */
 static bool is_leftover(const char *name) {

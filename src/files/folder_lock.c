@@ -170,7 +170,7 @@ static bool is_ours(const tri_folder_lock *lock) {
   return try_lock(lock->path, &now, &touched) == 0 && strcmp(now.mark, lock->self.mark) == 0;
 }
 
-/* ---- judging a lock ---------------------------------------------------------------------------------------- */
+/* ---- judging a lock ---------------------------------------------------------------------------------------------- */
 
 typedef enum verdict {
   VERDICT_DEAD,

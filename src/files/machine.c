@@ -10,7 +10,7 @@
 
 enum { MOST_BYTES = 64 << 20 }; /* /proc/cpuinfo of a thousand cores has some MiB */
 
-/* ---- small readers ---------------------------------------------------------------------------------------------- */
+/* ---- small readers ----------------------------------------------------------------------------------------------- */
 
 static tri_status read_below(const char *root, const char *path, char **out) {
   char full[TRI_PATH_BYTES];
@@ -75,7 +75,7 @@ static bool has_word(const char *words, const char *word) {
   return false;
 }
 
-/* ---- processor -------------------------------------------------------------------------------------------------- */
+/* ---- processor --------------------------------------------------------------------------------------------------- */
 
 static tri_status read_processor(const char *root, tri_machine *m) {
   char *text = NULL, *flags = NULL;
@@ -113,7 +113,7 @@ static void read_cores(const char *root, tri_machine *m) {
   tri_free(text);
 }
 
-/* ---- control groups --------------------------------------------------------------------------------------------- */
+/* ---- control groups ---------------------------------------------------------------------------------------------- */
 
 /* Finds the path of this process in the hierarchy of a controller, in the text of /proc/self/cgroup, whose lines are
  * "ID:CONTROLLERS:PATH". The line of version 2 has no controllers: `controller` is "". */
@@ -206,7 +206,7 @@ static void read_groups(const char *root, tri_machine *m) {
   tri_free(text);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static tri_status read_memory(const char *root, tri_machine *m) {
   char *text = NULL;
@@ -230,7 +230,7 @@ static tri_status read_memory(const char *root, tri_machine *m) {
   return TRI_OK;
 }
 
-/* ---- interface -------------------------------------------------------------------------------------------------- */
+/* ---- interface --------------------------------------------------------------------------------------------------- */
 
 tri_status tri_machine_read(const char *root, tri_machine *out) {
   tri_machine machine = {.processor = ""};

@@ -4,7 +4,7 @@
 #include "generation/dispatcher_internal.h"
 #include "generation/sequence.h"
 
-static const double LONGEST_WAIT_S = 0.1; /* between two looks at requests to stop (base/stop.h) */
+static const double LONGEST_WAIT_S = 0.1; /* the caller checks for a stop request (base/stop.h) at least this often */
 
 /* A sequence as callers see it. */
 struct tri_dispatched {
@@ -15,7 +15,7 @@ struct tri_dispatched {
   int64_t slot, serial;
   int64_t owed;       /* tokens of it that `outstanding` counts */
   tri_sequence *real; /* on this rank; NULL: on another rank */
-  bool cut; /* its observer stopped it on another rank, where it may have been longer, and was rewound since */
+  bool cut; /* stopped or cancelled on another rank, which may have sampled more tokens by then and was sent a rewind */
 };
 
 static tri_dispatched *dispatched(tri_sequence *sequence) { return (tri_dispatched *)(void *)sequence; }
@@ -148,8 +148,8 @@ static tri_status create(tri_dispatcher *d, int replica, tri_dispatched **out) {
   return TRI_OK;
 }
 
-/* Sets the options of a sequence that is begun or extended, whose tokens are complete. `unread`: number of its tokens
- * that the replica has not read. */
+/* Sets the options of a sequence that is begun, forked or extended, after its new tokens have been appended. `unread`:
+ * number of its tokens that the replica has not read. */
 static void start(tri_dispatched *s, const tri_sequence_options *options, int64_t unread) {
   s->shown.options = *options;
   s->shown.sampled = 0;
@@ -199,7 +199,8 @@ tri_status tri_dispatcher_begin(tri_dispatcher *d, const int32_t *ids, int64_t c
   return status;
 }
 
-/* Checks that a sequence has ended, and that its replica has it as it is here. */
+/* Checks that a sequence can be continued: it has ended, and if it is `cut`, it has fewer tokens than the model has
+ * positions. At that length its replica may have sampled further tokens and slid (generator.h) before the rewind. */
 static tri_status check_ended(const tri_dispatched *s) {
   if (s->shown.finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not ended is continued");
   if (!s->cut || s->shown.count < tri_generator_positions(s->dispatcher->generator)) return TRI_OK;
@@ -285,7 +286,7 @@ tri_status tri_dispatcher_cancel(tri_dispatcher *d, tri_sequence *sequence) {
   return s->real != NULL ? tri_generator_cancel(d->generator, s->real) : stop_elsewhere(s, TRI_FINISH_CANCELLED);
 }
 
-/* In the order of their begins, which is the order of the serial numbers. */
+/* Cancels the sequences in the order in which they were begun or extended, which is that of the serial numbers. */
 tri_status tri_dispatcher_cancel_all(tri_dispatcher *d) {
   const int64_t last = d->serial;
   for (int64_t at = 0;;) {
@@ -363,7 +364,7 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
     tri_event event;
     TRI_TRY(tri_link_take(message, &at, &event, sizeof event));
     tri_dispatched *s = event.kind == TRI_EVENT_LEFT ? NULL : d->list[event.slot];
-    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* an event of its past */
+    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* sent before s was stopped or begun */
     switch (event.kind) {
       case TRI_EVENT_TOKEN: TRI_TRY(read_token(s, &event, message, &at)); break;
       case TRI_EVENT_DONE: TRI_TRY(read_done(s, &event, message, &at)); break;

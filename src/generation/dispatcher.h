@@ -30,9 +30,10 @@ void tri_dispatcher_destroy(tri_dispatcher *dispatcher);
 /* Returns the number of replicas. */
 int tri_dispatcher_replicas(const tri_dispatcher *dispatcher);
 
-/* ---- verbs, on the first rank ------------------------------------------------------------------------------------
- *
- * As the generator's (generator.h), with the same errors. Options are copied, but not scores and observers. */
+/* ---- verbs, on the first rank ------------------------------------------------------------------------------------ */
+
+/* They work like the generator's functions of the same names (generator.h), and fail with the same errors. The options
+ * are copied; `ends`, `scores` and the observer's context must remain valid, as for the generator. */
 
 tri_status tri_dispatcher_begin(tri_dispatcher *dispatcher, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options, tri_sequence **out);

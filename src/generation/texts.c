@@ -42,8 +42,8 @@ static tri_status count_tokens(const tri_texts *t, const tri_written *text, int6
   return TRI_OK;
 }
 
-/* Checks that prompts in one batch may share a rotary table: with rope_scaling `dynamic`, positions depend on the
- * length of the prompt. */
+/* Checks that all prompts may share the runner's rotary table: with rope_scaling `dynamic`, its frequencies depend on
+ * the length of a long prompt. */
 static tri_status check_dynamic(const tri_texts *t) {
   const tri_rope_scaling *scaling = &t->generation->model.rope_scaling;
   for (int64_t i = 1; i < t->count; i++) {

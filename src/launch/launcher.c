@@ -32,7 +32,7 @@ static bool find_program(const char *search_path, const char *name, char out[TRI
   return false;
 }
 
-/* ---- the version ----------------------------------------------------------------------------------------------- */
+/* ---- the version ------------------------------------------------------------------------------------------------- */
 
 static pid_t start_version(const char *path, int output) {
   char *const arguments[] = {(char *)path, "--version", NULL};

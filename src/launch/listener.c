@@ -80,7 +80,7 @@ static void give_streams(const tri_speaker *to) {
   (void)!sendmsg(to->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
 
 size_t tri_listener_num_polled(const tri_listener *listener) { return listener->count + 1; }
 

@@ -89,7 +89,7 @@ void tri_document_cut_destroy(tri_document_cut *cut) {
   tri_free(cut);
 }
 
-/* ---- documents ------------------------------------------------------------------------------------------- */
+/* ---- documents --------------------------------------------------------------------------------------------------- */
 
 static int longest_first(const void *a, const void *b) {
   const document *x = a, *y = b;

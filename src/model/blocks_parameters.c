@@ -11,7 +11,7 @@ const tri_blocks *tri_blocks_of(const tri_model *model) { return &tri_family_of(
 
 bool tri_blocks_gated(const tri_blocks *blocks) { return blocks->names.gate != NULL || blocks->names.gate_up != NULL; }
 
-/* ---- rows --------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static bool has_norm2(const tri_model *model) {
   return tri_blocks_of(model)->names.norm2 != NULL && model->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM;
@@ -109,8 +109,7 @@ tri_blocks_last tri_blocks_find_last(const tri_model *model) {
   return last;
 }
 
-/* ---- names and shapes -----------------------------------------------------------------------------------------------
- */
+/* ---- names and shapes -------------------------------------------------------------------------------------------- */
 
 typedef struct named_parameter {
   const char *module, *name; /* after tri_blocks.layer: MODULE.NAME; module NULL: NAME */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- presets and files ----------------------------------------------------------------------------------------- */
+/* ---- presets and files ------------------------------------------------------------------------------------------- */
 
 static tri_status unknown_preset(const tri_yaml *reference) {
   char subject[TRI_YAML_EXCERPT_BYTES + 2], excerpt[TRI_YAML_EXCERPT_BYTES];
@@ -65,7 +65,7 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
   return TRI_OK;
 }
 
-/* ---- whole models ---------------------------------------------------------------------------------------------- */
+/* ---- whole models ------------------------------------------------------------------------------------------------ */
 
 /* Keys for which 0 is a valid value; their default is the family's. */
 typedef struct usual_field {

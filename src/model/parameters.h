@@ -249,7 +249,7 @@ const char *tri_part_name(tri_part part);
 tri_parameter_group tri_parameter_group_of(const tri_parameter *parameter);
 const char *tri_parameter_group_name(tri_parameter_group group);
 
-/* ---- for the families ------------------------------------------------------------------------------------------ */
+/* ---- for the families -------------------------------------------------------------------------------------------- */
 
 /* Return the splits: not split; along a dimension by its elements; along a dimension by heads. */
 tri_split tri_split_none(void);

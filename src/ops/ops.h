@@ -11,9 +11,9 @@
 /* How a weight matrix is stored: [in, out] in GPT-2's checkpoints, [out, in] in all others. */
 typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weight_order;
 
-/* ---- tensor parallelism ------------------------------------------------------------------------------------------
- *
- * Widths given to operations are those of this rank. With one tensor rank, enter and leave append nothing. */
+/* ---- tensor parallelism ------------------------------------------------------------------------------------------ */
+
+/* Widths given to operations are those of this rank. With one tensor rank, enter and leave append nothing. */
 
 /* Return this rank's part of `length` elements that are split over the tensor ranks: its length; its first element and
  * length. */

@@ -58,11 +58,12 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *gemm, const void *x, const void *gradient_y, void *workspace);
 
-/* ---- stacks of experts' matrices ------------------------------------------------------------------------------
- *
- * The same functions for rows in groups, each group with its own matrix. The parameter has `matrices` matrices of [out,
- * in]; `begins` has the first row of each group (device/description.h). m of the GEMM (k of a gradient) is the maximum
- * number of rows of all groups together. */
+/* ---- stacks of experts' matrices --------------------------------------------------------------------------------- */
+
+/* The functions above for rows in groups, each group with its own matrix. The parameter has `matrices` matrices of
+ * [out, in]; `begins` has the first row of each group (device/description.h). m of the GEMM (k of a gradient) is the
+ * maximum number of rows of all groups together. */
+
 tri_status tri_weight_stack_memory(const tri_op_call *call, const tri_device_description *device,
                                    const tri_matmul *gemm, int64_t matrices, tri_direction direction,
                                    tri_op_memory *out);

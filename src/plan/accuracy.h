@@ -24,8 +24,9 @@ tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 /* Each of these writes one line of a report and returns buffer. `devices`: number of devices of the prediction; 0:
  * unknown. */
 enum { TRI_ACCURACY_TEXT_BYTES = 640 };
-/* Writes "accuracy: 13 published runs on dgx-h100 were predicted 6.6 % too fast on average (...); none had more than
- * 16,384 devices". */
+/* Writes the errors of the published rows of this cluster, "accuracy: N published runs on NAME were predicted ... too
+ * fast on average (...); none had more than M devices", and those of rows with about as many devices; without rows of
+ * this cluster, the errors of all rows. */
 char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 /* Writes the names of the constants that were fitted to measurements. */
 char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);

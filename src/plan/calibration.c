@@ -124,8 +124,8 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
   return found == NULL ? 0 : found->seconds;
 }
 
-/* Sets the memory bandwidth from sums of two long vectors, and the vector rate from GELU on data in caches, with the
- * operations that its cost counts. */
+/* Sets the memory bandwidth from sums of two long vectors, and the rate of vector arithmetic from GELU on data in
+ * caches, at 16 operations per element (tri_activation_flops). */
 static void set_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);

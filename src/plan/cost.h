@@ -23,15 +23,16 @@ typedef struct tri_run_cost {
   double price, kwh;                 /* money and energy of a step, with idle spare nodes */
   double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
   tri_interruptions failures;
-  double availability;        /* share of the time in which there are enough nodes; 1 without repairs */
-  double interval_s, goodput; /* best interval between checkpoints; goodput (failures.h) with it, 1 without failures */
+  double availability; /* share of the time in which there are enough nodes; 1 without repairs */
+  /* Best interval between checkpoints; goodput (failures.h) with it, times availability; 1 without failures. */
+  double interval_s, goodput;
 } tri_run_cost;
 
 /* Computes the cost of a step, and the effect of failures. */
 tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
-/* Returns the time of a run of `tokens` tokens, in steps: with the time of its checkpoints, failures and repairs.
- * 0: the run never ends. */
+/* Returns the time of a run of `tokens` tokens divided by the time of a step. It includes checkpoints, failures and
+ * repairs. Returns 0 if the goodput is 0, because such a run never ends. */
 double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_cost *expense, double tokens);
 
 #endif

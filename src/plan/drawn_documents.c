@@ -40,7 +40,7 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
   return TRI_OK;
 }
 
-/* ---- lengths of documents -------------------------------------------------------------------------------------- */
+/* ---- lengths of documents ---------------------------------------------------------------------------------------- */
 
 /* Appends documents of one length, in ascending order; equal lengths become one group. */
 static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t count) {

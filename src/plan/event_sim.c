@@ -26,8 +26,8 @@ static tri_status tell(tri_event_sim *walk, const tri_stage_process *w, const tr
   return tri_timeline_add(walk->timeline, &event);
 }
 
-/* Returns the part of a step that an event counts as, as in a measured summary. Collectives over all ranks count as
- * part of the optimizer: they sum the gradient norm. */
+/* Returns the part of a step to which the time of an event is added, the same one as in the summary of a measured step.
+ * Collectives over all ranks are added to the optimizer: they sum the gradient norm. */
 static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   switch (kind) {
     case TRI_EVENT_FORWARD:

@@ -62,7 +62,7 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
     uint64_t ticket = tri_recorder_begin(&record);
     const tri_status status = read_slice(checkpoint, tensor, slice);
     tri_recorder_end(ticket);
-    TRI_TRY(status); /* the run may continue with another checkpoint */
+    TRI_TRY(status); /* after the end of the record, since the run may continue with another checkpoint */
   }
   return tri_checkpoint_map_written(engine);
 }
@@ -114,8 +114,8 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
 }
 
 /* Returns whether run state `state` is missing in the checkpoint although the run keeps it. The state then begins as a
- * copy of the weights (tri_engine_begin_states). That call would also overwrite the points of schedule_free, but a run
- * with schedule_free keeps no average (tri_average_check), so no such points are loaded. */
+ * copy of the weights (tri_engine_begin_states). That call overwrites the points of schedule_free, too; this does no
+ * harm, because a run with schedule_free keeps no average (tri_average_check), so nothing is missing there. */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
@@ -147,9 +147,9 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
-  /* An averaging optimizer saves a point that it computes from the values and a state. If the state was not read, it
-   * must be a copy of the values here, or the checksum of that point differs. resume.c begins the states again once all
-   * values are final. */
+  /* The checksums are computed as in a save. With an averaging optimizer a save converts each weight from its value and
+   * a state (checkpoint_conversions.h). If the state was not read, it must be equal to the value, so that the result is
+   * the weight in the file. resume.c sets the states again once all values are final. */
   if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,

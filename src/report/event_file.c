@@ -33,7 +33,7 @@ struct tri_event_file {
   char path[TRI_PATH_BYTES];
 };
 
-/* ---- protocol buffers ------------------------------------------------------------------------------------------- */
+/* ---- protocol buffers -------------------------------------------------------------------------------------------- */
 
 /* MESSAGE_BYTES: room for three tags that contain a path. */
 enum { MESSAGE_BYTES = 4 * TRI_PATH_BYTES, WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
@@ -95,7 +95,7 @@ static void append_block(message *m, unsigned field, const void *data, size_t by
   append_bytes(m, data, bytes);
 }
 
-/* ---- records ---------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 /* Computes the checksum bit by bit: a step has a few hundred bytes, too few for a table to pay off. */
 static uint32_t masked_crc32c(const uint8_t *data, size_t bytes) {
@@ -143,7 +143,7 @@ static tri_status write_beginning(tri_event_file *file, int64_t first_step) {
   return write_record(file, &event);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 #define NAME_PREFIX "events.out.tfevents."
 

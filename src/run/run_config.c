@@ -291,7 +291,7 @@ static const tri_config_key run_keys[] = {
 };
 TABLE(run_table, run_keys);
 
-/* ---- combinations ---------------------------------------------------------------------------------------------- */
+/* ---- combinations ------------------------------------------------------------------------------------------------ */
 
 static tri_status check_batch(const tri_run_config *c) {
   int64_t data = c->layout.data == 0 ? 1 : c->layout.data;
@@ -460,7 +460,7 @@ static tri_status check_run(const tri_run_config *c) {
   return tri_optimizer_settings_check_model(&c->optimizer.settings, &c->model);
 }
 
-/* ---- what to train on ------------------------------------------------------------------------------------------ */
+/* ---- what to train on -------------------------------------------------------------------------------------------- */
 
 tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *out) {
   double weights[TRI_MOST_SOURCES];
@@ -517,7 +517,7 @@ static tri_status check_tuning(const tri_run_config *c) {
   return tri_fail(TRI_BAD_CONFIG, "`adapter` needs a trained model: name its folder in `init`");
 }
 
-/* ---- its name -------------------------------------------------------------------------------------------------- */
+/* ---- its name ---------------------------------------------------------------------------------------------------- */
 
 void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
   size_t end = strlen(c->output);
@@ -529,7 +529,7 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
            named ? c->model.name : c->output + begin);
 }
 
-/* ---- whole files ----------------------------------------------------------------------------------------------- */
+/* ---- whole files ------------------------------------------------------------------------------------------------- */
 
 /* Expands the model `name`, and replaces its keys by those in `said`. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {

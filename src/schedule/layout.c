@@ -401,7 +401,7 @@ tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model
   return tri_schedule_of(layout->schedule)->check(&shape);
 }
 
-/* ---- derived values ---------------------------------------------------------------------------------------- */
+/* ---- derived values ---------------------------------------------------------------------------------------------- */
 
 tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations) {
   switch (layout->reduce_precision) {

@@ -123,7 +123,7 @@ tri_memory_request tri_memory_request_forward(tri_op_list *const *list, int64_t 
 tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out);
 void tri_memory_plan_destroy(tri_memory_plan *plan);
 
-/* ---- the parts ------------------------------------------------------------------------------------------------- */
+/* ---- the parts --------------------------------------------------------------------------------------------------- */
 
 /* A piece of memory in a shared region, in use from time `first` to time `last`. */
 typedef struct tri_interval {

@@ -83,7 +83,7 @@ static tri_status make_room(void *array, size_t size, int32_t count, int32_t *ro
   return TRI_OK;
 }
 
-/* ---- the heap --------------------------------------------------------------------------------------------------- */
+/* ---- the heap ---------------------------------------------------------------------------------------------------- */
 
 static bool comes_before(const queued_pair *a, const queued_pair *b) {
   return a->count != b->count ? a->count > b->count : a->pair < b->pair;
@@ -112,7 +112,7 @@ static queued_pair heap_pop(learner *l) {
   return top;
 }
 
-/* ---- pairs ------------------------------------------------------------------------------------------------------ */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 static size_t pair_table_place(const learner *l, uint64_t pair) {
   size_t place = (size_t)((pair * UINT64_C(0x9E3779B97F4A7C15)) >> 20) & (l->table_places - 1);
@@ -202,7 +202,7 @@ static tri_status queue_fresh(learner *l) {
   return TRI_OK;
 }
 
-/* ---- words and merges ------------------------------------------------------------------------------------------- */
+/* ---- words and merges -------------------------------------------------------------------------------------------- */
 
 /* Computes the id of each byte: after the special token, in the order of their letters. */
 static void byte_ids(int32_t out[256]) {
@@ -317,7 +317,7 @@ static void release(learner *l) {
   tri_free(l->scratch);
 }
 
-/* ---- the trainer ------------------------------------------------------------------------------------------------ */
+/* ---- the trainer ------------------------------------------------------------------------------------------------- */
 
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out) {
   if (vocab_size < FIRST_MERGE_ID || vocab_size > TRI_MAX_VOCABULARY) {

@@ -172,7 +172,7 @@ static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t by
   return TRI_OK;
 }
 
-/* ---- ends of tokens -------------------------------------------------------------------------------------------- */
+/* ---- ends of tokens ---------------------------------------------------------------------------------------------- */
 
 static tri_status add_end(tri_encoder *encoder, size_t end) {
   tri_token_ends *list = encoder->ends;

@@ -401,7 +401,7 @@ tri_status tri_folder_other_class(const char *folder, const json_t *root, const 
   return status;
 }
 
-/* ---- ends of texts -------------------------------------------------------------------------------------------- */
+/* ---- ends of texts ----------------------------------------------------------------------------------------------- */
 
 static int32_t id_of_token(const tri_tokenizer *tokenizer, const char *token) {
   for (int64_t i = 0; i < tokenizer->added_count; i++) {

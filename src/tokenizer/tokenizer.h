@@ -127,7 +127,7 @@ tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *t
  * read from a tokenizer.json is written unchanged, byte for byte. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
-/* ---- learning a vocabulary ------------------------------------------------------------------------------------- */
+/* ---- learning a vocabulary --------------------------------------------------------------------------------------- */
 
 typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
 

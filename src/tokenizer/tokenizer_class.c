@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- the class ----------------------------------------------------------------------------------------------------
- *
- * As in AutoTokenizer.from_pretrained of transformers 5.24 (models/auto/tokenization_auto.py). */
+/* ---- the class --------------------------------------------------------------------------------------------------- */
+
+/* The class is chosen as in AutoTokenizer.from_pretrained of transformers 5.24 (models/auto/tokenization_auto.py). */
 
 /* The class of each model_type, whose names are separated by spaces; NULL: TokenizersBackend, which uses the file.
  * Other types, such as llama, have the class that the files name. */

@@ -58,7 +58,7 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
                                     const char *merges_file, const char *merges, size_t merges_bytes,
                                     tri_tokenizer **out);
 
-/* ---- for the readers ------------------------------------------------------------------------------------------- */
+/* ---- for the readers --------------------------------------------------------------------------------------------- */
 
 /* Composes the text of a tokenizer.json (vocab_merges.c) from vocab.json and merges.txt of a folder, by the class that
  * its tokenizer_config.json names. Release *out with free. */

@@ -192,7 +192,7 @@ static tri_status read_model_options(json_reader *reader, tri_tokenizer *tokeniz
   return TRI_OK;
 }
 
-/* ---- begins of texts --------------------------------------------------------------------------------------- */
+/* ---- begins of texts --------------------------------------------------------------------------------------------- */
 
 static tri_status add_beginning(json_reader *reader, const json_t *id, tri_tokenizer *tokenizer) {
   const json_int_t value = json_integer_value(id);
@@ -280,7 +280,7 @@ static tri_status read_beginning(json_reader *reader, tri_tokenizer *tokenizer) 
   return read_processor(reader, processor, 0, &frames, tokenizer);
 }
 
-/* ---- the file --------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t bytes) {
   TRI_TRY(tri_alloc("a tokenizer", bytes, 1, &tokenizer->json));

@@ -15,7 +15,7 @@
 enum { TAG = 0x7741, NO_TENSOR = -1, NAME_BYTES = 160 };
 #define MESSAGE_BYTES ((int64_t)4 << 20)
 
-/* ---- messages ------------------------------------------------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* The begin of a slice. The pointers of `part` have no meaning on the receiver, and are NULL. */
 typedef struct header {

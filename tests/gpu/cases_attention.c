@@ -1,6 +1,6 @@
 /* Attention over lists of slices: documents, gaps, full and causal, one query at the end of a cache, windows, several
- * slices on a query and on a key; grouped heads; heads beside each other in a row of q, k and v, or as in GPT-NeoX, or
- * in arrays of their own; calls that merge and gradients that accumulate. */
+ * slices for a query and for a key; grouped heads; all heads of q, k and v in one row, or as in GPT-NeoX, or in
+ * separate arrays; calls that merge and gradients that accumulate. */
 #include "problem.h"
 
 #include "device/reference/reference.h"
@@ -19,7 +19,7 @@ typedef struct slice_list {
   bool shares_queries, shares_keys;
 } slice_list;
 
-/* Where a head lies: [rows, q heads, k heads, v heads]; [rows, heads of q, k and v]; [heads, rows] each. */
+/* The layout of heads: [rows, q heads, k heads, v heads]; [rows, heads of q, k and v]; [heads, rows] each. */
 typedef enum head_layout { HEADS_SIDE_BY_SIDE, HEADS_TOGETHER, HEADS_APART, NUM_HEAD_LAYOUTS } head_layout;
 
 typedef struct attention_call {
@@ -277,8 +277,8 @@ static tri_status run_backward(const problem *p, tri_queue *queue, char *const *
                 of(p, memory, x, x->gradient_v, x->v_offset), AT(p->count + WORKSPACE));
 }
 
-/* Out and log_sum_exp are inputs of a backward: made by the reference's forward, here on the host. Where the queries
- * see more keys than the slices say, log_sum_exp is larger. */
+/* Fills out and log_sum_exp, which are inputs of a backward, with the reference's forward on the host. If the queries
+ * see more keys than the slices have, log_sum_exp is larger. */
 static bool fill_forward(problem *p, const attention_call *x) {
   char *memory[MOST_ARGUMENTS + NUM_SPACES];
   attention_call forward = *x;
@@ -455,7 +455,7 @@ static void all_problems(checker *c, tri_dtype type, one *function) {
   if (!is_quick(c)) large_problems(c, type, function);
 }
 
-/* ---- pages: what a device makes of them is its own, so both kernels are tried together --------------------------- */
+/* ---- pages: their layout is the device's own, so both kernels are tested together -------------------------------- */
 
 typedef struct page_call {
   tri_attention call;
@@ -487,7 +487,7 @@ static tri_status run_pages(const problem *p, tri_queue *queue, char *const *mem
 
 enum { MOST_PAGES = 12 };
 
-/* Sequences whose keys lie in drawn pages; the last queries of each are asked, under windows too. */
+/* Sequences whose keys are in random pages. Only the last queries of each are computed, also with windows. */
 static void one_paged(checker *c, tri_dtype type, const tri_attention *shape) {
   page_call x = {.call = *shape};
   tri_attention *a = &x.call;

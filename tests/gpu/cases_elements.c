@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a call on rows is made of. */
+/* The parameters of a call on rows. */
 typedef struct rows_call {
   int64_t rows, width, ld, live;
   int count; /* argument */
@@ -106,7 +106,8 @@ static tri_status run_copy_rows(const problem *p, tri_queue *queue, char *const 
                 x->to_rows < 0 ? NULL : AT(x->to_rows), AT(x->to));
 }
 
-/* Each of `live` numbers from `least` on once, in any order; what is behind them is not read. */
+/* Adds an array with `live` consecutive numbers from `least` on, in random order. The numbers after these are not read.
+ * */
 static int add_order(problem *p, const char *name, int64_t capacity, int64_t live, int64_t least) {
   const int number = add_array(p, name, TRI_INT32, capacity);
   int32_t *rows = (int32_t *)(void *)p->arguments[number].before;

@@ -76,7 +76,7 @@ static int add_sums(problem *p, int64_t rows, int64_t elements, bool small) {
   return add_bytes(p, "sums", &sums, sizeof sums);
 }
 
-/* Of a part of a tensor that has twice as many rows. */
+/* Returns the settings for a part of a tensor that has twice as many rows. */
 static tri_adafactor adafactor_of(int64_t rows, int64_t columns, int number) {
   return (tri_adafactor){rows,
                          columns,

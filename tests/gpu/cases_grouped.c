@@ -23,7 +23,7 @@ static const char *division_text(division how) {
   return "no rows";
 }
 
-/* begins[groups + 1] of `rows` rows, not all of which need have a group; returns how many have one. */
+/* Sets begins[groups + 1] for `rows` rows. Some rows may have no group. Returns the number of rows in groups. */
 static int64_t divide(checker *c, division how, int64_t rows, int64_t groups, int32_t *begins) {
   const int64_t one = draw(c, groups);
   int64_t at = 0;
@@ -106,10 +106,10 @@ static tri_status run_grouped(const problem *p, tri_queue *queue, char *const *m
 }
 
 static int64_t elements(int64_t rows, int64_t columns, int64_t ld) {
-  return rows == 0 ? 0 : (rows - 1) * ld + columns; /* the last row has no gap behind it */
+  return rows == 0 ? 0 : (rows - 1) * ld + columns; /* no gap after the last row */
 }
 
-/* Rows, of which the live ones are filled: the others are not read. */
+/* Adds rows, and fills the live ones. The others are not read. */
 static int add_rows_of(problem *p, const char *name, tri_dtype type, const grouped_call *x, int64_t width, int64_t ld) {
   const int number = add_array(p, name, type, elements(x->rows, width, ld));
   fill(p, number, matrix_of(x->live, ld, width), 0, 1);

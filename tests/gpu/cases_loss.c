@@ -27,7 +27,7 @@ static bool next_loss(checker *c, int i, loss_call *x) {
   return i < num_fixed + num_large + (is_quick(c) ? 3 : 8);
 }
 
-/* Of this slice, of another rank's, and ignored. */
+/* Adds labels: some are in this slice, some in another rank's, and some are ignored. */
 static int add_labels(problem *p, const loss_call *x) {
   const int number = add_array(p, "labels", TRI_INT32, x->rows);
   for (int64_t r = 0; r < x->rows; r++) {
@@ -85,7 +85,7 @@ static tri_status run_statistics(const problem *p, tri_queue *queue, char *const
                 x->first_id, AT(x->maximum), AT(x->sum), AT(x->label_logit));
 }
 
-/* The largest logit and the label's are numbers that are there already. */
+/* The largest logit and the label's are elements of the input. */
 void cases_softmax_statistics(checker *c, tri_dtype type) {
   loss_call x;
   for (int i = 0; next_loss(c, i, &x); i++) {
@@ -124,14 +124,14 @@ void cases_softmax_rescale(checker *c, tri_dtype type) {
 
 /* ---- query_logits ------------------------------------------------------------------------------------------------ */
 
-/* Of a token that is not unlikely: a uniform number in the middle of what it has of the whole. */
+/* Returns a uniform random number in the middle of the interval of a token that is not unlikely. */
 static double middle_of(const problem *p, const loss_call *x, int64_t row, double temperature) {
   const void *logits = p->arguments[x->logits].before;
   double most = -INFINITY, total = 0, before = 0, best = 0, middle = 0;
   for (int64_t v = 0; v < x->vocabulary; v++) most = fmax(most, number_get(p->wide, logits, row * x->ld + v));
   for (int64_t v = 0; v < x->vocabulary; v++)
     total += exp((number_get(p->wide, logits, row * x->ld + v) - most) / temperature);
-  const int64_t first = draw(p->checker, x->vocabulary); /* of those from here on, the likeliest */
+  const int64_t first = draw(p->checker, x->vocabulary); /* the likeliest token from this one on */
   for (int64_t v = 0; v < x->vocabulary; v++) {
     const double weight = exp((number_get(p->wide, logits, row * x->ld + v) - most) / temperature);
     if ((v >= first || best < total / 1000) && weight > best) {

@@ -11,7 +11,7 @@
 typedef struct product_call {
   tri_matmul product;
   int a, b, bias, c;
-  bool other_direction; /* what was packed for a product is read by the one that has b the other way round */
+  bool other_direction; /* a matrix that was packed for one product is read by the product of the other direction */
 } product_call;
 
 enum { WORKSPACE, PACKED };
@@ -19,7 +19,7 @@ enum { WORKSPACE, PACKED };
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static int64_t elements(int64_t rows, int64_t columns, int64_t ld) {
-  return rows == 0 ? 0 : (rows - 1) * ld + columns; /* the last row has no gap behind it */
+  return rows == 0 ? 0 : (rows - 1) * ld + columns; /* no gap after the last row */
 }
 
 static int add_matrix(problem *p, const char *name, tri_dtype type, int64_t rows, int64_t columns, int64_t ld) {

@@ -202,7 +202,7 @@ static bool next_matrix(checker *c, int i, int64_t *rows, int64_t *columns, bool
   return shape < num_fixed + num_large + (is_quick(c) ? 2 : 6);
 }
 
-/* Of an array [rows, row] of which [rows, columns] are used. */
+/* Returns the elements of an array [rows, row] in which [rows, columns] are used. */
 static int64_t elements_of(int64_t rows, int64_t row) { return rows * row; }
 
 static tri_status run_normalise(const problem *p, tri_queue *queue, char *const *memory) {

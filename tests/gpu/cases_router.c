@@ -1,6 +1,6 @@
-/* Routers: those of published models, and shapes at the edges. What a row chooses is compared number by number, so
- * logits are such that no two experts, and no two groups, are nearly as good as each other; or exactly as good, where
- * the one with the lower number comes first. */
+/* Routers: those of published models, and shapes at the limits. The chosen experts are compared exactly, so no two
+ * experts, and no two groups, are nearly equal in logits; some are exactly equal, and then the one with the lower
+ * number comes first. */
 #include "mesh/label.h"
 #include "problem.h"
 
@@ -134,7 +134,7 @@ static void add_logits(problem *p, router_call *x, bool biased, bool equals) {
   }
 }
 
-/* Of rows some of which are not tokens. */
+/* Adds labels; some of the rows are not tokens. */
 static int add_labels(problem *p, const router_call *x) {
   static const double kinds[] = {17, TRI_LABEL_NONE, TRI_LABEL_PADDING, 0};
   const int number = add_array(p, "labels", TRI_INT32, x->rows);
@@ -167,7 +167,7 @@ void cases_router_forward(checker *c, tri_dtype type) {
   }
 }
 
-/* ---- what a router has chosen ------------------------------------------------------------------------------------ */
+/* ---- choices of a router ----------------------------------------------------------------------------------------- */
 
 /* Different experts for each row, any; of some rows none. */
 static int add_chosen(problem *p, const router_call *x) {

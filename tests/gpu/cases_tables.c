@@ -9,7 +9,7 @@ typedef struct table_call {
   bool accumulate;
 } table_call;
 
-/* Where ids come from: the whole vocabulary, half beyond the slice, one id, few. */
+/* The range of the ids: the whole vocabulary, half outside of the slice, one id, few ids. */
 typedef enum id_kind { IDS_INSIDE, IDS_AROUND, IDS_ONE, IDS_FEW, NUM_ID_KINDS } id_kind;
 
 static const char *id_text(id_kind kind) {

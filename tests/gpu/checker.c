@@ -1,13 +1,13 @@
-/* How a problem is tried. Each argument is laid into a piece of device memory of its own, between guards; what the call
- * has to write is full of not-a-numbers before. The call is done once on the reference device and twice on the device:
- * once with guards on both sides of each argument, which have to stay as they are, and once with nothing behind the
- * arguments, so that a device that guards its memory by pages finds who reads there. The two have to agree to the bit.
+/* How a problem is tested. Each argument is in a piece of device memory of its own, between guards; outputs are NaN
+ * before the call. The call is done once on the reference device and twice on the device: once with guards on both
+ * sides of each argument, which must not change, and once with no memory after the arguments, so that a device that
+ * guards its memory by pages detects reads there. The two results must be equal to the bit.
  *
- * Addresses are shifted by a few elements in half of the problems, as they are where a call works on a part of an
- * array.
+ * In half of the problems addresses are shifted by a few elements, as in calls on a part of an array.
  *
- * Errors are measured by norm, against the tolerance of the type that is stored; and element by element, ten times as
- * coarsely and beside the root of the mean square, since a wrong element in a large array hardly shows in a norm. */
+ * Errors are measured by norm, with the tolerance of the stored type; and element by element, with ten times the
+ * tolerance and relative to the root mean square, since a wrong element in a large array has little effect on a norm.
+ */
 #include "checker.h"
 #include "device/exact_sum.h"
 
@@ -81,7 +81,7 @@ static void copy_note(const problem *p, const char *format, ...) {
 /* ---- laying out -------------------------------------------------------------------------------------------------- */
 
 typedef struct piece {
-  char *memory; /* of the device, from the guard in front; NULL for a space of no bytes */
+  char *memory; /* device memory, from the guard before the argument on; NULL for a space of no bytes */
   size_t lead_bytes, bytes, tail_bytes;
   unsigned guard;
 } piece;
@@ -92,12 +92,12 @@ typedef struct laid {
   const problem *problem;
   int count;
   piece pieces[MOST_MEMORIES];          /* arguments, spaces */
-  unsigned char *after[MOST_ARGUMENTS]; /* what the arguments held in the end */
+  unsigned char *after[MOST_ARGUMENTS]; /* contents of the arguments after the call */
 } laid;
 
 static size_t all_bytes(const piece *x) { return x->lead_bytes + x->bytes + x->tail_bytes; }
 
-/* Poison of the host's, as long as anybody wants. */
+/* Returns host memory of this size, filled with poison. */
 static unsigned char *poison_of(size_t bytes, unsigned pattern) {
   unsigned char *host = malloc(bytes + 1);
   if (host == NULL) checker_is_out_of_memory(bytes);
@@ -274,10 +274,10 @@ typedef struct comparison {
   const problem *problem;
   const argument *argument;
   const unsigned char *got, *want;
-  bool *written; /* of each element */
+  bool *written; /* for each element */
 } comparison;
 
-/* What is done for each range of a region. */
+/* A function that is called for each range of a region. */
 typedef void each(const comparison *x, void *with, int64_t first, int64_t width);
 
 static void over_region(const comparison *x, const region *where, each *function, void *with) {
@@ -466,7 +466,7 @@ void checker_close(checker *c) {
   tri_device_destroy(c->reference);
 }
 
-/* A device that wants no matrix packed needs nothing that packs. */
+/* A device that does not pack matrices needs no kernel for packing. */
 static bool is_missing(const checker *c, const kernel_cases *kernel, tri_dtype type) {
   void (*function)(void) = NULL;
   memcpy(&function, (const char *)c->device->kernels + kernel->slot, sizeof function);

@@ -4,14 +4,14 @@
 
 #include "problem.h"
 
-/* What is known of a kernel in a type. */
+/* The results for a kernel in a type. */
 typedef struct kernel_result {
   const char *kernel;
   tri_dtype type;
   bool missing;
   int64_t cases, failures;
   double worst;       /* error by norm, of what came nearest to its tolerance, or past it */
-  double worst_share; /* of the tolerance */
+  double worst_share; /* the same, as a share of the tolerance */
   char first[1024];   /* the first failure */
 } kernel_result;
 
@@ -23,19 +23,19 @@ typedef struct kept_space {
 } kept_space;
 
 struct checker {
-  /* Opens the device that is to be proved: once more after each fault, since its queue is dead then. */
+  /* Opens the device to be tested; again after each fault, because its queue cannot be used any more. */
   tri_status (*open)(const void *which, tri_device **out);
   const void *which;
   tri_device *device, *reference;
   uint64_t seed, random;
   int64_t turns; /* of add_rows, for the kernel at hand */
   bool quick;
-  kept_space kept[2][2][NUM_SPACES]; /* of the device and of the reference; guarded and tight */
-  kernel_result *result;             /* of the kernel at hand */
+  kept_space kept[2][2][NUM_SPACES]; /* for the device and the reference; guarded and tight */
+  kernel_result *result;             /* the current kernel's */
 };
 
-/* Patterns of 16 bits that are not-a-numbers in every type, and no token's id. Each argument has its own, in it and in
- * its guards: what is made of one argument's does not pass for another's. */
+/* Patterns of 16 bits that are NaN in every type, and not an id of a token. Each argument has its own, also in its
+ * guards, so that values computed from one argument are not taken for those of another. */
 enum { POISON_OF_FIRST = 0x7ff1, POISON_OF_GUARDS = 0x7ffd /* of spaces */, POISON_OF_SPACES = 0x7ffe };
 
 /* Fills with a pattern again and again. */

@@ -22,7 +22,7 @@ typedef struct chip {
   uint64_t grid_threads; /* along each dimension: blocks times threads */
   int thread_registers;  /* of 32 bits */
   int block_registers;   /* of 32 bits, of all threads of a block */
-  size_t argument_bytes; /* of a kernel */
+  size_t argument_bytes; /* largest size of a kernel's arguments */
 } chip;
 
 /* clang-format off */

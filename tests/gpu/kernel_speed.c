@@ -1,12 +1,12 @@
-/* kernel_speed DEVICE [--type T] [--quick] [--json FILE]: how fast a device's kernels are.
+/* kernel_speed DEVICE [--type T] [--quick] [--json FILE]: measures how fast a device's kernels are.
  *
- * A copy within the device's memory is the yardstick of all that is bound by memory: kernels over elements and rows are
- * told as bytes moved (each operand once) a second, and as a share of that copy. Matrix products and attention are told
- * as floating-point operations a second, of the shapes that GPT-2 124M, GPT-2 1.5B and a Llama of 1B train with, in
- * three directions; each product as the device's library ranks first, and then as the best of its first eight that were
- * timed here; and of layers of experts, beside their routers. Operands are random: zeros are faster than any data. Each
- * figure is the median of some samples, with the least and the most beside it. --quick takes small sizes: it shows that
- * the program works. */
+ * Kernels that are bound by memory, over elements and rows, are printed as bytes moved per second (each operand once),
+ * and as a share of a copy within the device's memory. Matrix products and attention are printed as floating-point
+ * operations per second, for the training shapes of GPT-2 124M, GPT-2 1.5B and a Llama of 1B, in three directions. Each
+ * product is measured with the first algorithm in the ranking of the device's library, and with the fastest of its
+ * first eight. Layers of experts and their routers are measured, too. Operands are random, because zeros are faster
+ * than any data. Each figure is the median of some samples, with the minimum and the maximum. --quick uses small sizes,
+ * and only shows that the program works. */
 #include "kernel_speed.h"
 
 #include "base/memory.h"
@@ -31,7 +31,7 @@ static int index_of(tri_dtype type) {
   return -1;
 }
 
-/* Repeats a table that lies in device memory until the buffer is full. */
+/* Repeats a table in device memory until the buffer is full. */
 static void fill(tri_device *device, void *to, size_t bytes, const void *table, size_t table_bytes) {
   for (size_t at = 0; at < bytes; at += table_bytes) {
     size_t some = bytes - at < table_bytes ? bytes - at : table_bytes;
@@ -70,7 +70,8 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Seconds of one round: least, median, most. The number of rounds makes a sample long enough to be told. */
+/* Measures the seconds of one round: minimum, median, maximum. The number of rounds makes a sample long enough to be
+ * measured. */
 static void sample(const bench *s, tri_device_work *work, void *context, double seconds[3]) {
   double all[SAMPLES], once = 0;
   for (int i = 0; i < 2; i++) TRY(work(s->device->queue, context, i));
@@ -290,7 +291,7 @@ static void rows(bench *s) {
       {"block_squares", work_block_squares, n / 2 * w},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    if (all[i].work == work_adamw_copy && s->type == s->wide) continue; /* there is none */
+    if (all[i].work == work_adamw_copy && s->type == s->wide) continue; /* no such kernel */
     measure(s, all[i].name, "B/s", all[i].bytes, all[i].work, &c);
   }
   give(&b);
@@ -320,7 +321,7 @@ static tri_status work_statistics(tri_queue *queue, void *context, int round) {
   return TRI_OK;
 }
 
-/* In the logits' own memory: what is in them after that is of no matter here. */
+/* Writes to the logits' own memory, whose contents do not matter afterwards. */
 static tri_status work_gradient(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;

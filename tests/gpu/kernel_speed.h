@@ -1,4 +1,4 @@
-/* What the files of kernel_speed share: operands on the device, and how a kernel is measured. */
+/* Shared by the files of kernel_speed: operands on the device, and the measurement of a kernel. */
 #ifndef TRI_TESTS_GPU_KERNEL_SPEED_H
 #define TRI_TESTS_GPU_KERNEL_SPEED_H
 
@@ -15,7 +15,7 @@ typedef struct bench {
   tri_device *device;
   tri_dtype type, wide;
   bool quick;
-  double least_s; /* of a sample */
+  double least_s; /* seconds of a sample, at least */
   double copy_rate;
   const char *choice;    /* of how products are made, for their names */
   void *normal[3], *ids; /* TABLE random numbers as fp64, fp32 and bf16, and token ids */

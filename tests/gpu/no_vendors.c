@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: a machine without any library of a GPU's vendor. What is asked for is written to the file that
- * TRI_NO_VENDORS_LOG names, a line each, and is not found; the loader itself says so. */
+/* For LD_PRELOAD: a machine without any library of a GPU's vendor. The requested libraries are written to the file that
+ * TRI_NO_VENDORS_LOG names, one on each line, and are not found; the error message is the loader's own. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -28,7 +28,7 @@ typedef struct argument {
   unsigned char *before;
   region regions[MOST_REGIONS]; /* that the call writes */
   int num_regions;
-  bool exact;       /* what is written has the reference's bits             */
+  bool exact;       /* outputs have the reference's bits */
   bool sum;         /* a tri_exact_sum                                      */
   bool aligned;     /* begins on 16 bytes: structs                          */
   double tolerance; /* by norm                                              */
@@ -44,7 +44,7 @@ struct problem {
   const void *with; /* what `run` knows about  */
   /* Queues the call. memory[i] is argument i, memory[count + s] space s (NULL for none). */
   tri_status (*run)(const problem *p, tri_queue *queue, char *const *memory);
-  /* Bytes of the spaces that a device wants for the call: scratch memory, a packed matrix. NULL: none. */
+  /* Computes the bytes of the spaces that a device needs for the call: scratch memory, a packed matrix. NULL: none. */
   tri_status (*spaces)(const problem *p, const tri_device_description *description, size_t bytes[NUM_SPACES]);
   /* Does the call on host memory, instead of the reference device, which would take too long. NULL: it does not. */
   void (*expect)(const problem *p, char *const *memory);
@@ -82,7 +82,7 @@ tri_rows rows_of(const problem *p, int64_t capacity, int number, char *const *me
 region all_of(int64_t count);
 region matrix_of(int64_t rows, int64_t stride, int64_t width);
 void fill(problem *p, int number, region where, double centre, double scale);
-/* The call writes there; `filled` says that it adds to what is there. */
+/* Marks a region as an output; `filled`: the call adds to its contents. */
 void writes(problem *p, int number, region where, bool filled);
 int add_output(problem *p, const char *name, tri_dtype type, int64_t count, bool filled);
 

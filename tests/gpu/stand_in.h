@@ -45,8 +45,8 @@ static inline int stand_in_version(const char *name, int otherwise) {
   return word != NULL && sscanf(word, "%d.%d", &major, &minor) == 2 ? major * 10 + minor : otherwise;
 }
 
-/* What an image is: text of one line. `made` is the compiler's version; `binary` for one chip, else for all from it on.
- */
+/* An image: a line of text. `made`: version of the compiler; `binary`: for one chip, else for that chip and later ones.
+ * */
 typedef struct stand_in_image {
   char module[32];
   int bits, chip, binary, made;

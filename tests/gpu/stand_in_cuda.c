@@ -1,6 +1,6 @@
-/* Stands in for NVIDIA's driver (stand_in.h). It insists on what a real one insists on: a context that is the calling
- * thread's, nothing but work while a thread records, shared memory above 48 KiB only where it was asked for, images for
- * its chip that its compiler could have made. */
+/* A stand-in for NVIDIA's driver (stand_in.h). It checks the rules of a real one: the context must be the calling
+ * thread's, only work may be queued while a thread records, shared memory above 48 KiB must be requested, and images
+ * must be for its chip and from a compiler that it supports. */
 #include "device/gpu/kernel_list.h"
 #include "stand_in.h"
 #include "stand_in_work.h"
@@ -36,13 +36,13 @@ const tri_cuda_calls stand_in_own = {TRI_GPU_CALLS_ADAPTED(ROW_OF) TRI_CUDA_CALL
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int context_users;
 static _Thread_local tri_cuda_context current;
-static _Thread_local int recordings; /* of this thread */
+static _Thread_local int recordings; /* by this thread */
 static _Thread_local tri_gpu_enum thread_mode;
 static int global_recordings;
 
-/* ---- what every call begins with --------------------------------------------------------------------------------- */
+/* ---- the beginning of every call --------------------------------------------------------------------------------- */
 
-/* What a GPU does not recover from. */
+/* Returns whether a GPU cannot recover from the error. */
 static int stays(int error) {
   return error == TRI_CUDA_ECC || error == TRI_CUDA_NVLINK || error == TRI_CUDA_CONTAINED ||
          error == TRI_CUDA_ILLEGAL_ADDRESS || error == TRI_CUDA_LAUNCH_TIMEOUT ||
@@ -69,7 +69,7 @@ static int leave(int error) {
     if (entered_ != 0) return leave(entered_);                                                                         \
   } while (0)
 
-/* What is not work spoils a recording, unless the thread says otherwise. */
+/* Returns whether a call that is not work invalidates a recording, which depends on the mode of the thread. */
 static bool is_unsafe(void) {
   return (recordings > 0 || global_recordings > 0) && thread_mode != TRI_GPU_CAPTURE_RELAXED;
 }

@@ -1,11 +1,10 @@
-/* Stands in for AMD's run-time library (stand_in.h, words below): what a GPU is and does is written once, in
- * stand_in_cuda.c; here it gets AMD's names and habits. The GPU is a setting of the thread, and there is one without
- * any call. Kernels have warps of 64, arguments are a list, shared memory ends at 64 KiB, and no error stays: a call is
- * told of it once.
+/* A stand-in for AMD's run-time library (stand_in.h, words below). stand_in_cuda.c implements the GPU; this file gives
+ * it AMD's names and rules. The current GPU is a setting of the thread, and is set without any call. Kernels have warps
+ * of 64, arguments are a list, shared memory ends at 64 KiB, and an error is reported by one call only.
  *
- *   chip=gfx90a:sramecc+:xnack- hip=70000001   what there is: the chip as the driver names it, the version
+ *   chip=gfx90a:sramecc+:xnack- hip=70000001   the chip, as the driver names it; the version
  *
- * With STAND_IN_HIP_5 it is one of version 5, which has no properties of version 6. */
+ * With STAND_IN_HIP_5 the version is 5, which does not have the properties of version 6. */
 #include "device/gpu/code_object.h"
 #include "device/gpu/cuda_calls.h"
 #include "device/gpu/hip_calls.h"
@@ -38,7 +37,7 @@ TRI_HIP_CALLS_IF_ANY(DECLARE)
 
 /* ---- what every call begins and ends with ------------------------------------------------------------------------ */
 
-/* An error is told once, whatever it is. */
+/* Any error is reported once. */
 static tri_gpu_enum ended(tri_gpu_enum error) {
   stand_in_broken = 0;
   return error;
@@ -272,7 +271,7 @@ tri_gpu_enum hipEventElapsedTime(float *milliseconds, tri_gpu_event_handle from,
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* The stand-in compiler's code object: the chip in its note, and what the other stand-in takes behind it. */
+/* Loads the stand-in compiler's code object: the chip is in its note, followed by the image for the other stand-in. */
 tri_gpu_enum hipModuleLoadData(tri_gpu_module_handle *out, const void *image) {
   tri_gpu_enum options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
   char said[256], chip[64];

@@ -1,10 +1,10 @@
-/* Stands in for hipRTC and comgr (stand_in.h): it takes what real ones take, and makes code objects with a note of the
- * kernels and nothing that a GPU could run. As Debian's, it ends the process where it is asked for a chip that comgr
- * does not list.
+/* A stand-in for hipRTC and comgr (stand_in.h): it accepts the arguments of real ones, and makes code objects that have
+ * a note of the kernels, but no code. Like Debian's, it ends the process if a chip is requested that comgr does not
+ * list.
  *
- *   hiprtc_fails=CODE     compiling does; hiprtc_says=0: and says nothing
- *   hiprtc_warp=32        what its notes say of threads in step
- *   hiprtc_chip=gfx908    what it compiles for, whatever it is asked */
+ *   hiprtc_fails=CODE     compiling fails with CODE; hiprtc_says=0: and has no message
+ *   hiprtc_warp=32        the warp size in its notes
+ *   hiprtc_chip=gfx908    the chip that it compiles for, whatever the request is */
 #include "device/gpu/kernel_list.h"
 #include "device/gpu/rtc_calls.h"
 #include "stand_in.h"
@@ -86,7 +86,7 @@ static void write_kernel(tri_gpu_rtc_program program, const char *name, uint32_t
   write_entry(program, ".private_segment_fixed_size", 0);
 }
 
-/* Of all modules, since which kernels are this one's does not matter to anybody. */
+/* Writes the note of the kernels of all modules, since the difference does not matter here. */
 static void write_note(tri_gpu_rtc_program program) {
   write_byte(program, 0x81);
   write_text(program, "amdhsa.kernels");

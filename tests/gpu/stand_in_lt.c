@@ -2,7 +2,7 @@
 
 #include "stand_in_work.h"
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(int type) {
   switch (type) {
@@ -13,7 +13,7 @@ static size_t bytes_of(int type) {
   }
 }
 
-/* Of a result with m rows and n columns, by columns, and sums of k terms. */
+/* Sizes of a result with m rows and n columns, by columns, and sums of k terms. */
 typedef struct sizes {
   uint64_t m, n, k;
 } sizes;
@@ -78,7 +78,7 @@ bool stand_in_lt_algorithms(const stand_in_lt_product *product, stand_in_lt_kind
   for (int i = 0; i < TRI_GPU_LT_ADDRESSES; i++) {
     if (preference->alignments[i] < alignment) alignment = preference->alignments[i];
   }
-  /* The best first: what wants the most. */
+  /* The best first: the one with the largest requirements. */
   for (int variant = STAND_IN_LT_VARIANTS - 1; variant >= 0; variant--) {
     const uint8_t wanted = variant == 2 ? 16 : 1;
     if (workspace_of(variant) > preference->workspace_bytes || wanted > alignment) continue;
@@ -121,7 +121,7 @@ static double round_to_tf32(double value) {
   return (double)narrow;
 }
 
-/* What a queued product knows. */
+/* The parameters of a queued product. */
 typedef struct queued {
   stand_in_lt_description description;
   stand_in_lt_layout a, b, d;

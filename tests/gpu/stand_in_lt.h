@@ -1,7 +1,7 @@
-/* What the stand-ins for cuBLASLt and hipBLASLt share: descriptors, checks of a product that is asked for, and the
- * product itself, on what stands for device memory. Each of the two says by STAND_IN_LT_... what its numbers are; they
- * differ in nothing else. It insists on what the libraries' documents ask for: layouts that fit together and do not
- * overlap, algorithms of this very product and version, workspace and alignment as they were declared. */
+/* Shared by the stand-ins for cuBLASLt and hipBLASLt: descriptors, checks of a requested product, and the product
+ * itself, on the memory of the stand-in device. Each of the two defines its numbers by STAND_IN_LT_...; they differ in
+ * nothing else. The checks are those of the libraries' documents: layouts fit together and do not overlap, algorithms
+ * are for this product and version, workspace and alignment are as declared. */
 #ifndef TRI_TESTS_GPU_STAND_IN_LT_H
 #define TRI_TESTS_GPU_STAND_IN_LT_H
 
@@ -29,7 +29,7 @@ typedef struct stand_in_lt_preference {
   uint32_t alignments[TRI_GPU_LT_ADDRESSES];
 } stand_in_lt_preference;
 
-/* Of the 16 bytes or more that an algorithm has. */
+/* The part of an algorithm (16 bytes or more) that the stand-ins use. */
 typedef struct stand_in_lt_algorithm {
   uint32_t product; /* hash of what it is for; never 0 */
   uint16_t version;
@@ -42,13 +42,13 @@ typedef struct stand_in_lt_product {
   const stand_in_lt_layout *a, *b, *c, *d;
 } stand_in_lt_product;
 
-/* What is computed: as of compute types. */
+/* The arithmetic of a product, by compute type. */
 typedef enum stand_in_lt_kind { STAND_IN_LT_NONE, STAND_IN_LT_32F, STAND_IN_LT_TF32, STAND_IN_LT_64F } stand_in_lt_kind;
 
 enum { STAND_IN_LT_VARIANTS = 3 };
 
-/* Variant 0 wants no workspace; 1 wants 4 MiB; 2 wants 16 bytes' alignment and 1 MiB. *count of those that fit. False:
- * no such product. */
+/* Lists the variants that fit. Variant 0 needs no workspace; 1 needs 4 MiB; 2 needs an alignment of 16 bytes and 1 MiB.
+ * Sets *count to their number. Returns false if the product is not supported. */
 bool stand_in_lt_algorithms(const stand_in_lt_product *product, stand_in_lt_kind kind,
                             const stand_in_lt_preference *preference, int version,
                             stand_in_lt_algorithm out[STAND_IN_LT_VARIANTS], size_t workspace[STAND_IN_LT_VARIANTS],

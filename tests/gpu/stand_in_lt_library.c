@@ -1,6 +1,6 @@
-/* Stands in for cuBLASLt, or with STAND_IN_HIPBLASLT for hipBLASLt (stand_in.h; stand_in_lt.h). Words of TRI_STAND_IN:
- * cublaslt=13.1 or hipblaslt=1.0 is its version, refuses=1: it has no algorithm for anything, fails=CODE: what it
- * returns where it should multiply, variant=V: only where that is with this of its algorithms or better. */
+/* A stand-in for cuBLASLt, or with STAND_IN_HIPBLASLT for hipBLASLt (stand_in.h; stand_in_lt.h). Words of TRI_STAND_IN:
+ * cublaslt=13.1 or hipblaslt=1.0 is its version; refuses=1: it has no algorithms; fails=CODE: multiplications return
+ * CODE; variant=V: only those with algorithm V or a better one. */
 #include "stand_in_lt.h"
 #include "stand_in_work.h"
 

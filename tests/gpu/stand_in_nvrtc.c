@@ -1,4 +1,4 @@
-/* Stands in for NVRTC (stand_in.h): it takes what a real one takes, and compiles nothing. */
+/* A stand-in for NVRTC (stand_in.h): it accepts the arguments of a real one, and compiles nothing. */
 #include "device/gpu/rtc_calls.h"
 #include "stand_in.h"
 
@@ -100,7 +100,7 @@ tri_gpu_rtc_enum nvrtcGetPTX(tri_gpu_rtc_program program, char *out) {
   return 0;
 }
 
-/* There is none where the text was asked for. */
+/* Returns 0 if the program was compiled to text. */
 tri_gpu_rtc_enum nvrtcGetCUBINSize(tri_gpu_rtc_program program, size_t *out) {
   *out = program->image.binary ? strlen(program->text) + 1 : 0;
   return 0;

@@ -37,8 +37,7 @@ bool stand_in_memory_is(const void *address) {
   return shown != NULL && at >= shown && at < shown + room;
 }
 
-/* The first gap that is large enough. What was there before stays, and new memory is not zeros: who wants those writes
- * them. */
+/* Allocates the first gap that is large enough. Old contents remain, and new memory is not zeroed. */
 tri_cuda_address stand_in_memory_create(size_t bytes) {
   const size_t taken = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
   size_t begin = 0;
@@ -83,7 +82,7 @@ bool stand_in_memory_destroy(tri_cuda_address memory) {
   return true;
 }
 
-/* Where the bytes of an address lie; NULL if some of them are in no block. */
+/* Returns the host address of the bytes, or NULL if some of them are in no block. */
 static char *reach(const void *address, size_t bytes) {
   tri_cuda_address base = 0;
   size_t there = 0;
@@ -93,7 +92,7 @@ static char *reach(const void *address, size_t bytes) {
   return real + ((const char *)address - shown);
 }
 
-/* ---- what is told to fail ---------------------------------------------------------------------------------------- */
+/* ---- requested failures ------------------------------------------------------------------------------------------ */
 
 int stand_in_told(const char *name) {
   static int calls;

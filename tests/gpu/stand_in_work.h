@@ -1,4 +1,4 @@
-/* The stand-in driver's streams: work that is queued, and done when somebody waits for it. */
+/* The stand-in driver's streams: work is queued, and executed when a call waits for it. */
 #ifndef TRI_TESTS_GPU_STAND_IN_WORK_H
 #define TRI_TESTS_GPU_STAND_IN_WORK_H
 
@@ -47,7 +47,7 @@ struct tri_gpu_stream_object {
   unsigned long queued, done;
   struct tri_gpu_graph_object *recording; /* or NULL */
   bool spoiled;                           /* the recording */
-  struct tri_gpu_stream_object *next;     /* of those destroyed */
+  struct tri_gpu_stream_object *next;     /* next one of the destroyed streams */
 };
 
 struct tri_gpu_event_object {
@@ -75,7 +75,7 @@ __attribute__((visibility("default"))) int stand_in_call(tri_gpu_stream_handle s
 int stand_in_run(tri_gpu_stream_handle stream, unsigned long place);
 /* The error that the GPU does not recover from; 0 before that. */
 extern int stand_in_broken;
-/* Whether the next piece of work is told to fail, and how. */
+/* Returns the error with which the next piece of work must fail, or 0. */
 int stand_in_told(const char *name);
 
 #endif

@@ -1,8 +1,8 @@
-/* Products of `device: gpu` by way of the calls of cuBLASLt, or with STAND_IN_HIPBLASLT of hipBLASLt, beside the
- * reference: types, transpositions, leading dimensions, bias, accumulation, narrowing, addresses off 16 bytes; which
- * ways are chosen and taken; and what is said where the library is too new, refuses or fails. The libraries are
- * stand-ins (stand_in.h), which hold every call against what the vendors' documents ask for and fill all of the
- * workspace that they are given. */
+/* Products of `device: gpu` with the calls of cuBLASLt, or with STAND_IN_HIPBLASLT of hipBLASLt, compared with the
+ * reference: types, transpositions, leading dimensions, bias, accumulation, narrowing, unaligned addresses; the chosen
+ * and used algorithms; and the messages if the library is too new, refuses or fails. The libraries are stand-ins
+ * (stand_in.h), which check every call against the vendors' documents, and fill all of the workspace that they are
+ * given. */
 #include "base/memory.h"
 #include "device/gemm_choices.h"
 #include "device/queue.h"
@@ -140,7 +140,7 @@ static double error_of(const char *what, const tri_matmul *p, const gpu_array *c
   return norm == 0 ? sqrt(difference) : sqrt(difference / norm);
 }
 
-/* Of what the GPU makes, beside the reference: |difference| / |reference|. */
+/* Returns the error of the GPU's result: |difference| / |reference|. */
 static double run(fixture *f, const tri_matmul *p, size_t shift) {
   operands x = operands_make(f, p, shift);
   char text[256];
@@ -211,7 +211,7 @@ static void test_bf16(void **state) {
   check_all(*state, TRI_BF16, TRI_FP32, TRI_FP32);
 }
 
-/* No rows, no columns, and sums of nothing, of which the library knows nothing. */
+/* No rows, no columns, and sums without terms, which the library does not support. */
 static void test_nothing(void **state) {
   fixture *f = *state;
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
@@ -272,7 +272,7 @@ static void test_choices(void **state) {
   close_device(&f);
 }
 
-/* What was queued before the failure still uses the operands. */
+/* Work that was queued before the failure still uses the operands. */
 static void expect_failure(fixture *f, const char *message) {
   operands x = operands_make(f, &some, 0);
   CHECK_FAILS(f->device->kernels->matmul(f->device->queue, &some, array_device(&x.a), array_device(&x.b),
@@ -346,9 +346,9 @@ static void test_tf32(void **state) {
   }
 }
 
-/* ---- a library that is no use ------------------------------------------------------------------------------------ */
+/* ---- unusable libraries ------------------------------------------------------------------------------------------ */
 
-/* What goes to standard error meanwhile, into a file that has no name. */
+/* Redirects standard error to a file without a name. */
 static int redirect(FILE **file) {
   fflush(stderr);
   *file = tmpfile();
@@ -412,8 +412,8 @@ static void test_failure(void **state) {
   close_device(&f);
 }
 
-/* Products all right, and the library's words in one warning. Twice, for another algorithm is in force then; a product
- * of another shape is not told of again. */
+/* Products are right, and the library's message is in one warning. Runs twice, since another algorithm is then in use;
+ * a product of another shape gives no second warning. */
 static void expect_other_way(fixture *f, const char *message) {
   char said[4096];
   tri_matmul other = some;

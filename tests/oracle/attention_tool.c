@@ -17,7 +17,7 @@ typedef struct problem {
   tri_device *device;
   tri_attention call;
   tri_attention_slice slices[MOST_DOCUMENTS];
-  int64_t count[ARRAYS]; /* elements; of the last two bytes */
+  int64_t count[ARRAYS]; /* number of elements; bytes for the last two arrays */
   tri_dtype types[ARRAYS];
   char *there[ARRAYS];
 } problem;
@@ -33,9 +33,9 @@ static tri_dtype type_of(const char *name) {
   return TRI_FP64;
 }
 
-/* ---- numbers: what comes in is one of the type's ------------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
+/* Writes element i. `value` must be representable in the type. */
 static void put(tri_dtype type, void *to, int64_t i, double value) {
   const float narrow = (float)value;
   uint32_t bits;
@@ -79,8 +79,7 @@ static tri_status write_array(const problem *p, array a) {
   return status;
 }
 
-/* ---- the problem --------------------------------------------------------------------------------------------------
- */
+/* ---- the problem ------------------------------------------------------------------------------------------------- */
 
 static void lay_out(problem *p) {
   tri_attention *c = &p->call;

@@ -1,4 +1,4 @@
-"""Chromium without a screen, spoken to in its own words over two pipes: what is on a page, and what its console says."""
+"""Headless Chromium, controlled with its DevTools protocol over two pipes: reads the content of a page and the messages of its console."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ class Browser:
             os.dup2(read, 3)
             os.dup2(write, 4)
 
-        # What has been dup'ed above 4 is closed by close_fds.
+        # Other copies of the descriptors, above 4, are closed by close_fds.
         self.process = subprocess.Popen(
             ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe",
              f"--user-data-dir={self.folder}", f"--window-size={self.size[0]},{self.size[1]}", "about:blank"],

@@ -50,7 +50,7 @@ class ChangedTree:
         self.touched.add(name)
 
     def moved(self, command, name, source=None):
-        """Of a compiler, for the copy: another source, include folder and object; without ccache's knowledge of the first."""
+        """Returns a compiler command changed for the copy: with its source, include folder and object, and without dependency files."""
         words = [word.replace(f"{ROOT}/src", f"{self.folder}/src") for word in shlex.split(command)]
         for flag in ("-MF", "-MT"):
             if flag in words:
@@ -61,7 +61,7 @@ class ChangedTree:
         return words + ["-Werror"]
 
     def build(self, programs, knows):
-        """{program: path}. `knows`: what stands in files that have to be compiled again."""
+        """Builds the programs and returns {program: path}. `knows`: pattern of the text of files that have to be compiled again."""
         commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", *programs], capture_output=True, text=True, check=True).stdout.splitlines()
         compiled = [line for line in commands if f" -c {ROOT}/src/" in line]
         jobs = []

@@ -1,9 +1,9 @@
-/* Renders chat templates for Python: chat_tool TEMPLATE, then one JSON object a line on standard input, the variables
- * of one rendering each; one JSON object a line comes back, with "text" and "generated" (pairs of bytes), or "error".
+/* Renders chat templates for Python. chat_tool TEMPLATE: each line of standard input is a JSON object with the
+ * variables of one rendering; prints a JSON object on a line for each, with "text" and "generated" (pairs of bytes), or
+ * "error".
  *
- * chat_tool --each: the first line is the variables, and each line behind it a template, a JSON string.
- * chat_tool --functions: what templates may call, from the tables of src/chat.
- */
+ * chat_tool --each: the first line has the variables, and each following line a template as a JSON string.
+ * chat_tool --functions: prints the functions that templates may call, from the tables of src/chat. */
 #include "base/memory.h"
 #include "chat/functions.h"
 #include "chat/json_value.h"

@@ -7,7 +7,7 @@ USUAL = sizes(LAYERS, HIDDEN, HEADS, 37, VOCAB, kv=2, **rope())
 EXPERTS = dict(USUAL, num_experts_per_tok=2)
 OTHERS = dict(num_hidden_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS, vocab_size=VOCAB, max_position_embeddings=40)
 
-# model_type: what its config.json says
+# model_type: the keys of its config.json
 BASES = {
     "dots1": dict(EXPERTS, moe_intermediate_size=20, n_routed_experts=4, n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1,
                   norm_topk_prob=True, routed_scaling_factor=1.5),
@@ -40,7 +40,7 @@ BOTH, ACTIVATIONS = (True, False), ("silu", "gelu")
 SLIDING = ["sliding_attention", "full_attention", "full_attention"]
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=10)
 DROPOUT = "attention_dropout", "attn_pdrop", "dropout", "embd_pdrop", "embedding_dropout", "hidden_dropout", "resid_pdrop", "residual_dropout"
-# key: values of which at least one is not what goes without saying
+# key: values, at least one of them not the default
 VALUES = {
     **{key: BOTH for key in (
         "_remove_final_layer_norm", "add_cross_attention", "alibi", "attention_bias", "bias", "do_layer_norm_before", "enable_bias", "is_causal",
@@ -75,7 +75,7 @@ VALUES = {
     "sliding_window_pattern": (1, 2),
     "vocab_size": (61, 70),
 }
-# Several keys at once, of which some say the same thing.
+# Several keys at once; some of them have the same meaning.
 TOGETHER = [
     dict(rope_theta=50.0, rope_parameters=dict(rope_type="default", rope_theta=700.0)),
     dict(rope_theta=50.0, rope_parameters=dict(rope_type="default")),
@@ -114,7 +114,7 @@ TOGETHER = [
     dict(rms_norm_eps=1e-2, layer_norm_eps=1e-3),
     dict(layer_norm_epsilon=1e-2, layer_norm_eps=1e-3),
     dict(norm_epsilon=1e-2, layer_norm_epsilon=1e-3),
-    # What is of transformers' every model_type, layers of another kind, and rotary positions of each kind of layer.
+    # Keys that every model_type of transformers has, layers of another kind, and rotary positions of each kind of layer.
     dict(per_layer_config={}),
     dict(per_layer_config={"1": dict(rms_norm_eps=1e-2, layer_norm_eps=1e-2, layer_norm_epsilon=1e-2, norm_epsilon=1e-2)}),
     dict(layer_types=["full_attention", "chunked_attention", "full_attention"]),

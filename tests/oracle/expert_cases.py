@@ -1,7 +1,7 @@
-"""Models with experts for the tests of layouts, and weights that send tokens where a test wants them.
+"""Models with experts for the tests of layouts, and weights that send tokens to chosen experts.
 
-Steered weights: a token's number modulo the experts says which expert of every layer it goes to first, the next ones follow.
-So the tokens of a test decide how loads lie: of one residue class, all go to one expert, and others get none."""
+Steered weights: a token's number modulo the number of experts is its first expert in every layer; the next experts follow in order.
+So the tokens of a test determine the loads: if all are of one residue class, one expert gets all of them, and others get none."""
 import json
 
 import models
@@ -9,7 +9,7 @@ import numpy
 from parity import tool
 
 COMMON = dict(num_layers=3, hidden_size=16, num_heads=4, num_kv_heads=2, vocab_size=48, max_sequence=32, init_std=0.1)
-# A router's losses weigh as much as the rest: what is wrong in them must not hide behind 1e-4.
+# The router's losses are as large as the cross-entropy, so that an error in them is not hidden by a rate of 1e-4.
 LOSSES = dict(balance="sequence", balance_rate=0.5, z_loss=0.05)
 MIXTRAL = dict(family="mixtral", **COMMON, num_experts=5, experts_per_token=2, expert_ffn_size=10, **LOSSES)
 QWEN3 = dict(family="qwen3_moe", **COMMON, num_experts=7, experts_per_token=3, expert_ffn_size=8, ffn_size=18, head_dim=6, router_normalised=False,
@@ -31,7 +31,7 @@ def parameters_of(folder, model):
 
 
 def slices_of(table):
-    """{name: where it lies in arrays of all tensors one behind the other, its shape, whether it decays}, in the order of the table."""
+    """Returns {name: (its slice of an array of all tensors, its shape, whether it decays)}, in the order of the table."""
     found, at = {}, 0
     for p in table:
         size = int(numpy.prod(p["shape"]))

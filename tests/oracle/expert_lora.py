@@ -35,7 +35,7 @@ def is_target(targets, layer, parameter):
 
 
 def module_of(layer, parameter, targets):
-    """Of the names in a file."""
+    """Returns the module's name in a file."""
     inner = parameter == "gate_up_proj" and is_target(targets, layer, "down_proj")
     return f"model.layers.{layer}.mlp.experts" + (".base_layer" if inner else "")
 
@@ -178,7 +178,7 @@ def tokens_of(model, seed=5):
 
 
 def few_of(values):
-    """What is stored of an array: its norm, and some numbers all over it."""
+    """Returns the stored numbers of an array: its norm, and six of its elements at most, evenly spaced."""
     values = numpy.asarray(values, numpy.float64)
     return dict(norm=float(numpy.linalg.norm(values)), some=values.reshape(-1)[:: max(1, values.size // 6)][:6].tolist())
 

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-# What a family's table gives where a run file says nothing; every model here has the same attention (models.py).
+# A family's defaults for keys that a run file leaves out; all models here have the same attention (models.py).
 FAMILIES = ("mixtral", "qwen3", "qwen3_moe", "olmoe", "dots1")
 DEFAULTS = dict(num_experts=0, experts_per_token=0, expert_ffn_size=0, shared_experts=0, dense_layers=0, router_scoring="softmax",
                 router_groups=1, router_kept_groups=None, router_quota=False, router_normalised=True, router_scale=1.0,
@@ -89,9 +89,9 @@ def counts_of(m, experts):
 
 
 def router_loss(m, logits, experts, scores, batch):
-    """What the router of a layer adds to the loss: of each sequence E / (K T) * sum over experts of how many tokens chose it
-    times the mean of its normalised scores (DeepSeek-V3), averaged over the batch's sequences; and the mean over all
-    tokens of the square of log(sum of exp(logits)) (ST-MoE)."""
+    """Returns the losses of a layer's router. The balance loss of a sequence is E / (K T) * the sum over experts of the number
+    of tokens that chose it times the mean of its normalised scores (DeepSeek-V3), averaged over the sequences of the batch.
+    The z-loss is the mean over all tokens of the square of log(sum of exp(logits)) (ST-MoE)."""
     total = m["z_loss"] * (torch.logsumexp(logits, -1) ** 2).mean()
     if m["balance"] == "sequence":
         experts, scores = experts.view(batch, -1, experts.shape[-1]), scores.view(batch, -1, scores.shape[-1])

@@ -1,6 +1,6 @@
-"""Tiny models of the families as transformers' config.json says them, two and more of each, with shapes that divide nothing; weights
-and tokens that follow from a formula, without anybody's generator; and what our tools make of them. tests/full runs transformers
-on them, make_family_cases.py stores what it finds, and test_families.py compares that."""
+"""Tiny models of the families, as config.json of transformers, two or more of each, with odd sizes that no block size divides; weights
+and tokens computed by a formula, without a random number generator; and functions that run our tools on them. tests/full runs
+transformers on them, make_family_cases.py stores its results, and test_families.py compares ours with these."""
 import json
 import math
 import os
@@ -10,16 +10,16 @@ import zlib
 import numpy
 from parity import TOOLS, Weights, tool
 
-# Of what is stored: the tokens of a batch, positions whose logits are kept, steps of AdamW.
+# The stored cases: sequences and tokens of a batch, positions whose logits are stored, steps of AdamW.
 BATCH, LENGTH, KEPT, STEPS = 3, 23, (3, 11, 22), 20
 # Steps of Adafactor on one window of tokens, for families whose tensors on disk are several of our matrices.
 # The eps keeps k's bias still, whose gradient is all rounding.
 ADAFACTOR, ADAFACTOR_STEPS, ADAFACTOR_LR, ADAFACTOR_EPS = ("phi3", "gpt_neox", "falcon, 7B", "falcon, 40B"), 5, 2e-2, (1e-6, 1e-3)
 PROMPT = "Line 7: the"
-# Of what is written behind several prompts: a vocabulary of bytes and the end of a text, how many tokens, the prompts' lengths and letters.
+# Generation after several prompts: a vocabulary of bytes and the end of a text, the number of tokens, the prompts' lengths and letters.
 BYTES, WRITTEN, LENGTHS, SENTENCE = 257, 16, (4, 1, 17, 9), "Line 7: the rowers pull, rest and pull again until the night"
 
-# What all of them say, or leave out.
+# Keys that all configurations have.
 PLAIN = dict(pad_token_id=None, bos_token_id=None, eos_token_id=None, attention_dropout=0.0)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
@@ -42,7 +42,7 @@ GEMMA3_ROPE = dict(sliding_attention=dict(rope_type="default", rope_theta=100.0)
 GEMMA3_STRETCHED = dict(GEMMA3_ROPE, full_attention=dict(rope_type="linear", factor=8.0, rope_theta=3000.0))
 FALCON = dict(num_hidden_layers=2, vocab_size=89, max_position_embeddings=40, alibi=False, bias=False, hidden_dropout=0.0)
 
-# model_type first, then what its configuration says.
+# model_type, then the keys of its configuration.
 MODELS = {
     "gemma": ("gemma", dict(**sizes(2, 24, 4, 37, 61, kv=1), head_dim=10, **rope())),
     "gemma, untied": ("gemma", dict(**sizes(3, 30, 3, 41, 97), head_dim=8, tie_word_embeddings=False, rms_norm_eps=1e-4, **rope(500.0))),
@@ -143,7 +143,7 @@ WRITERS = {
 }
 
 
-# Configurations that leave keys out, or have others' keys: what is read must be what transformers takes.
+# Configurations that leave keys out, or have keys of other families: they must be read as transformers reads them.
 FACTORS = [1 + 0.1 * i for i in range(3)], [1.5 + 0.7 * i for i in range(3)]
 SMOLLM3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), use_sliding_window=True, sliding_window=5, **rope())
 GEMMA3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), head_dim=8, sliding_window=5, query_pre_attn_scalar=8, final_logit_softcapping=2.0)
@@ -220,14 +220,14 @@ def tensor_of(model_type, name, shape):
 
 
 def writing_tensor_of(model_type, seed, name, shape):
-    """A weight of a model that writes, by a seed. Embeddings are small beside what layers add, where these have a norm before them: tied ones
-    would write the last token again."""
+    """Returns a weight of a model for generation, from a seed. If the layers begin with a norm, embeddings are small compared with the outputs of
+    the layers: otherwise a model with tied embeddings would repeat the last token."""
     embedding = model_type != "olmo2" and any(part in name for part in ("embed_tokens", "wte", "embed_in", "word_embeddings"))
     return tensor_of(model_type, seed + name, shape) * (0.125 if embedding else 1)
 
 
 def tokens_of(vocab, batch, length, seed=0):
-    """ids and labels [batch, length], of which a fifth does not count (-1)."""
+    """Returns ids and labels [batch, length]; a fifth of the labels is ignored (-1)."""
     ids = ((mixed(f"ids {seed}", batch * length) + 1) / 2 * vocab).astype(numpy.int64).reshape(batch, length)
     labels = ((mixed(f"labels {seed}", batch * length) + 1) / 2 * vocab).astype(numpy.int64).reshape(batch, length)
     labels[mixed(f"ignored {seed}", batch * length).reshape(batch, length) < -0.6] = -1
@@ -242,8 +242,8 @@ def window_of(vocab):
 
 
 def prompts_of(config):
-    """Prompts of LENGTHS, and how many tokens are written behind each. Where rotary angles change at a length (longrope), transformers changes
-    them in the middle of a text: all are behind that, or before it."""
+    """Returns prompts of LENGTHS, and the number of tokens to generate after each. If rotary angles change at a length (longrope), transformers
+    changes them in the middle of a text, so all texts are longer than that length, or all are shorter."""
     rope = config.get("rope_parameters") or {}
     begin, count, longest = 0, WRITTEN, max(LENGTHS)
     if rope.get("rope_type") == "longrope":
@@ -256,7 +256,7 @@ def prompts_of(config):
 
 
 def probe_of(name, count):
-    """What a gradient is multiplied by, for one number of all of its elements."""
+    """Returns the array whose product with a gradient is stored: a number that depends on all of its elements."""
     return mixed("probe " + name, count)
 
 
@@ -276,7 +276,7 @@ def rows_of(parameter):
 
 
 class FamilyWeights(Weights):
-    """A model from a config.json and its tensors by the names that they have on disk, of which some are several parameters."""
+    """A model from a config.json and its tensors, under their names on disk. A tensor may contain several parameters."""
 
     def __init__(self, folder, config, tensors):
         self.folder = str(folder)
@@ -315,7 +315,7 @@ class FamilyWeights(Weights):
         return result, self.on_disk(numpy.fromfile(os.path.join(self.folder, "gradients.bin")))
 
     def logits(self, device, precision, piece, ids):
-        """Behind each piece of that many tokens of one sequence, through the cache."""
+        """Returns the logits after each piece of `piece` tokens of one sequence, computed with the cache."""
         tokens, out = os.path.join(self.folder, "ids.bin"), os.path.join(self.folder, "logits.bin")
         numpy.asarray(ids).astype(numpy.int32).tofile(tokens)
         tool("logits", self.model_file, device, precision, piece, len(ids), self.file, tokens, out)

@@ -39,13 +39,13 @@ static tri_element_range range_of(const tri_engine *engine, tri_array array, int
   if (array == TRI_ARRAY_VALUES) return tri_element_range_of_values(buckets, table, index);
   tri_element_range range = tri_element_range_of_gradients(buckets, table, index);
   if (bucket == NULL || bucket->gradients_sharded) return range;
-  const tri_parameter *entry = &table->entries[index]; /* whole, of which the rank's own part has arrived */
+  const tri_parameter *entry = &table->entries[index]; /* the array is whole; only the rank's own part is reduced */
   const int64_t first = at_most(at_least(bucket->own_first - entry->offset, 0), entry->count);
   const int64_t end = at_most(at_least(bucket->own_end - entry->offset, 0), entry->count);
   return (tri_element_range){first, end - first, range.at + first};
 }
 
-/* The local part, whole: every replica gives what it has. */
+/* Gathers the local part of an entry from the shards of all replicas. */
 static tri_status collect_local(tri_engine *engine, tri_array array, int64_t index, char *out) {
   const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
   const tri_group *replicas = tri_mesh_group(tri_engine_mesh(engine), entry->placement.replicas);
@@ -66,8 +66,8 @@ static tri_status collect_local(tri_engine *engine, tri_array array, int64_t ind
   return status;
 }
 
-/* From a rank's local part to the global tensor, or to those of a stack, one behind the other; or back. What is rows of
- * a larger tensor on disk is here a tensor by itself. */
+/* Copies a rank's local part to its place in the global tensor, or in those of a stack, one after the other; with
+ * `back` from there. A parameter that is rows of a larger tensor on disk is a tensor of its own here. */
 static void spread(const tri_parameter *entry, size_t element, char *local, char *global, bool back) {
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
@@ -83,13 +83,13 @@ static void spread(const tri_parameter *entry, size_t element, char *local, char
   }
 }
 
-/* What the rank number r of those that hold an entry's parts has of it. */
+/* Returns the part of an entry on rank r of the domain that its parts are on. */
 static tri_parameter part_of(const tri_mesh *mesh, const tri_parameter *entry, tri_domain parts, int r) {
   const tri_mesh_position position = {mesh->shape, tri_domain_coordinates(&mesh->shape, &mesh->place, parts, r)};
   return tri_parameter_of_position(entry, &position);
 }
 
-/* From the local parts of those that hold them to the global tensor, on all these ranks. */
+/* Gathers the local parts into the global tensor, on all ranks of the domain that the parts are on. */
 static tri_status join_tensor(tri_engine *engine, int64_t index, const char *local, char *global) {
   const tri_parameter *entry = &tri_engine_parameters(engine)->entries[index];
   const tri_domain parts = entry->placement.has_holders ? TRI_DOMAIN_EXPERT : entry->placement.parts;
@@ -131,7 +131,7 @@ static tri_status send_home(tri_engine *engine, int64_t stage, size_t bytes, cha
   return tri_request_wait(&request);
 }
 
-/* The stage that holds a layer: the same sum on every rank. */
+/* Returns the stage that has a layer; all ranks compute the same result. */
 static int64_t stage_of(const tri_engine *engine, int64_t layer) {
   const tri_engine_options *options = tri_engine_get_options(engine);
   int64_t stages = options->layout->pipeline * options->layout->virtual_stages;
@@ -165,7 +165,7 @@ done:
   return status;
 }
 
-/* What a rank has of it, into its array of values. */
+/* Copies the rank's own range of the local part to its array of values. */
 static tri_status upload_own(tri_engine *engine, int64_t index, const char *local) {
   const tri_executor *executor = tri_engine_executor(engine);
   const tri_element_range own = range_of(engine, TRI_ARRAY_VALUES, index);

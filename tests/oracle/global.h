@@ -1,4 +1,4 @@
-/* The global tensors of what many ranks hold, on the first of them: for comparisons. */
+/* Collects the global tensors of a mesh on its first rank, for comparisons. */
 #ifndef TRI_TESTS_GLOBAL_H
 #define TRI_TESTS_GLOBAL_H
 
@@ -6,14 +6,14 @@
 
 typedef enum tri_array { TRI_ARRAY_VALUES, TRI_ARRAY_GRADIENTS } tri_array;
 
-/* COLLECTIVE over the mesh. The global tensor of entry `index` of the table in one of the arrays, wide and dense, on
- * the first rank of the mesh; `out` has room for it there and is not touched elsewhere (NULL is fine). A tied twin has
- * no tensor of its own. Gradients are whole after a step's program has run. A stack
- * is its tensors one behind the other; of what has no gradient, zeros. */
+/* COLLECTIVE over the mesh. Sets out to the global tensor of entry `index` of the table in one of the arrays, wide and
+ * dense, on the first rank of the mesh; other ranks do not use `out` (it may be NULL). A stack gives its tensors one
+ * after the other; a parameter without gradient gives zeros. Gradients are complete after a step's program has run.
+ * Tied twins have no tensor of their own. */
 tri_status tri_global_collect(tri_engine *engine, tri_array array, int64_t index, void *out);
 
-/* LOCAL. The other way round: what this rank holds of the values becomes that of a global tensor. A tied twin takes the
- * tensor that it is. */
+/* LOCAL. Sets this rank's part of the values of entry `index` from the global tensor. For a tied twin, `global` is the
+ * tensor that it is tied to. */
 tri_status tri_global_place(tri_engine *engine, int64_t index, void *global);
 
 #endif

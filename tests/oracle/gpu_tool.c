@@ -1,12 +1,15 @@
-/* gpu_tool DEVICE COMMAND: a device by the functions that the floors above use, for tests of the run-time calls behind
- * it.
+/* gpu_tool DEVICE COMMAND: runs a device with the functions that the modules above it use, to test its run-time calls.
  *
- *   numbers TYPE COUNT         reads a and b from standard input; writes a + b, and that as fp64, fp32 and bf16
- *   rows HEIGHT WIDTH          reads bytes; they travel there, aside and back in rows with strides, in two queues;
- * writes them times TYPE COUNT ROUNDS    reads a and b; writes a after `a = a + b` was timed so often, and says the
- * seconds zeros BYTES                memory is zeroed, and that after other values had been in it
+ *   numbers TYPE COUNT
+ *       reads a and b from standard input; writes a + b, also converted to fp64, fp32 and bf16
+ *   rows HEIGHT WIDTH
+ *       reads bytes, copies them to the device, within it and back, in rows with strides and in two queues; writes them
+ *   times TYPE COUNT ROUNDS
+ *       reads a and b; writes a after ROUNDS timed rounds of `a = a + b`, and prints the seconds
+ *   zeros BYTES
+ *       writes new device memory, twice, to test that it is zeroed
  *
- * A failure is told on standard error, and its exit status is the program's. */
+ * A failure is printed on standard error, and its exit status is the program's. */
 #include "base/memory.h"
 #include "device/kernels.h"
 #include "device/queue.h"

@@ -31,7 +31,7 @@ typedef struct arguments {
   double kl;
   tri_dtype precision;
   int64_t global_batch, sequence, steps;
-  int64_t columns; /* of the tokens */
+  int64_t columns; /* number of columns of the tokens */
 } arguments;
 
 static tri_status parse_layout(char *line, char name[256], tri_layout *out) {
@@ -75,7 +75,7 @@ static tri_status report_bytes(tri_engine *engine) {
   return status;
 }
 
-/* Of a step. */
+/* Returns the tokens of a step. */
 static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t step) {
   int64_t count = a->global_batch * a->sequence;
   const int32_t *ids = tokens + step * a->columns * count;
@@ -99,7 +99,7 @@ static tri_status place(tri_engine *engine, int64_t index, const double *given) 
   return status;
 }
 
-/* The other way round: every tensor of the values from a file. What is tied is the embedding, with which that begins.
+/* Reads every tensor of the values from the file. A tied tensor is read from the embedding's place, at the beginning.
  */
 static tri_status read_weights(const arguments *a, tri_engine *engine) {
   const tri_parameter_table *table = tri_engine_parameters(engine);

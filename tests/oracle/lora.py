@@ -1,6 +1,6 @@
-"""Low-rank adapters (Hu et al. 2021) in plain PyTorch, in closed form: a module's weight is W + scale B A, and what is trained are A and
-B, each a parameter like any other (optimizers.py). Beside it PEFT's names and files, and weights in NF4 (Dettmers et al. 2023), which
-tests/full holds beside PEFT and bitsandbytes.
+"""Low-rank adapters (Hu et al. 2021) in plain PyTorch, in closed form: a module's weight is W + scale B A, and A and B are trained, each a
+parameter like any other (optimizers.py). Also PEFT's names and files, and weights in NF4 (Dettmers et al. 2023), which tests/full
+compares with PEFT and bitsandbytes.
 
 Weights are a dictionary under Hugging Face names; factors another, under the names that PEFT writes: {PREFIX + module + ".lora_A.weight":
 A [rank, in], ... ".lora_B.weight": B [out, rank]}."""
@@ -34,12 +34,12 @@ def ends_of(module):
 
 
 def is_transposed(module):
-    """Where the weight is [in, out]: an embedding is a product with rows that are 0 but for a 1."""
+    """Returns whether the weight is [in, out]. An embedding is: it multiplies one-hot rows."""
     return is_conv(module) or is_embedding(module)
 
 
 def is_linear(name, shape):
-    """A weight of what "all-linear" adapts: every product but the last, that with the vocabulary."""
+    """Returns whether "all-linear" adapts the weight: all matrices but embeddings and the output layer."""
     parts = name.split(".")
     return len(shape) == 2 and parts[-1] == "weight" and parts[-2] not in ("wte", "wpe", "embed_tokens", "lm_head")
 
@@ -164,7 +164,8 @@ def read_peft(folder):
 
 
 def read_factors(folder):
-    """Those of a checkpoint, and what other weights are trained: of PEFT's file, or, where a checkpoint has the base too, beside that."""
+    """Returns the factors of a checkpoint, and the other weights that are trained: from PEFT's file, or from the files of a checkpoint that
+    also has the base model."""
     if (folder / "adapter_model.safetensors").exists():
         return read_peft(folder)[:2]
     tensors = {name: values for path in folder.glob("model*.safetensors") for name, values in load_file(path).items()}

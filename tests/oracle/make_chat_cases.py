@@ -58,7 +58,7 @@ def cases():
                 given = dict(messages=messages, tools=tools, add_generation_prompt=prompt, bos_token="<s>")
                 try:
                     runs.append(dict(given=given, text=template.render(**given)))
-                except Exception as error:  # whatever Python says of it: the template refuses
+                except Exception as error:  # any exception: the template refuses
                     runs.append(dict(given=given, error=type(error).__name__))
         yield dict(name=name, template=text, runs=runs)
 

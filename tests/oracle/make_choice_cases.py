@@ -55,7 +55,7 @@ def judge(model, name, rows, folder, more):
                                        **{m: sample[m] for m in ("acc", "acc_norm", "acc_bytes")}) for sample in samples])
 
 
-# What an answer is compared without.
+# Parts of the text that the comparison of answers ignores.
 RULES = [{}, dict(ignore_case=True), dict(ignore_punctuation=True), dict(ignore_case=True, ignore_punctuation=True, ignore_numbers=True)]
 UNTIL, TOKENS = ["\n\n", " of", "er"], 12
 
@@ -73,7 +73,7 @@ def answer(model, rows, folder, rule, name="answers"):
 
 
 def answers(model, folder):
-    """Prompts, and answers that are what the model says, or nearly so. What is not UTF-8, or has a token that is not a text, is left out."""
+    """Prompts with answers that equal the model's or differ from them by a little. Leaves out texts that are not UTF-8 or contain a token without text."""
     asked = [dict(prompt=q["question"] or "x", answer="?") for q in questions(400)]
     said = [r["text"] for r in answer(model, asked, folder, {}, "first")["results"]]
     rows = []

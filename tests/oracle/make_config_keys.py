@@ -45,7 +45,7 @@ def loss_of(model_type, changed):
                 tensor.copy_(torch.tensor(families.tensor_of(model_type, key, tuple(tensor.shape))))
             ids, labels = families.tokens_of(min(config.get("vocab_size", 61), 61), families.BATCH, families.LENGTH)
             return float("%.13g" % full.loss_of(theirs, ids, labels)[0].item())
-    except Exception as error:  # whatever it is: the file is not a model of theirs
+    except Exception as error:  # any exception: transformers does not read this file
         return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
 
 

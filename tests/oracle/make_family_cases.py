@@ -20,7 +20,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 import transformers_models  # noqa: E402
 
-LOGITS = 6  # of each position that is kept
+LOGITS = 6  # number of logits of each stored position
 SEEDS = 200
 GAP = 2e-4  # between the logits of the two likeliest tokens
 
@@ -84,8 +84,8 @@ def case_of(name):
 
 
 def written_of(name):
-    """The most likely tokens behind each prompt, from the first seed whose texts say something: at least six tokens in each, or half of them,
-    all other texts, and no token about as likely as the one taken."""
+    """Returns the most likely tokens after each prompt, from the first seed whose texts are good enough for a test: each has at least six
+    different tokens, or half as many as it has tokens; no two texts are equal; and no other token is about as likely as the chosen one."""
     for seed in (f"seed {i} " for i in range(SEEDS)):
         theirs = full.build(name, weight=lambda kind, *of: families.writing_tensor_of(kind, seed, *of), vocab_size=families.BYTES)  # noqa: B023
         prompts, count = families.prompts_of(theirs.config.to_dict())

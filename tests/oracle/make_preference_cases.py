@@ -1,10 +1,10 @@
-"""Makes preference_cases.json: what TRL's trainers of preferences find on the tiny Llamas of preference_models.py, in double.
+"""Makes preference_cases.json: results of TRL's preference trainers on the tiny Llamas of preference_models.py, in double.
 
 make_preference_cases.py OUT, in an environment with trl 1.16.0 and PyTorch.
 
 The trainers' own functions compute every loss (DPOTrainer._compute_loss, KTOTrainer._compute_loss, and get_batch_loss_metrics of the
-experimental CPOTrainer and ORPOTrainer). Two things are ours: what they compute in single is in double (transformers_models.in_double),
-and a plain softmax is in the place of their fused head, which is in single too.
+experimental CPOTrainer and ORPOTrainer). Two things are changed: computations in single run in double (transformers_models.in_double), and
+a plain softmax replaces their fused head, which also computes in single.
 """
 import json
 import logging
@@ -39,10 +39,10 @@ TRAINERS = {"DPO": (trl.DPOTrainer, trl.DPOConfig), "KTO": (trl.KTOTrainer, trl.
 BETAS = (0.05, 0.3, 1.0)
 
 
-# ---- what is asked ---------------------------------------------------------------------------------------------------
+# ---- cases -----------------------------------------------------------------------------------------------------------
 
 def case(trainer, loss, *, policy="one", cross_entropy=None, reference=True, desirable=None, **arguments):
-    """`loss`: our name of it; None: there is none. cross_entropy: [weight, "answers" or "texts" of the chosen]."""
+    """Returns a case. `loss`: our name of the loss, or None. cross_entropy: [weight, "answers" or "texts" of the chosen]."""
     return dict(trainer=trainer, arguments=arguments, loss=loss, reference=reference, policy=policy, cross_entropy=cross_entropy,
                 **({} if desirable is None else dict(desirable=desirable)))
 

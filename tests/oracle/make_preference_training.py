@@ -60,7 +60,7 @@ def loss_of(trainer, made, policy, reference, units):
 
 
 def margins_of(loss, beta, policy, reference, units):
-    """Of each pair what an accuracy looks at: the difference of rewards as run files have them."""
+    """Returns the margin of each pair, from which accuracies are computed: the difference of the rewards, with the settings of run files."""
     if loss == "kto":
         return []
     sums = {model: cases.sums_of(model, [text for unit in units for text in runs.texts_of_unit("pairs", unit)])[:, 0].detach() for model in (policy, reference)}
@@ -70,7 +70,7 @@ def margins_of(loss, beta, policy, reference, units):
 
 
 def clipped(policy):
-    """The norm of all gradients, which is 1 then at most: clip_grad_norm_ has 1e-6 beside it."""
+    """Returns the norm of all gradients, and clips it to 1. (clip_grad_norm_ adds 1e-6 to the norm.)"""
     norm = torch.sqrt(sum((tensor.grad ** 2).sum() for tensor in policy.parameters())).item()
     for tensor in policy.parameters():
         tensor.grad /= max(norm, 1.0)
@@ -103,7 +103,7 @@ def steps_of(loss, order, folder):
 
 
 def found_of(loss, folder):
-    """What is stored of a loss."""
+    """Returns the stored results of a loss."""
     made = runs.write_all(pathlib.Path(folder))
     runs.train(made, made, runs.OBJECTIVES[loss], words=["--set", "optimizer.steps=1"])
     order = runs.order_of(made, runs.OBJECTIVES[loss])

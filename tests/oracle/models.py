@@ -128,7 +128,7 @@ def yarn_frequencies(m, s, plain):
 
 
 def rope_frequencies(m, length):
-    """Of a sequence of `length` tokens, and what cosines and sines are multiplied by."""
+    """Returns the frequencies for a sequence of `length` tokens, and the factor of cosines and sines."""
     half = m["head_dim"] // 2
 
     def of_base(theta):
@@ -179,7 +179,7 @@ def heads_with_norm(m, w, name, x, count):
 def llama_hidden(m, w, ids, positions, watch=None, capacity=None):
     """The last hidden states, and the sum of what routers add to the loss."""
     frequencies, factor = rope_frequencies(m, ids.shape[1])
-    by_all = m["rope_scaling"] and m["rope_scaling"].get("type") == "longrope"  # takes one list for all that there is room for
+    by_all = m["rope_scaling"] and m["rope_scaling"].get("type") == "longrope"  # one list of factors for the whole context
     if m["token_by_token"] and not by_all:  # generated one behind the other: each is turned as in a sequence that ends with it
         frequencies = [rope_frequencies(m, t + 1)[0] for t in range(ids.shape[1])]
     x, added = w["model.embed_tokens.weight"][ids], 0

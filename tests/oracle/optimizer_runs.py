@@ -1,5 +1,5 @@
-"""What the tests of optimizers share: models, runs of the program from given weights, what checkpoints hold, and the same steps in
-plain PyTorch (optimizers.py)."""
+"""Functions shared by the tests of optimizers: models, runs of the program from given weights, the contents of checkpoints, and the same
+steps in plain PyTorch (optimizers.py)."""
 import functools
 import json
 
@@ -19,7 +19,7 @@ BATCH, SEQUENCE, STEPS, SEED = 6, 20, 20, 7
 
 
 def corpus_of(folder):
-    """Bytes of a text, of which every window of the held-out part is looked at in one evaluation."""
+    """Prepares a corpus of bytes. One evaluation reads all windows of its held-out part."""
     text = "".join(f"The {i} oars of the trireme pull in time, and {i * i % 97} waves pass.\n" for i in range(300))
     (folder / "text.txt").write_text(text)
     trireme("prepare", "--tokenizer", "bytes", "--out", folder / "corpus", folder / "text.txt")
@@ -43,7 +43,7 @@ def optimizers_there_are():
 
 
 def skip_without(keys):
-    """Where a run asks for an optimizer that this program does not have."""
+    """Skips the test if its run names an optimizer that this program does not have."""
     groups = [value for value in keys.values() if isinstance(value, dict)]
     for name in [keys.get("name"), *(group.get("name") for group in groups)]:
         if name is not None and name not in optimizers_there_are():
@@ -128,8 +128,8 @@ def states_of(folder):
 
 
 def seen(name, values):
-    """The part of a tensor that training sees: softmax does not see the bias of all keys, so the gradient of GPT-2's is rounding alone,
-    of which Lion takes the sign."""
+    """Returns the part of a tensor whose gradient is not only rounding. The bias of all keys cancels in the softmax, so its gradient in GPT-2 is
+    rounding, and Lion uses the sign of that."""
     values = numpy.asarray(values)
     return numpy.delete(values.reshape(3, -1), 1, axis=0) if name.endswith("c_attn.bias") else values
 

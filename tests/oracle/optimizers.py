@@ -87,7 +87,7 @@ class Rule:
         self.change(gradient, lr)
 
     def evaluated(self):
-        """What a checkpoint holds and an evaluation looks at."""
+        """Returns the weights that a checkpoint contains and that are evaluated."""
         return self.p
 
 
@@ -208,7 +208,7 @@ class LowRank(Rule):
 
     def change(self, g, lr):
         for w, gradient, state in zip(linear_weights(self.name, self.p), linear_weights(self.name, g), self.state):
-            if w.shape[0] < w.shape[1]:  # what is projected are rows as short as they can be
+            if w.shape[0] < w.shape[1]:  # the shorter side is projected
                 w, gradient = w.T, gradient.T
             w -= lr * self.found(gradient, state)
             w *= 1 - lr * self.weight_decay
@@ -271,8 +271,8 @@ class Optimizer:
 
 
 def train(model, parameters, samples, keys, first=0):
-    """Steps on samples [steps, 2, batch, sequence] (ids and labels) with a fresh optimizer, the first of them behind that many others.
-    {loss, router_loss, norm: of each step; weights: what is evaluated in the end}."""
+    """Runs steps on samples [steps, 2, batch, sequence] (ids and labels) with a new optimizer; `first`: number of steps before the first one.
+    Returns {loss, router_loss, norm: of each step; weights: evaluated weights after the last step}."""
     optimizer = Optimizer(parameters, keys)
     course = dict(loss=[], router_loss=[], norm=[])
     for step, (ids, labels) in enumerate(samples):

@@ -1,8 +1,8 @@
-"""What the parity tests share: running the tool and the program, weights as flat arrays, files in both directions.
+"""Functions shared by the parity tests: run the tool and the program, convert weights to flat arrays and back, read and write files.
 
-TRIREME_TEST_DEVICE=guarded, or emulated, or gpu, runs on that device what tests run on another (`make test-guarded`, `make
-test-emulated`): run files, tools, `eval` and `generate`. It has to have the reference device's types, fp32 and fp64; what asks
-for bf16 stays where it was if it lacks that."""
+With TRIREME_TEST_DEVICE=guarded, emulated or gpu, the tests run on that device instead of their own (`make test-guarded`, `make
+test-emulated`): run files, tools, `eval` and `generate`. The device must have the types of the reference device, fp32 and fp64; tests
+in bf16 keep their own device if it lacks that type."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ DEVICE_HAS_BF16 = DEVICE.split(":")[0] in ("emulated", "gpu")
 
 
 def device_for(device, precision):
-    """Where a test runs that asks for this device."""
+    """Returns the device of a test that requests this one."""
     return DEVICE if DEVICE and (DEVICE_HAS_BF16 or precision != "bf16") else device
 
 

@@ -1,19 +1,19 @@
-/* Loss, gradients and logits of a model with given weights, for the Python tests beside it.
+/* Computes loss, gradients and logits of a model with given weights, for the Python tests in this folder.
  *
  *   parity_tool table MODEL.yaml
- *       the parameter table as JSON: name, shape and first element in the flat array of all weights; of rows within a
- *       larger tensor also how they lie there
+ *       the parameter table as JSON: name, shape and first element in the flat array of all weights; for rows within
+ *       a larger tensor also their layout there
  *   parity_tool describe FOLDER
  *       the model of a folder as YAML
  *   parity_tool gradients MODEL.yaml DEVICE PRECISION SCHEDULE GLOBAL_BATCH MICRO_BATCH SEQUENCE WEIGHTS TOKENS OUT
  *       TOKENS: int32 ids, labels and, where documents are masked, positions. OUT: the gradients, flat. Prints {"loss",
  *       "router_loss", "grad_norm"}.
  *   parity_tool logits MODEL.yaml DEVICE PRECISION PIECE COUNT WEIGHTS TOKENS OUT
- *       reads TOKENS in pieces through the cache; OUT: the logits behind each piece
+ *       reads TOKENS in pieces through the cache; OUT: the logits after each piece
  *   parity_tool rows MODEL.yaml DEVICE PRECISION THREADS ROWS COUNT WEIGHTS TOKENS PLAN OUT
  *       generates for ROWS sequences at once: each begins with a prompt and gets a token a step until it ends. TOKENS:
- *       [rows, count]; PLAN: [rows, 2], of each its prompt's length and its own. OUT: [rows, count, vocabulary], the
- *       logits behind each token from the prompt's last one on, elsewhere NaN
+ *       [rows, count]; PLAN: [rows, 2], the lengths of its prompt and of itself. OUT: [rows, count, vocabulary], the
+ *       logits after each token from the prompt's last one on, elsewhere NaN
  *   parity_tool samples PREFIX SEQUENCE VOCAB SEED COUNT OUT DOCUMENTS PACKING END_OF_TEXT
  *       the first COUNT samples of a corpus: int32 inputs, labels and positions of each. Prints {"per_epoch"}.
  *
@@ -48,7 +48,7 @@ static tri_dtype precision_of(const char *name) {
   return strcmp(name, "fp64") == 0 ? TRI_FP64 : strcmp(name, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
 }
 
-/* The gradients of an executor, each where its parameter lies in the table; *out is the caller's to free. */
+/* Copies the gradients of an executor into a new array, in the order of the table. The caller frees *out. */
 static tri_status get_gradients(const tri_executor *executor, const tri_parameter_table *table, double **out) {
   tri_dtype wide = tri_dtype_wide(executor->type);
   size_t bytes = (size_t)table->num_gradient_elements * tri_dtype_bytes(wide);
@@ -171,7 +171,7 @@ static tri_status gradients_command(char **a) {
   return TRI_OK;
 }
 
-/* A runner whose sequence i has pages of its own, behind those of sequence i - 1. */
+/* A runner in which each sequence has its own pages, after those of the sequence before. */
 typedef struct writing {
   tri_model model;
   tri_device *device;

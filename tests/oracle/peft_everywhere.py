@@ -28,7 +28,7 @@ CASES = {
     "magnitudes, rslora and patterns": (True, [LAYER, UP, DOWN], [LAYER, UP, DOWN], False,
                                         dict(use_dora=True, use_rslora=True, rank_pattern={"up_proj": 2, "down_proj": 5}, alpha_pattern={"q_proj": 3})),
 }
-# Where PEFT writes the base's matrix too (save_embedding_layers: auto)
+# Cases in which PEFT also writes the matrix of the base model (save_embedding_layers: auto)
 WITH_BASE = ["both and a layer", "each by itself", "both as one, and a layer"]
 
 
@@ -80,7 +80,7 @@ def write_adapter(folder, base, name, **changes):
 
 
 def probes(values):
-    """Numbers that depend on all of a tensor's: its norm, and sums with four waves, which are no larger."""
+    """Returns numbers that depend on all elements of a tensor: its norm, and its products with four waves, scaled to that size."""
     flat = numpy.asarray(values, numpy.float64).reshape(-1)
     waves = [numpy.cos((k + 1) * (numpy.arange(flat.size) * 0.7 + k)) for k in range(4)]
     return [float(numpy.linalg.norm(flat)), *(float(flat @ wave) / flat.size**0.5 for wave in waves)]
@@ -88,7 +88,7 @@ def probes(values):
 
 # ---- every family ----------------------------------------------------------------------------------------------------
 
-# Of each family a model of families.py, the embedding, and norms: with all that has factors, and with what modules_to_save may name.
+# family: (model of families.py, its embedding, its norms). Adapters have factors for all modules, and modules_to_save with these names.
 FAMILIES = {"dots1": ("dots1", "embed_tokens", ["input_layernorm", "norm"]), "falcon": ("falcon, 7B, biases", "word_embeddings", ["input_layernorm", "ln_f"]),
             "gemma": ("gemma, untied", "embed_tokens", ["input_layernorm", "norm"]), "gemma2": ("gemma2, biases", "embed_tokens", ["pre_feedforward_layernorm", "norm"]),
             "gemma3": ("gemma3, stretched", "embed_tokens", ["post_feedforward_layernorm", "norm"]), "gpt2": ("gpt2", "wte", ["ln_1", "ln_f"]),
@@ -107,7 +107,7 @@ def is_mixture(family):
 
 
 def config_of(family):
-    """Of as few layers as a family can be told by."""
+    """Returns the configuration of the family's model, with the fewest layers that show all of its features."""
     config = families.config_of(FAMILIES[family][0])
     return config | ({"n_layer": 1} if family == "gpt2" else {} if is_mixture(family) or "layer_types" in config or "no_rope_layers" in config else {"num_hidden_layers": 1})
 

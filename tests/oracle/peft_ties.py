@@ -22,8 +22,8 @@ CASES = {
     "over one, and the other by itself": (["lm_head"], False, [EMBEDDING, HEAD]),
 }
 UNTIED = [name for name, (modules, ensure, _) in CASES.items() if modules and not ensure]
-# What adapter_config.json leaves out of the factors that are in the file, which PEFT passes over then, and the key that it stands in;
-# and what leaves out none of them.
+# Changes of adapter_config.json that leave out factors of the file, which PEFT then ignores, with the key that does it; and changes that
+# leave out none of them.
 LEAVES_OUT = {
     "another module": (dict(target_modules=["v_proj"]), "target_modules"),
     "the end of another name": (dict(target_modules=["proj", "v_proj"]), "target_modules"),

@@ -42,7 +42,7 @@ def tensors_of(model):
 
 
 def probe_of(number, name, shape):
-    """What a gradient is multiplied by."""
+    """Returns the array whose product with a gradient is stored."""
     return families.probe_of(f"{number} {name}", int(numpy.prod(shape))).reshape(shape)
 
 
@@ -87,7 +87,7 @@ def attended(q, k, v):
 
 
 def log_probs(tensors, ids):
-    """Of each token but the first, given those before it."""
+    """Returns the log probability of each token but the first, given the tokens before it."""
     head = CONFIG["hidden_size"] // CONFIG["num_attention_heads"]
     x = tensors["model.embed_tokens.weight"][ids]
     for i in range(CONFIG["num_hidden_layers"]):
@@ -106,7 +106,7 @@ def log_probs(tensors, ids):
 
 
 def sums_of(tensors, prompt, completion):
-    """Of the completion's log probabilities, and of all but the first token's."""
+    """Returns the sum of the completion's log probabilities, and the sum of those of all tokens but the first."""
     found = log_probs(tensors, numpy.array(prompt + completion))
     return found[len(prompt) - 1:].sum(), found.sum()
 

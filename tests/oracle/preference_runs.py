@@ -1,5 +1,5 @@
-"""Runs of the program on preferences: a folder of the tiny Llama of preference_models.py with a tokenizer of letters, and pairs of which each fills
-a sequence by itself. What test_preference_training.py, test_preference_runs.py and make_preference_training.py share."""
+"""Runs of the program on preferences: a folder with the tiny Llama of preference_models.py and a tokenizer of letters, and pairs that each fill a
+sequence. Shared by test_preference_training.py, test_preference_runs.py and make_preference_training.py."""
 import functools
 import json
 import os
@@ -16,7 +16,7 @@ END, LINES, BATCH, STEPS, SEED = 1, 24, 8, 10, 7
 SEQUENCE = dict(pairs=34, answers=17)
 LR, WARMUP, DECAY = 1e-2, 2, 0.1
 
-# Of each loss the section `objective`.
+# The section `objective` for each loss.
 OBJECTIVES = {
     "dpo": dict(name="dpo", beta=0.1),
     "ipo": dict(name="ipo", beta=0.1),
@@ -79,7 +79,7 @@ def write_folder(folder):
 
 
 def write_all(folder):
-    """The folder of the model, and pairs beside it."""
+    """Writes the model's folder, and the file of pairs next to it."""
     write_folder(folder / "model")
     write_lines(folder / "pairs.jsonl", records())
     return folder

@@ -59,7 +59,7 @@ static void print_metrics(const tri_preference_settings *settings, const tri_com
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
-/* Of an answer whose text begins in row `first`; returns the row behind it. */
+/* Prints the answer whose text begins in row `first`, and returns the row after it. */
 static int64_t print_text(const tri_sample *sample, int64_t sequence, int64_t first, bool begun) {
   int64_t end = first + 1, prompt = first;
   while (end < sequence && sample->positions[end] != 0 && sample->labels[end] != TRI_LABEL_PADDING) end++;

@@ -1,6 +1,6 @@
-/* suggest_tool SPACE.yaml METHOD SEED INITIAL: the search for itself, over any space, told by others what a point is
- * worth. On each line of standard input, `ask`: prints a point, or `none`; `tell VALUE [MEMORY]` or `fail [MEMORY]`:
- * what became of the oldest point that was not told of yet. */
+/* suggest_tool SPACE.yaml METHOD SEED INITIAL: runs the search alone, over any space; the caller evaluates the points.
+ * Lines of standard input: `ask` prints a point, or `none`; `tell VALUE [MEMORY]` and `fail [MEMORY]` report the result
+ * of the oldest point without one. */
 #include "base/memory.h"
 #include "tune/suggest.h"
 

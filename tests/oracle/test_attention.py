@@ -11,7 +11,7 @@ import pytest
 import torch
 
 TOOL = pathlib.Path(os.environ["TRIREME_TOOLS"]) / "attention_tool"
-# What a result may be off by, of the largest: fp32 sums in another order, and results that are rounded to bf16.
+# Largest error of a result, relative to the largest element: fp32 sums in a different order, and results rounded to bf16.
 OFF = {"fp64": 1e-12, "fp32": 5e-6, "bf16": 2e-2}
 DEVICES = [("reference", "fp64"), ("guarded", "fp64"), ("cpu", "fp32"), ("cpu", "bf16"), ("cpu:baseline", "fp32"), ("emulated:warp=32", "fp64"),
            ("emulated:warp=64", "fp32"), ("emulated:warp=32", "bf16")]

@@ -42,7 +42,7 @@ class Tensors(torch.nn.Module):
 
 
 def theirs(history, every, decay, after):
-    """Of the weights after each update."""
+    """Returns PyTorch's average of the weights in `history`: the initial ones, then those after each update."""
     ema = (lambda average, weights, taken: decay * average + (1 - decay) * weights) if decay > 0 else None
     average = AveragedModel(Tensors(history[0]), avg_fn=ema)
     for update, arrays in enumerate(history, 1):
@@ -173,7 +173,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_exported_and_evaluated(tmp_path, corpus, family):
-    """Families whose tensors on disk are several of the program's, too: what is exported is what the checkpoint has, and what is evaluated."""
+    """The exported average equals the one in the checkpoint and the evaluated one, also for families whose tensors contain several parameters."""
     run = write_run(tmp_path, corpus, dict(steps=6), model=FAMILIES[family], precision="fp64", average=dict(every=1, decay=0))
     trireme("train", run)
     trireme("export", tmp_path / "run", tmp_path / "out", "--average")
@@ -191,7 +191,7 @@ def test_exported_and_evaluated(tmp_path, corpus, family):
 
 
 def test_frozen_and_adapters(tmp_path, corpus):
-    """What is not trained has no average and is read as it is; factors have theirs, exported for PEFT or merged."""
+    """Frozen weights have no average and are exported as they are; the averages of factors are exported for PEFT, or merged."""
     start, _ = start_from(tmp_path, LLAMA)
     mean = dict(average=dict(every=1, decay=0), precision="fp64", init=str(start))
     trireme("train", write_run(tmp_path / "frozen", corpus, dict(steps=4), freeze=["*.mlp.*"], **mean))
@@ -211,7 +211,7 @@ def test_frozen_and_adapters(tmp_path, corpus):
     assert abs(evaluated(tmp_path / "lora/run", corpus, "--average") - evaluated(tmp_path / "lora/merged", corpus)) < 1e-6
 
 
-# ---- what is wrong ---------------------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
 
 def test_refused(tmp_path, corpus):
     def said(keys, **more):

@@ -1,5 +1,5 @@
-"""What a user can get wrong, through the program itself: one message that says what, where and what to do, the exit status
-of its kind, and nothing left half done. (Hostile files, byte by byte, are the unit tests' and the fuzzers'.)"""
+"""Mistakes of users, through the program itself: each gives one error message with the fault, its place and a fix, and the exit status of
+its kind, and leaves no partial output. (Unit tests and fuzzers test damaged files byte by byte.)"""
 import json
 import os
 import re
@@ -56,7 +56,7 @@ def test_command_line():
 
 
 def test_a_link_in_the_output(tmp_path, made):
-    """Where others may write they can put one there; in a folder of the user's alone it is the user's own."""
+    """A link is refused in a folder in which other users may write, since they may have made it; in a folder of the user alone it is followed."""
     (tmp_path / "mine").write_text("kept\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/metrics.jsonl").symlink_to(tmp_path / "mine")
@@ -190,7 +190,7 @@ def test_checkpoint(tmp_path, made):
 
 
 def test_windows(tmp_path, made):
-    """Where there can be none, where none is meant; a checkpoint with another one is refused by name."""
+    """Windows are refused for models without them, and if the keys contradict each other; so is a checkpoint with a different window."""
     path = write_run(tmp_path, made)
     check(trireme("train", path, "--set", "model.window=8", status=3), "`window` is for llama", "leave it out")
     llama = dict(family="llama", num_layers=4, hidden_size=16, num_heads=2, ffn_size=24, vocab_size=257, max_sequence=32, window=8)
@@ -232,14 +232,14 @@ def test_json_stays_json(made):
         done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", TRIREME, *words], capture_output=True, text=True)
         assert done.returncode == 5 and "cannot write to standard output: it is closed" in done.stderr, (words, done.stderr)
     done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", TRIREME, "export", made / "run", made / "closed"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr  # which writes nothing there
+    assert done.returncode == 0, done.stderr  # export prints nothing there
     done = subprocess.run([TRIREME, "eval", made / "run", made / "corpus/validation"], stdout=open("/dev/full", "w"),
                           stderr=subprocess.PIPE, text=True)
     assert done.returncode == 5 and "standard output" in done.stderr
 
 
 def test_compare_of_odd_metrics(tmp_path, made):
-    """What no step comes to is as if it were not there: in the table, the JSON, the picture and the page."""
+    """Impossible numbers in a metrics file are left out of the table, the JSON, the picture and the page."""
     shutil.copytree(made / "run", tmp_path / "run")
     path = tmp_path / "run/metrics.jsonl"
     steps = [json.loads(line) for line in path.read_text().splitlines()]
@@ -282,7 +282,7 @@ def test_a_lock_that_is_no_file(tmp_path, made, kind):
 
 @pytest.mark.parametrize("where,said", [(">&-", "it is closed"), (">/dev/full", "")])
 def test_results_that_go_nowhere(tmp_path, made, where, said):
-    """Whatever prints results fails, also with long ones, which are written before the end."""
+    """Each command that prints results fails, also with long output, which is written before the command ends."""
     plan = ["--model", "frontier-22b", "--cluster", "frontier", "--devices", "16", "--global-batch", "16"]
     for words in (["validate"], ["validate", "--json"], ["plan", *plan], ["simulate", *plan, "--layout", "tensor=4,pipeline=4"], ["board", tmp_path, "--port", "0"],
                   ["compare", made / "run", made / "run"], ["inspect", made / "run", "--json"], ["doctor", "--quick", "--json"],
@@ -298,7 +298,7 @@ def test_results_that_go_nowhere(tmp_path, made, where, said):
                                           ("0", "OMP_NUM_THREADS is `0`, which is not a number of threads"), ("-1", "which is not a number of threads"),
                                           ("abc", "OMP_NUM_THREADS is `abc`, which is not a number of threads"), ("1,2", None), (" 1 ", None)])
 def test_threads_of_the_environment(tmp_path, made, threads, said):
-    """No loop asks for as many threads as the environment says before somebody has looked at the number."""
+    """The number of threads in the environment is checked before a loop uses it."""
     environment = {**os.environ, "OMP_NUM_THREADS": threads}
     environment.pop("GOMP_SPINCOUNT", None)
     path = write_run(tmp_path, made, output=str(tmp_path / "run"))
@@ -311,7 +311,7 @@ def test_threads_of_the_environment(tmp_path, made, threads, said):
 
 @pytest.mark.parametrize("asked,spins", [({}, "1000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")])
 def test_spins_of_threads_that_wait(asked, spins):
-    """What GNU's OpenMP says that it has read: the program's own number, unless the user has set something of the kind."""
+    """GNU's OpenMP reports the program's own number of spins, unless the user has set a related variable."""
     environment = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, timeout=60, env={**environment, **asked, "OMP_DISPLAY_ENV": "verbose"})
     said = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
@@ -353,7 +353,7 @@ def test_numbers_that_fp32_loses(tmp_path, made, change, said):
 
 
 def test_a_byte_of_zero(tmp_path, made):
-    """Text behind it is never dropped in silence: YAML, JSON, JSON lines and lists of merges."""
+    """Files with a NUL byte are refused, instead of being read only up to it: YAML, JSON, JSON lines and lists of merges."""
     said = "a NUL byte, which a text file must not contain"
     path = write_run(tmp_path, made)
     path.write_bytes(path.read_bytes() + b"\n\0\nseed: 1\n")

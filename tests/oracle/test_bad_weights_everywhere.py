@@ -109,7 +109,7 @@ def expect_refusal(done, reader, name, new, tensor=None):
 
 
 def uses(reader, name, tensor):
-    """Whether a reader uses such bytes; what it does not, it may leave unread."""
+    """Returns whether a reader uses the bytes; it may leave others unread."""
     if name.startswith("optimizer") and not READERS[reader][1]:
         return False
     return tensor is None or reader != "inspect"
@@ -150,7 +150,7 @@ def test_every_tensor_of_the_weights(tmp_path, made, copy):
     for number, (file, name, begin, end) in enumerate(places):
         raw = bytearray(file.read_bytes())
         at = (begin, (begin + end) // 2, end - 1)[number % 3]
-        raw[at] ^= 1  # of the mantissa's last bits as of any other
+        raw[at] ^= 1  # low bits of a mantissa and other bits
         file.write_bytes(raw)
         reader = ("eval", "export", "generate")[number % 3]
         expect_refusal(read(reader, copy, made, tmp_path / "new"), reader, file.name, tmp_path / "new", name)
@@ -294,7 +294,7 @@ def test_the_output_of_a_run(tmp_path, made, whole):
     assert done.stdout == expected[2] and f"passing over the checkpoint {newest}: " in done.stderr
 
 
-# ---- what is not a number -----------------------------------------------------------------------------------------------
+# ---- values that are not numbers ----------------------------------------------------------------------------------------
 
 
 def spoil(folder, tensor, value, width=4):

@@ -28,7 +28,7 @@ STAND_INS = {
     "srun": START, "mpiexec": START, "scontrol": "exit 0\n", "qsub": "env | grep -E '^(RUN|SCRIPT|RESTARTS)=' >>\"$NOTES/qsub\"\n",
     "qstat": 'echo "Job Id: $2"; echo "    Resource_List.place = scatter"; echo "    Resource_List.walltime = $WALLTIME"\n',
     "flux": 'case "$1 $2" in\n  "resource list") case $5 in *nnodes*) echo 1 ;; *) echo 8 ;; esac ;;\n  "run "*) ' + START + ";;\nesac\n"}
-# In the place of the program: it ends as it is told to, and a signal ends it as one ends a run.
+# A stand-in for the program: it ends with the exit status $ENDS, and on a signal with that of a run.
 PROGRAM = """#!/bin/bash
 echo "$*" >"$NOTES/program"
 [ -z "$ENDS" ] || exit "$ENDS"
@@ -40,7 +40,7 @@ exit 1
 
 
 def prepare(tmp_path, script, **variables):
-    """The stand-ins in front of the PATH, and what the scheduler of the script says in the environment."""
+    """Puts the stand-ins at the front of PATH, and returns the environment that the script's scheduler sets, and the folder of notes."""
     notes, programs = tmp_path / "notes", tmp_path / "bin"
     notes.mkdir()
     programs.mkdir()
@@ -53,7 +53,7 @@ def prepare(tmp_path, script, **variables):
                         REAL_MPIEXEC=shutil.which(os.environ.get("TRIREME_MPIEXEC", "mpiexec")) or "none",
                         SCRIPT=str(SCRIPTS / script), SLURM_JOB_ID="17", SLURM_JOB_NUM_NODES="1", SLURM_CPUS_PER_TASK="1",
                         PBS_NODEFILE=str(tmp_path / "nodes"), PBS_JOBID="17.server", PBS_O_WORKDIR=str(tmp_path),
-                        OMP_THREAD_LIMIT="1")  # what the script sets is for its cluster's cores, not for these
+                        OMP_THREAD_LIMIT="1")  # the script's number of threads is for the cores of its cluster
     environment |= {key: str(value) for key, value in variables.items()}
     return environment, notes
 
@@ -95,14 +95,14 @@ def test_run(tmp_path, script, ranks, launcher):
 
 
 def again(notes):
-    """What was put into the queue, in the words of the scheduler."""
+    """Returns the scheduler's commands that put the job into the queue again."""
     flux = noted(notes, "flux")
     return noted(notes, "scontrol") + noted(notes, "qsub") + (flux[flux.index("--parent"):] if "--parent" in flux else [])
 
 
 @pytest.mark.parametrize("script", NAMES)
 def test_time_that_is_over(tmp_path, script):
-    """The run is told and saves; the job goes on in the queue, as often as it may. A job that failed or is done does not."""
+    """When the time is over, the run gets a signal and saves, and the job is queued again, up to the limit; a job that failed or is done is not."""
     program = tmp_path / "trireme"
     program.write_text(PROGRAM)
     program.chmod(0o755)
@@ -165,7 +165,7 @@ def test_all_are_tested():
 
 
 def test_same_end():
-    """What comes after srun, and was tried with one of them, is that of all of Slurm's."""
+    """The lines after srun are the same in all scripts for Slurm, so that a test of one script holds for all."""
     texts = [path.read_text() for path in SCRIPTS.glob("slurm/*")]
     assert len({text.split("ranks=$!\n")[1] for text in texts}) == 1
     assert len({re.search(r"(?m)^ranks=.*\n^trap .*\n", text).group() for text in texts}) == 1

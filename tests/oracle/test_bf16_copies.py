@@ -1,6 +1,6 @@
-"""bf16 on a GPU: the update writes the narrow copies that products read, and what it does not write is packed. However many of
-them it writes, losses and weights have the same bits: all (one rank, or ZeRO 0), those of one's own part (ZeRO 1 and 2), none
-(ZeRO 3, whose weights are narrowed on their way to each product, and the first step behind a checkpoint)."""
+"""bf16 on a GPU: the update writes the narrow copies that GEMMs read, and the copies that it does not write are packed. Losses and
+weights have the same bits, whichever copies it writes: all (one rank, or ZeRO 0), those of the rank's own part (ZeRO 1 and 2), or none
+(ZeRO 3, which narrows weights before each GEMM, and the first step after a checkpoint)."""
 import pytest
 from test_device_faults import STEPS, corpus, needs_mpi, state_of, train, write_run  # noqa: F401: fixtures
 

@@ -1,5 +1,5 @@
 """Bits per byte of `eval` are over the bytes of the texts that were prepared, without what the `tokenizers` package decodes from
-tokens that are no labels. A corpus whose record does not have these bytes is counted as `tokenizers` decodes the labels: no special
+tokens that are not labels. A corpus whose record does not have these bytes is counted as `tokenizers` decodes the labels: no special
 token, and no space that encoding has put before a document, is counted."""
 import json
 import math
@@ -21,7 +21,7 @@ SEQUENCE = 160  # longer than any document, whatever text the tokenizers were le
 
 
 def checkpoint(folder, size):
-    """A model of one step: what it predicts does not matter."""
+    """Trains a model for one step, since its predictions do not matter."""
     model = dict(family="llama", num_layers=1, hidden_size=8, num_heads=1, ffn_size=8, vocab_size=size, max_sequence=SEQUENCE)
     run = dict(model=model, layout=dict(micro_batch=2), output=str(folder / "run"), optimizer=dict(global_batch=2, steps=1, lr=1e-3),
                data=dict(train=str(folder / "data/train"), sequence=SEQUENCE))
@@ -114,7 +114,7 @@ def test_unknown_tokens(tmp_path):
     lines = ["a\u65e5\u672c\u8a9e abc"] * 24
     prepare_lines(tmp_path, tmp_path / "tokenizer.json", lines)
     checkpoint(tmp_path, 20)
-    assert evaluate(tmp_path)["bytes"] == len("".join(lines).encode()) - 1  # the first token is no label
+    assert evaluate(tmp_path)["bytes"] == len("".join(lines).encode()) - 1  # the first token is not a label
     forget_bytes(tmp_path)
     done = trireme("eval", tmp_path / "run", tmp_path / "data/train", "--json", "--tokenizer", tmp_path / "tokenizer.json")
     assert json.loads(done.stdout)["bits_per_byte"] is None
@@ -143,7 +143,7 @@ def test_conversations(tmp_path):
 
 
 def test_without_a_tokenizer(tmp_path):
-    """What a token's bytes are is not known then, and nothing is printed."""
+    """Without a tokenizer the bytes of a token are not known, and bits per byte are not printed."""
     (tmp_path / "tokenizer.json").write_text(json.dumps(llama2()))
     (tmp_path / "text.txt").write_text("\n".join(TEXTS) + "\n")
     trireme("prepare", "--tokenizer", tmp_path / "tokenizer.json", "--validation", 0, "--out", tmp_path / "data", tmp_path / "text.txt")

@@ -1,4 +1,4 @@
-"""trireme board: what it answers and refuses over HTTP, and its page in a browser while runs and studies go on."""
+"""trireme board: its answers and errors over HTTP, and its page in a browser while runs and studies are in progress."""
 import concurrent.futures
 import contextlib
 import http.client
@@ -93,11 +93,11 @@ def contents_of(folder):
     return {path.relative_to(folder): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None) for path in folder.rglob("*")}
 
 
-# ---- what it says
+# ---- answers
 
 
 def test_runs(tmp_path):
-    """Numbers of a run as its file has them; folders stay as they are."""
+    """The numbers of a run are those of its file; the board does not change folders."""
     make_run(tmp_path / "a/one", 100, validation_loss=3.0)
     make_run(tmp_path / "a/checkpoints/hidden", 3)
     make_run(tmp_path / "a/one/checkpoints.old-1", 3)
@@ -157,7 +157,7 @@ def test_a_run_goes_on(tmp_path):
 CONFIG = "# A run: `steps: 7`\nmodel:\n  name: inline   # steps: 3\n  steps: 5\n# optimizer:\noptimizer:       # the optimizer\n  steps: {steps}   # of the whole run\n  lr: {lr}\nseed: 1\n"
 BAD = "the loss or gradient was NaN or infinite in steps 19 to 20, so the run stops; nothing was saved in them; no good checkpoint"
 
-STATES = {  # what lies in the folder beside 20 steps, in the order in which it was written, and what the board makes of it
+STATES = {  # name: (files of a run of 20 steps, in the order of their times; its state; the reason)
     "running": (dict(config=CONFIG, lock=""), "running", None),
     "killed": (dict(config=CONFIG), "interrupted", None),
     "without a configuration": ({}, "interrupted", None),
@@ -179,7 +179,7 @@ STATES = {  # what lies in the folder beside 20 steps, in the order in which it 
 
 
 def test_states(tmp_path):
-    """How far a run came and why it ended, by what lies in its folder."""
+    """The board finds the state of a run, and the reason of its end, from the files in its folder."""
     names = dict(config="config.yaml", lock="LOCK", summary="summary.json", failures="failures.txt", metrics="metrics.jsonl")
     for name, (files, _, _) in STATES.items():
         make_run(tmp_path / name, 20)
@@ -219,7 +219,7 @@ def write_run(folder, corpus, **changes):
 
 
 def test_real_runs(tmp_path, corpus):
-    """One that is interrupted, goes on and fails, which failures.txt says of one rank too, and goes on again; where time goes before there is a summary."""
+    """A run is interrupted, resumes, fails (with a line in failures.txt, also on one rank) and resumes again; shares of time appear before the summary."""
     path, failures = write_run(tmp_path / "one", corpus), tmp_path / "one/run/failures.txt"
     with board(tmp_path) as b:
         def shown(condition):
@@ -242,7 +242,7 @@ def test_real_runs(tmp_path, corpus):
         run = shown(lambda run: run["state"] == "diverged")
         assert failures.read_text().startswith("rank 0: the loss or gradient was NaN or infinite in steps ") and failures.read_text().count("\n") == 1
         assert re.fullmatch(r"the loss or gradient was NaN or infinite in steps \d+ to \d+, so the run stops", run["reason"]) and str(run["step"]) in run["reason"]
-        # What is refused while another run is alive in the folder is not a failure, and neither is a signal.
+        # A start that is refused because a run uses the folder does not count as a failure, and neither does a signal.
         size = failures.stat().st_size
         going, run = interrupt(run["step"] + 20, lambda: trireme("train", path, status=10))
         assert going["reason"] is run["reason"] is None and run["state"] == "interrupted" and failures.stat().st_size == size
@@ -292,7 +292,7 @@ SECRET = "secret words of somebody else"
 
 
 def make_outside(folder):
-    """What a link could lead to: each kind of file that the board shows, with words that it must not."""
+    """Makes a folder outside of the board's root, with each kind of file that the board shows; its words must not appear through a link."""
     folder.mkdir()
     (folder / "config.yaml").write_text(f"model: {SECRET}\n")
     (folder / "failures.txt").write_text(f"{SECRET}\n")
@@ -521,7 +521,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 
 def change(store, *statements):
-    """A store as somebody may have written it who is not a tuner."""
+    """Changes a store in ways that no tuner does."""
     with contextlib.closing(sqlite3.connect(store)) as of:
         of.execute("PRAGMA journal_mode = DELETE")
         for statement in statements:
@@ -590,7 +590,7 @@ def test_a_timeline(tmp_path):
 
 
 def test_a_timeline_with_odd_numbers(tmp_path):
-    """What no timeline holds is passed over, and the rest is shown."""
+    """Events with impossible numbers are ignored, and the others are shown."""
     make_timeline(tmp_path)
     path = tmp_path / "t.json"
     wanted, good = waits_of(path), path.read_text().splitlines()
@@ -659,7 +659,7 @@ def test_names_of_javascript(tmp_path):
 
 @needs_chromium
 def test_the_page(tmp_path):
-    """What is on it, that it moves, that its console is silent, and that it asks no other host."""
+    """The page shows all parts and follows changes; its console is silent, and it sends no request to other hosts."""
     runs = tmp_path / "all"
     path = make_run(runs / "first", 200)
     make_run(runs / "second", 100, validation_loss=2.5)
@@ -719,7 +719,7 @@ def test_the_page(tmp_path):
 
 @needs_chromium
 def test_samples(tmp_path):
-    """Texts that generate has added, by prompt, the newest first; what is not a line of it is passed over, and nothing in a text is the page's."""
+    """Samples are shown by prompt, the newest first; bad lines of the file are ignored, and markup in a text is not interpreted."""
     make_run(tmp_path / "runs/one", 20)
     lines = [dict(step=step, number=n, sample=0, prompt=prompt, text=f" text of {step}\n</script><b onclick=alert(1)>&amp;", tokens=3, finish="length")
              for step in (10, 20) for n, prompt in enumerate(("Once", "<i>Twice"))]
@@ -737,7 +737,7 @@ def test_samples(tmp_path):
         with path.open("a") as file:
             file.write('xt": " more"}\n')
         browser.wait("document.querySelector('#samples .sample').textContent === 'Once more'")
-        # Of a large file its end is read.
+        # Only the end of a large file is read.
         path.write_text((json.dumps(dict(lines[0], text="old " * 200)) + "\n") * 1000 + whole)
         browser.wait("document.querySelectorAll('#samples .sample')[0].textContent === " + json.dumps(lines[2]["prompt"] + lines[2]["text"]))
         path.unlink()
@@ -747,7 +747,7 @@ def test_samples(tmp_path):
 
 @needs_chromium
 def test_chat_samples(tmp_path):
-    """Of a chat prompt the message and the answer, and not what the template makes of it."""
+    """A sample of a chat prompt shows the message and the answer, without the text of the template."""
     make_run(tmp_path / "runs/one", 20)
     lines = [dict(step=step, number=0, prompt="<|user|>What?\nNow<|assistant|>", message="What?\nNow", text=f"That <b>{step}</b>") for step in (10, 20)]
     (tmp_path / "runs/one/samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -858,7 +858,7 @@ def preference_lines(steps, every):
 
 @needs_chromium
 def test_preferences(tmp_path):
-    """Charts of every number with a name of the form a/b, held-out ones beside them; the objective and the held-out accuracy of a run; none of it for other runs."""
+    """All numbers with names of the form a/b have charts, next to those of the held-out data; runs on preferences show their objective and held-out accuracy, other runs do not."""
     runs = tmp_path / "runs"
     for name, beta in (("dpo", 0.1), ("ipo", 0.3)):
         path = make_run(runs / name, 1)

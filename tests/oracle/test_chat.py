@@ -1,4 +1,4 @@
-"""Chat templates beside what Jinja rendered of them (chat_cases.json), and `prepare --chat` from the command line."""
+"""Compares rendered chat templates with Jinja's results (chat_cases.json), and tests `prepare --chat`."""
 import json
 import os
 import subprocess

@@ -1,6 +1,7 @@
-"""Promise 3: every checkpoint is universal. Saved under each of fourteen layouts, resumed under each of fourteen (of some, drawn.py), and so of
-eight that share sequences among ranks or do not, and of nine over which experts lie in turn, in numbers that none divides: the
-losses go on as those of one rank that was never stopped; to the bit where the layout is the same. What is in the files is the same, whichever ranks wrote it, and plain safetensors."""
+"""Promise 3: every checkpoint is universal. It is saved under each of fourteen layouts and resumed under each of fourteen (some of the pairs,
+drawn.py); the same for eight layouts with and without context parallelism, and for nine that distribute experts unevenly. The losses
+continue as those of one rank that was never stopped, with equal bits if the layout is the same. The contents of the files do not depend on
+the layout, and are plain safetensors."""
 import json
 import os
 import shutil
@@ -144,7 +145,7 @@ def check_pairs(tmp_path, run, names, tolerance):
 
 
 def tensors_of(folder):
-    """Name: array, read by somebody else's library where there is one."""
+    """Returns {name: array} of a folder's safetensors, read without our own code."""
     found = {}
     for path in sorted(folder.glob("*.safetensors")):
         raw = path.read_bytes()
@@ -195,7 +196,7 @@ def mix(z):
 
 
 def test_checksums(tmp_path):
-    """What state.json records, made again from the files by its definition."""
+    """The checksums in state.json equal those computed from the files by their definition."""
     run_tool(tmp_path, run_of(LLAMA, tmp_path, "fp32"), ["all"], "save", 1)
     folder = tmp_path / "saved/all/checkpoints/step-00000001"
     recorded = {}

@@ -1,4 +1,5 @@
-"""`eval --choices`, beside what lm-evaluation-harness made of the same questions and models (choice_cases.json), and on a run's checkpoints."""
+"""Compares `eval --choices` with the results of lm-evaluation-harness for the same questions and models (choice_cases.json), and tests it on a
+run's checkpoints."""
 import json
 import math
 import os
@@ -309,7 +310,7 @@ def test_several_answers(model, tmp_path):
 
 
 def test_long_prompts(model, tmp_path):
-    """Their beginnings are left out: what is written is that of the end alone."""
+    """The beginnings of long prompts are left out: the generated text depends on their ends alone."""
     end = "the ship sails over a cold sea while birds watch small boats near stone walls and old men sing of storms that never came to rest "
     rows = [dict(prompt="Über " * 40 + end * 3, answer="b"), dict(prompt="old men " * 50 + end * 3, answer="b")]
     found = trireme("eval", model, "--answers", write_lines(tmp_path / "rows.jsonl", rows), "--json", "--tokens", 20)
@@ -376,7 +377,7 @@ def shown_prompt(said):
 
 
 def test_chat_template(chat, tmp_path):
-    """What the model reads are the tokens of apply_chat_template, with one token at the beginning, and the choice at once behind them."""
+    """The model reads the tokens of apply_chat_template, with one token at the beginning, followed directly by the choice."""
     rows = [dict(question="where do birds sing?", choices=["over a cold sea", "near stone walls", "nothing"], answer=1), dict(question="old men", choices=["sail", "sing"], answer=0)]
     path = write_lines(tmp_path / "rows.jsonl", rows)
     for words, system in ([], []), (["--system", "small boats"], [("system", "small boats")]):

@@ -1,5 +1,5 @@
-"""Every key of any model_type's config.json in every other's, beside what transformers makes of it (config_keys.json, which
-make_config_keys.py wrote): a key that transformers reads is read or refused by name, and one that it ignores is ignored, with a line."""
+"""Puts every key of any model_type's config.json into those of all other model_types, and compares with transformers (config_keys.json, written
+by make_config_keys.py): a key that transformers reads is read or refused by name, and one that it ignores is ignored, with a log line."""
 import glob
 import json
 import os
@@ -15,13 +15,13 @@ from parity import TOOLS
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "config_keys.json")) as stored:
     STORED = json.load(stored)
 CHANGES = config_keys.changes()
-# What is otherwise than there, and why.
+# Keys that are treated differently from transformers, with the reason.
 OTHERWISE = [
     ("gpt2", {"add_cross_attention": True}),  # they make modules that they do not use then
     ("falcon", {"head_dim": 8}),  # a property there that nothing may set; it is what follows from the other keys
 ]
-# Keys of their own that say nothing in these models: what is as elsewhere in the file, what goes with a switch that is off, the first
-# length of positions that are not stretched.
+# Keys without effect in these models: repetitions of other keys, keys whose switch is off, the original length of positions that are not
+# scaled.
 UNSAID = [(None, "rope_theta", 10000.0), (None, "rotary_emb_base", 10000), (None, "partial_rotary_factor", 0.5), ("gemma3_text", "rope_local_base_freq", 100.0),
           *[(model_type, "sliding_window", 4) for model_type in ("qwen2", "qwen3", "qwen3_moe", "smollm3", "dots1")],
           (None, "max_window_layers", 2),
@@ -109,7 +109,7 @@ def test_keys(tmp_path, model_type):
 
 
 def test_lines(tmp_path):
-    """Of what is ignored, of two keys for one thing, and of dropout that is not done."""
+    """Log lines about ignored keys, about two keys with one meaning, and about dropout, which is not supported."""
     def said(model_type, **change):
         done = describe(tmp_path / "other", config_keys.config_of(model_type, change))
         assert done.returncode == 0, done.stderr
@@ -141,7 +141,7 @@ def test_lines(tmp_path):
     assert "hidden_size: 32" in done.stdout and "duplicate object key" in done.stderr and "the last one counts, as in Python" in done.stderr
 
 
-REFUSED = {  # of every model_type in transformers 5.24
+REFUSED = {  # keys of all model_types in transformers 5.24
     "is_causal": (dict(is_causal=False), "`is_causal` is false: attention to later tokens is not supported"),
     "per_layer_config": (dict(per_layer_config={"1": dict(rms_norm_eps=0.5)}), '`per_layer_config` is {"1":{"rms_norm_eps":0.5}}: a layer with settings of its own is not supported'),
     "transformers_weights": (dict(transformers_weights="pruned.safetensors"), "`transformers_weights` is `pruned.safetensors`: a file of weights by another name is not supported"),

@@ -1,7 +1,7 @@
-"""Ranks that share sequences (layout.context) change no answer: promise 1 for each exchange, alone and under everything else that
-a layout can ask for. As in test_layouts.py: every gradient in fp64 within 1e-10 of one rank's, twenty steps' losses and norms,
-equal bits where sums are the same, memory as planned. Lengths that no number of ranks divides, documents that do not see each
-other, a plain PyTorch model beside it, the bytes that each exchange moves, and what exchanging heads owes: one rank's bits.
+"""Context parallelism (layout.context) does not change results: promise 1 for each exchange, alone and combined with the other parts of a
+layout. As in test_layouts.py: all gradients in fp64 within 1e-10 of one rank's, losses and norms of twenty steps, equal bits if the sums
+have the same order, memory as planned. Also lengths that no number of ranks divides, masked documents, a comparison with a plain PyTorch
+model, the bytes that each exchange moves, and one rank's bits if heads are exchanged.
 
 TRIREME_LAYOUTS=all runs every layout with every model and length; without it each draws a part of them (drawn.py)."""
 import collections
@@ -20,7 +20,7 @@ from test_layouts import (BATCH, GEMMA2, GPT2, GPT_NEOX, LLAMA, NO_LAYER_EITHER,
 pytestmark = needs_launcher
 
 LAYOUTS = [
-    # each exchange alone; then heads first and keys behind them
+    # each exchange alone; then heads exchanged within groups, and keys between them
     *(dict(context=c, exchange=e) for c in (2, 3, 4) for e in ("gather", "ring")), dict(context=2, exchange="heads"),
     *(dict(context=4, exchange=e, inner=2) for e in ("gather", "ring")),
     *(dict(context=2, exchange=e, micro_batch=4) for e in ("gather", "heads", "ring")),
@@ -95,7 +95,7 @@ def masked_tokens(model, length, steps):
     tokens = numpy.concatenate([draw_tokens(model, steps, 4, sequence=length), numpy.zeros((steps, 1, 4, length), numpy.int32)], axis=1)
     tokens[:, 2] = [[at for document in row for at in range(document)] for row in DOCUMENTS[length]]
     tokens[:, 1, 0, : DOCUMENTS[length][0][0]] = -1
-    tokens[:, 1, 2:, -1] = 1  # where all others were drawn to be ignored
+    tokens[:, 1, 2:, -1] = 1  # a counted label, since all others here were drawn as ignored
     return tokens
 
 
@@ -226,17 +226,17 @@ EXCHANGES = [(2, 1, "gather"), (3, 1, "gather"), (2, 2, "heads"), (4, 2, "gather
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("ranks, inner, exchange", EXCHANGES, ids=["-".join(map(str, e)) for e in EXCHANGES])
 def test_bytes_moved(tmp_path, corpus, ranks, inner, exchange, precision):
-    """What the ranks send in a step is the sum of each exchange's formula over layers and micro-batches, whatever the length."""
+    """The bytes that the ranks send in a step are the sum of each exchange's formula over layers and micro-batches, for any length."""
     length, micro_batch = 61, 2
     layout = dict(context=ranks, context_exchange=exchange, context_inner=inner, micro_batch=micro_batch)
     train(tmp_path, corpus, length, layout, "--timeline", tmp_path / "t.json", ranks=ranks, precision=precision, evaluation=dict(every=0))
     element, wide = (4, 4) if precision == "fp32" else (2, 4)
     outer = ranks // inner
-    tokens = LAYERS * 4 * length  # of all micro-batches
+    tokens = LAYERS * 4 * length  # tokens of all micro-batches, summed over the layers
     heads = tokens * (2 * HEADS + 2 * KV_HEADS) * HEAD_SIZE * (inner - 1) // inner
     keys = tokens * 2 * KV_HEADS * HEAD_SIZE  # to one other rank each, whatever heads of them a rank has
     wanted = {"all_to_all": 2 * heads * element}
-    if exchange == "ring":  # keys forth, and back with their gradients behind them, which in the end are with their owner
+    if exchange == "ring":  # keys in the forward; in the backward keys and their gradients, which end at their owner
         wanted["pass"] = 2 * (outer - 1) * keys * element + (outer if outer > 1 else 0) * keys * wide
     else:
         wanted["all_gather"] = 2 * (outer - 1) * keys * element
@@ -258,7 +258,7 @@ def test_bytes_moved(tmp_path, corpus, ranks, inner, exchange, precision):
 
 
 def test_evaluation_and_generation(tmp_path, corpus):
-    """The losses of a run and of its evaluations are one rank's; what it has saved can be read like one rank's."""
+    """The losses of a run and of its evaluations equal one rank's, and `eval` and `generate` read its checkpoint."""
     told = []
     for i, (ranks, layout) in enumerate([(1, {}), (3, dict(context=3, context_exchange="ring")), (4, dict(context=4, context_inner=2)),
                                          (4, dict(context=2, context_exchange="heads", data=2, zero=3))]):

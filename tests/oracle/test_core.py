@@ -1,7 +1,7 @@
-"""tests/core.py names everything that is registered, and nothing else, by cases that exist.
+"""tests/core.py names all registered items, and no others, with cases that exist.
 
-What is registered is asked of the program wherever it tells (its commands, and the keys of run files with what they may be); devices and
-operations are read in the tables of their sources. A table that nothing is found in fails."""
+The program prints its commands, and the keys of run files with their values; devices and operations are read from the tables in their
+sources. A table without items fails."""
 import copy
 import importlib.util
 import json
@@ -28,7 +28,7 @@ def core_table():
     return module.CORE
 
 
-# ---- what is registered ----------------------------------------------------------------------------------------------
+# ---- registered items ------------------------------------------------------------------------------------------------
 
 def keys_of_runs():
     """{key: its type} as the program prints them: `model.family` is `gpt2|llama|...`."""
@@ -37,12 +37,12 @@ def keys_of_runs():
 
 
 def device_kinds():
-    """Of the product, and those for tests."""
+    """Returns the device kinds of the program and of the tests."""
     return {name for path in (ROOT / "src/device/kinds").glob("*.[ch]") for name in re.findall(r'\{[\s\\]*"([a-z]+)",', path.read_text())}
 
 
 def operations_of(text, file):
-    """Names of the operations that a source file has, each of which is a constant with a name in its braces, or in a macro's."""
+    """Returns the names of the operations in a source file. Each is a constant with a name in its braces, or in those of a macro."""
     constants = re.findall(r"\bconst tri_(?:op|mesh_collective) (?:\w+) =.*?;", text, re.S)
     found = set()
     for constant in constants:
@@ -84,7 +84,7 @@ def registered():
     return found
 
 
-# ---- what is wrong with a table --------------------------------------------------------------------------------------
+# ---- faults of a table -----------------------------------------------------------------------------------------------
 
 def faults_of_names(core, found):
     faults = [f"tests/core.py has no {kind}" for kind in [*KINDS, "promises"] if kind not in core]
@@ -107,7 +107,7 @@ def names_of_programs():
 
 
 def fault_of_case(case, programs):
-    """What is wrong with a case's name, or None; that its parameters exist is for who runs it."""
+    """Returns the fault of a case's name, or None. Does not check that its parameters exist."""
     kind, _, rest = case.partition("/")
     if kind in ("oracle", "guarded", "emulated"):
         match = re.fullmatch(r"(test_\w+\.py)(?:::([A-Z]\w+))?::(test_\w+)(?:\[.+\])?", rest)

@@ -183,7 +183,7 @@ def test_a_corpus_by_a_name_that_is_nearly_its_own(tmp_path):
 
 
 def test_long_messages(tmp_path):
-    """What a thread found is told whole, however long the path that it names."""
+    """The error message of a thread is complete, also with a very long path."""
     deep = "/".join(15 * [200 * "d"])
     (tmp_path / deep).mkdir(parents=True)
     (tmp_path / deep / "text.jsonl").write_text('{"text": "a"}\n{"text": 3}\n')
@@ -194,7 +194,7 @@ def test_long_messages(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGALRM])
 def test_a_schedulers_request(tmp_path, number):
-    """It ends well, and leaves the folder as it was, however often it is asked to."""
+    """A signal ends the program cleanly, and leaves the folder unchanged, also if it is sent several times."""
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "text")
     process = subprocess.Popen([TRIREME, "prepare", "--tokenizer", "bytes", "--out", tmp_path / "out", "--documents", "line", tmp_path / "text"],
@@ -211,7 +211,7 @@ def test_a_schedulers_request(tmp_path, number):
 
 
 def test_a_signal_ends_a_template(tmp_path):
-    """In the middle of one conversation, which takes seconds, and not behind it."""
+    """A signal ends a template in the middle of a conversation that takes seconds, and not only after it."""
     (tmp_path / "long.jinja").write_text("{% for i in range(100000) %}{{ ('a' * 50000 ~ 'c') in ('a' * 100000) }}{% endfor %}")
     (tmp_path / "talk.jsonl").write_text(json.dumps(dict(messages=[dict(role="user", content="q"), dict(role="assistant", content="a")])) + "\n")
     process = subprocess.Popen([TRIREME, "prepare", "--chat", "--chat-template", tmp_path / "long.jinja", "--tokenizer", "bytes", "--out", tmp_path / "out",

@@ -1,5 +1,5 @@
-"""Which corpus it is, and of which tokenizer: through the program, files that do not belong together are refused by name, and
-files that do are not."""
+"""Identity of corpora and tokenizers, tested through the program: files that do not belong together are refused with their names, and files
+that do are accepted."""
 import ctypes
 import ctypes.util
 import json

@@ -102,9 +102,9 @@ def test_best_interval(tmp_path, hours, restart, storage, copy):
 
 
 def fail_at_random(interval, stop, behind, restart, m, work, chance):
-    """Seconds in which a run gets `work` seconds of training done: second by event, with no formula. A checkpoint of the state at
-    the end of an interval is there `stop` + `behind` seconds later; training goes on after `stop`."""
-    now, done, good, pending = 0.0, 0.0, 0.0, []  # pending: (when it is there, the state it holds)
+    """Simulates a run event by event, without a formula. Returns the seconds in which it does `work` seconds of training. A checkpoint of the
+    state at the end of an interval is complete `stop` + `behind` seconds later; training continues after `stop`."""
+    now, done, good, pending = 0.0, 0.0, 0.0, []  # pending: (time of completion, training seconds in it)
     fails = chance.expovariate(1 / m)
 
     def come_back():
@@ -169,7 +169,7 @@ def test_noticing_and_spare_nodes(tmp_path):
 
 
 def test_operation_by_options(tmp_path):
-    """--mtbf and --node-power go before the file; what they need of it is asked for."""
+    """--mtbf and --node-power override the file; keys of the file that they need are requested in an error message."""
     failures, cost = dict(node_mtbf_hours=40, restart=30, storage_bandwidth=1e8), dict(device_power=700)
     given = simulate(tmp_path, 16, "--mtbf", 10, "--node-power", 500, failures=failures, cost=cost)
     written = simulate(tmp_path, 16, failures=dict(failures, node_mtbf_hours=10), cost=dict(cost, node_power=500))
@@ -194,7 +194,7 @@ def test_new_clusters(cluster):
 
 
 def test_range(tmp_path):
-    """Each row is what a search for its number says."""
+    """Each row equals the result of a search for its number alone."""
     rows = json.loads(run(*options(tmp_path, "plan", "8..32", "--json", cost=dict(price=1))))
     assert [row["devices"] for row in rows] == [8, 16, 32]
     for row in rows:

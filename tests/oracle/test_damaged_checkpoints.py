@@ -64,7 +64,7 @@ def delete(path, _):
 
 
 def resumes_from(folder, corpus, ranks, step):
-    """Resumes for one step more and returns what was said; it begins after this step."""
+    """Resumes for one more step, checks that it resumes after `step`, and returns the log."""
     shutil.rmtree(folder / "run/flight", ignore_errors=True)
     done = train(write_run(folder, corpus, RESUMED_BY[ranks], step + 1, every=0), ranks, "--resume", "auto")
     assert done.returncode == 0, done.stderr
@@ -144,8 +144,8 @@ def test_full_disk(tmp_path, corpus):
 
 @pytest.mark.parametrize("background", [False, True], ids=["at-once", "background"])
 def test_one_rank_cannot_write(tmp_path, corpus, background):
-    """Its words are told, whichever rank it is: here the second alone may not write as far into a file as its part lies."""
-    limit = tmp_path / "limit.sh"  # beyond the files that MPI makes for itself, which have 4 MiB
+    """The error message of the failing rank is printed. Only the second rank has a limit on file sizes below the offset of its part."""
+    limit = tmp_path / "limit.sh"  # above the size of MPI's own files, 4 MiB
     limit.write_text('[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" != 1 ] || { trap "" XFSZ; ulimit -f 12000; }\nexec "$@"\n')
     mpiexec = tmp_path / "bin/mpiexec"
     mpiexec.parent.mkdir()
@@ -194,7 +194,7 @@ def bytes_read(folder, corpus, ranks, layout, resume):
 
 
 def test_ranks_read_what_they_need(tmp_path, corpus):
-    """Beside what a fresh run reads: the rank's slices, and no more than headers and small files."""
+    """Compared with a new run, a resumed rank reads its own slices, headers and small files, and no more."""
     layout = dict(tensor=2, pipeline=2)
     fresh = bytes_read(tmp_path, corpus, 4, layout, "never")
     whole = sum(path.stat().st_size for path in (tmp_path / "run/checkpoints").glob("step-*/*.safetensors"))

@@ -1,5 +1,5 @@
-"""What a user hears of a device that is not there, has too little memory, or fails in the middle of a run; and that nothing
-but the steps behind the last checkpoint is lost by it."""
+"""Error messages about a device that is absent, has too little memory, or fails during a run; and only the steps after the last checkpoint
+are lost."""
 import json
 import pathlib
 import re
@@ -145,13 +145,13 @@ def test_memory_limit_to_the_byte(tmp_path, corpus):
     assert [line["step"] for line in steps_of(tmp_path)] == list(range(1, STEPS + 1))
 
 
-# What fails, by the option, the exit status, what is said. Devices have their memory from the beginning on: an allocation fails
+# fault: (option of the device, exit status, pattern of the message). Devices allocate their memory at the start, so an allocation fails
 # before any step.
 FAULTS = {"memory": ("fail_memory", 6, "allocation"), "copy": ("fail_copy", 11, "kernel `copy`"), "kernel": ("fail_kernel", 11, r"kernel `\w+` of ")}
 
 
 def number_in_the_middle(folder, corpus, option, ranks):
-    """Of the last rank's copies or kernels: the first of a row of numbers with which some steps are made and not all."""
+    """Lets copy or kernel number N of the last rank fail, for increasing N, until a run does some of its steps and not all. Returns that run."""
     number = 16
     while number < 1 << 20:
         path = write_run(folder, corpus, ranks, device=f"guarded:{option}={number},rank={ranks - 1}")
@@ -168,7 +168,7 @@ def number_in_the_middle(folder, corpus, option, ranks):
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fails_in_the_middle(tmp_path, corpus, undisturbed, fault, ranks):
-    """On the last rank alone; the rest is told, ends, and goes on from the last checkpoint as if nothing had been."""
+    """The device of the last rank fails. The other ranks end, too, and the run resumes from the last checkpoint with the same results."""
     option, status, words = FAULTS[fault]
     if fault == "memory":
         done = train(write_run(tmp_path, corpus, ranks, device=f"guarded:{option}=1,rank={ranks - 1}"), ranks)

@@ -1,4 +1,4 @@
-"""`--devices A..B` of plan and simulate: each row is what that number says by itself."""
+"""`--devices A..B` of plan and simulate: each row equals the result for its number alone."""
 
 import json
 import os

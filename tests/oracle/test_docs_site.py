@@ -1,4 +1,4 @@
-"""The documentation site: what is on its pages, and that a link, a picture or a page out of place fails it."""
+"""The documentation site: the contents of its pages, and the failure of its build if a link, a picture or a page is out of place."""
 import html
 import os
 import pathlib
@@ -36,7 +36,7 @@ def words_of(page):
 
 
 def test_pages(copy):
-    """Each page of docs/, each command and each kind of file is there, and functions have what their headers say of them."""
+    """The site has each page of docs/, each command and each kind of file, and functions with the comments of their headers."""
     done = build(copy)
     assert done.returncode == 0, done.stderr
     site = copy / "out/html"

@@ -125,7 +125,7 @@ def write_corpus(prefix, documents, sequences=None, entries=None):
 
 
 def draw_documents(chance, lengths):
-    """Random ids, none of which is EOT, but the last of each."""
+    """Returns documents of random ids; only the last id of each is EOT."""
     out = []
     for length in lengths:
         ids = chance.integers(10, 60, length)
@@ -281,8 +281,7 @@ def mpi(ranks):
 @pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIPPED: there is no mpiexec")
 @pytest.mark.parametrize("model, packing", [(GPT2, "documents"), ({**LLAMA, "rope_scaling": DYNAMIC}, "windows")], ids=["gpt2", "llama dynamic"])
 def test_layouts_of_runs(tmp_path, corpora, model, packing):
-    """What is read from the corpus, trained on and evaluated: the same whatever the layout, stages in the middle and such
-    without attention too."""
+    """Runs read, train on and evaluate the same data under each layout, also with stages in the middle and stages without attention."""
     model = {**model, "num_layers": 4, "num_heads": 4, "num_kv_heads": 4} if model is GPT2 else {**model, "num_layers": 4}
     layouts = [dict(), dict(pipeline=3), dict(pipeline=2, data=2, zero=3), dict(tensor=2, sequence_parallel=True, recompute="full"),
                dict(pipeline=2, virtual_stages=2, schedule="interleaved"), dict(data=4, zero=1, schedule="zero-bubble"),
@@ -412,8 +411,8 @@ def newest(run):
 
 
 def test_eval_packs_as_training_did(tmp_path, corpora):
-    """Each document alone, in pieces of a sequence at most, against the plain model; what the run itself found on the same
-    sequences; and otherwise where options say so."""
+    """`eval` reads each document alone, in pieces of one sequence at most. Its loss equals the plain model's, and the run's own on the same
+    sequences; options change the packing."""
     trireme("train", run_of(tmp_path, corpora, "run"), "--set", "evaluation.batches=1000")
     def evaluated(*options):
         return json.loads(trireme("eval", tmp_path / "run", corpora / "validation", "--precision", "fp64", "--device", "reference", "--json",
@@ -503,7 +502,7 @@ def test_inspect(tmp_path):
     text = trireme("inspect", prefix).stdout
     assert all(trireme("inspect", prefix + ending).stdout == text for ending in (".bin", ".idx"))
     assert f"{len(lengths)} documents" in text and "padding" in text and " 8192 " in text
-    # The same of a corpus whose index has one document, by the end-of-text token of the tokenizer beside it.
+    # The same for a corpus whose index has one document, with the end-of-text token of the tokenizer in its folder.
     trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, "--binary", prefix + ".bin")
     one = tmp_path / "made/one"
     ids = numpy.concatenate([[*d[:-1], 256] for d in documents])
@@ -540,7 +539,7 @@ def test_bad_input(tmp_path, corpora):
     holes = write_corpus(tmp_path / "x/holes", documents, [0, *[40] * 12, 0])
     stderr = trireme("train", run_of(tmp_path, corpora, "r6", data=dict(train=holes))).stderr
     assert "2 documents of no tokens, which are passed over" in stderr
-    # Where no label counts there is nothing to train on.
+    # A corpus without counted labels is refused.
     ones = write_corpus(tmp_path / "x/ones", draw_documents(chance, [1] * 400))
     refused("r7", ones, ["all documents of", "have one token", "no label counts", "joined"], 4)
     stderr = trireme("inspect", "gpt2-124m", "--sequence", 5, status=2).stderr

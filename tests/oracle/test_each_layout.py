@@ -1,8 +1,8 @@
-"""Promise 1, one layout at a time: of each way to divide a model, and of each schedule, the smallest job that has it beside one rank.
+"""Promise 1, one layout at a time: compares the smallest job with each kind of parallelism and each schedule with one rank.
 
 Two steps in fp64 on the reference device, compared as test_layouts.py and test_experts.py compare whole matrices: gradients, losses and
-norms within 1e-10, equal bits wherever the order of sums is the same, memory as planned on every rank. Whatever breaks a layout
-altogether is found here in a second; what needs two things at once is found there."""
+norms within 1e-10, equal bits if the order of sums is the same, memory as planned on every rank. A layout that fails in any case is found
+here in a second; those tests find faults of combinations."""
 import pytest
 from expert_cases import DOTS1, MIXTRAL, OLMOE
 from expert_cases import MODELS as EXPERT_MODELS

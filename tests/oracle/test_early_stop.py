@@ -171,7 +171,7 @@ def test_the_best_is_a_model(tmp_path, corpus):
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("snapshots", [0, 3])
 def test_kill_and_go_on(tmp_path, corpus, undisturbed, ranks, background, snapshots):
-    """What is kept, what ends the run and when, is that of a run that was left alone."""
+    """After kills and restarts, the kept checkpoints and the reason and step of the end are those of a run that was not killed."""
     chance = random.Random(ranks + 2 * background + snapshots)
     number, longest_s = 0, 1.0
     while number < 2:

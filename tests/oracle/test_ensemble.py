@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 
 def log_probabilities(folder, seed):
-    """Of every label, in windows."""
+    """Returns the log probability of every label, computed in windows."""
     newest = sorted((folder / f"run{seed}/checkpoints").iterdir())[-1]
     weights = {name: value.double() for name, value in load_file(newest / "model.safetensors").items()}
     count = json.loads(trireme("inspect", folder / "data/train", "--json").stdout)["tokens"]

@@ -1,4 +1,4 @@
-"""optimizer.epochs and data.max_samples: how many steps they are, in every layout and when a run goes on, and what is said."""
+"""optimizer.epochs and data.max_samples: the number of steps, under every layout and in a resumed run, and the log lines."""
 import json
 import math
 import pathlib
@@ -104,7 +104,7 @@ def test_the_first_samples(tmp_path, corpus):
 
 
 def test_the_first_samples_are_learnt_and_no_others(tmp_path):
-    """Documents of which the last ones alone have another word: a model of the first samples does not learn it."""
+    """Only the last documents have another word, so a model trained on the first samples does not learn it."""
     texts = [f"{i % 10} is a number" for i in range(100)] + ["zzzzzzzzzzzzzz"] * 100
     (tmp_path / "text.jsonl").write_text("".join(json.dumps(dict(text=text)) + "\n" for text in texts))
     trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "c", "--validation", 0, tmp_path / "text.jsonl")

@@ -75,7 +75,7 @@ def one_step(folder, corpus, model, adapter, given):
 @pytest.mark.parametrize("case", ADAPTERS)
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients(tmp_path, corpus, name, case):
-    """Of a folder of PEFT's, of which no factor is zero."""
+    """Gradients of the factors in a PEFT folder, none of them zero."""
     model, adapter = MODELS[name], ADAPTERS[case]
     weights = arrays_of(start_from(tmp_path, model)[1])
     factors = expert_lora.drawn_factors(weights, adapter)
@@ -249,7 +249,7 @@ def test_merged(tmp_path, corpus, name, case):
 
 
 def test_all_linear_beside_experts(tmp_path, corpus):
-    """`all-linear` stands for all but experts, as in PEFT, and they are named beside it. A checkpoint has PEFT's keys."""
+    """`all-linear` means all matrices but those of experts, as in PEFT; experts are named in addition. A checkpoint has PEFT's keys."""
     model, adapter = MODELS["dots1"], dict(rank=2, alpha=3, targets=["all-linear", *BOTH])
     start, weights = start_from(tmp_path, model)
     trireme("train", write_run(tmp_path, corpus, dict(steps=2, lr=1e-2), model=model, precision="fp64", init=str(start), adapter=adapter))
@@ -318,7 +318,7 @@ def test_runs_from_single_experts(tmp_path, corpus, name, scaling, ranks, layout
     assert abs(lines_of(tmp_path / "run")[0]["loss"] / float(models.loss(model, as_tensors(expected), ids, labels)) - 1) < 1e-12
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------------------
+# ---- refusals ----------------------------------------------------------------------------------------------------------
 
 def refused(*arguments):
     ended = subprocess.run(words_of(*arguments), capture_output=True, text=True)

@@ -187,7 +187,7 @@ def test_twenty_steps(tmp_path, name):
             got = answers[name_of(layout)][2][step]
             for mine, theirs in zip(got, (loss, norm, added)):
                 assert abs(mine - theirs) <= 1e-10 * abs(theirs), (step, layout, got, (loss, norm, added))
-        for t in tensors.values():  # clipping by the norm itself: clip_grad_norm_ has 1e-6 beside it
+        for t in tensors.values():  # clipping by the norm itself: clip_grad_norm_ adds 1e-6 to it
             if t.requires_grad and norm > 1:
                 t.grad /= norm
         optimizer.step()
@@ -268,8 +268,8 @@ def filled(model, batch, sequence, masked, seed=11):
 
 
 def expected_of_tokens(model, tensors, tokens, lengths, watch=None):
-    """Of a model that is never shown what sequences are filled up with: each runs by itself, as long as its tokens are. The mean of
-    z-losses is over all tokens, that of balances over the sequences of the batch."""
+    """Returns loss, router loss and gradients of a model that reads no padding: each sequence runs alone, with its own length. The z-loss is
+    averaged over all tokens, the balance loss over the sequences of the batch."""
     for t in tensors.values():
         t.grad = None
     total, loss, added = sum(lengths), 0, 0
@@ -310,7 +310,7 @@ def test_padding_is_as_if_it_were_not_there(tmp_path, name, masked):
                 scale = max(numpy.linalg.norm(gradient), 1e-3 * norm)
                 error = numpy.linalg.norm(found[parameter] - gradient) / scale
                 assert error <= limit, f"{device} {precision}: {parameter} is off by {error:.3g}"
-    if model.get("z_loss"):  # and they would be others
+    if model.get("z_loss"):  # if padding counted, they would differ
         counted = numpy.where(tokens[1] == -2, -1, tokens[1])
         other = weights.gradients("reference", "fp64", tokens[0], counted, 1, positions=tokens[2] if masked else None)[0]
         assert abs(other["loss"] - loss) <= 1e-10 * loss and abs(other["router_loss"] / added - 1) > 1e-4
@@ -319,8 +319,8 @@ def test_padding_is_as_if_it_were_not_there(tmp_path, name, masked):
 @needs_launcher
 @pytest.mark.parametrize("name", ["mixtral", "dots1"])
 def test_padding_over_ranks_beside_pytorch(tmp_path, name):
-    """Wherever it lies: beside other tokens of its sequence, or a rank's only rows; in rounds, and where rows are dropped for want of room
-    that is there."""
+    """Padding next to other tokens of its sequence, or as a rank's only rows; with rounds, and with rows that are dropped although there is
+    capacity."""
     model = {**expert_cases.MODELS[name], "z_loss": 0.05}
     layouts = [dict(), dict(data=2, expert=2), dict(data=2, expert=2, capacity=0.3), dict(context=2, expert=2, exchange="ring"), dict(context=2, expert=2, capacity=0.4),
                dict(tensor=2, expert=2, sequence_parallel=1), dict(tensor=2, expert=2, capacity=0.3), dict(tensor=2, expert_tensor=2, sequence_parallel=1),

@@ -1,5 +1,5 @@
-"""Runs of models with experts from the user's side: what a run tells of its routers, what it does with memory when they are out of
-balance, how it goes on after a kill under another layout, what it says to what is wrong."""
+"""Runs of models with experts, as a user sees them: metrics of the routers, memory if the experts are not balanced, resuming after a kill
+under another layout, error messages."""
 import json
 import math
 import os
@@ -71,13 +71,13 @@ def start_from(folder, model, change):
     return folder / "start", weights
 
 
-# ---- what a run tells ------------------------------------------------------------------------------------------------
+# ---- metrics ---------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("model", [MIXTRAL, DOTS1], ids=["mixtral", "dots1"])
 @pytest.mark.parametrize("ranks, layout", [(1, {}), (4, dict(tensor=2, expert=4)), (4, dict(pipeline=2, expert=2)), (2, dict(context=2, expert=2))],
                          ids=["one", "tensor 2, expert 4", "pipeline 2", "context 2"])
 def test_metrics(tmp_path, corpus, model, ranks, layout):
-    """Loads, their largest beside the mean, and entropies, against a plain PyTorch model on the same samples."""
+    """Loads, their maximum relative to the mean, and entropies equal those of a plain PyTorch model on the same samples."""
     start, weights = start_from(tmp_path, model, lambda w: None)
     path = write_run(tmp_path, corpus, model, steps=1, **layout)
     trireme("train", path, "--resume", start, *(["-n", ranks] if ranks > 1 else []))
@@ -152,14 +152,13 @@ LAYOUTS = {"one": (1, {}), "expert2": (2, dict(expert=2)), "expert4": (4, dict(e
 
 @pytest.fixture(scope="module")
 def leaning(tmp_path_factory):
-    """Corpora of which a router of steered weights makes loads that are 1, 2 and 8 times the mean."""
+    """Makes corpora for which a router with steered weights has maximum loads of 1, 2 and 8 times the mean."""
     return {times: make_corpus(tmp_path_factory.mktemp(f"corpus-{times}"), letters * (40000 // len(letters))) for times, letters in TEXTS.items()}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_and_losses_whatever_the_router_does(tmp_path, leaning, layout):
-    """Bytes are those that were predicted, with a router that is 1, 2 and 8 times out of balance and room for 1.0, 1.5 and 8.0; the
-    course is one and the same."""
+    """Memory is as predicted, with maximum loads of 1, 2 and 8 times the mean and capacities of 1.0, 1.5 and 8.0; the losses are the same."""
     def steer(weights):
         return expert_cases.steered(table["parameters"], SPARSE)
     table = Weights(tmp_path, SPARSE).table
@@ -226,7 +225,7 @@ def test_kill_and_go_on(tmp_path, corpus, model):
 
 
 def test_another_layout_goes_on(tmp_path, corpus):
-    """Experts that no number of ranks divides, saved by some ranks and taken up by others, which split them otherwise."""
+    """A run with experts that no number of ranks divides resumes under layouts that split them differently."""
     layouts = [(1, {}), (2, dict(expert=2)), (3, dict(context=3, expert=3)), (4, dict(expert=4, zero=3)), (4, dict(tensor=2, expert_tensor=2, expert=2)),
                (4, dict(pipeline=2, expert_tensor=2, schedule="zero-bubble"))]
     for model in (MIXTRAL, DOTS1):
@@ -240,7 +239,7 @@ def test_another_layout_goes_on(tmp_path, corpus):
         assert numpy.abs(numpy.array(course(folder)) - expected).max() <= 1e-9 * numpy.abs(expected[:, 1:]).max()
 
 
-# ---- what is wrong ---------------------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
 
 def check(done, *texts):
     lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")]
@@ -274,14 +273,14 @@ def check(done, *texts):
     (MIXTRAL, 1, "model.z_loss=-1", ["z_loss"]),
 ])
 def test_wrong_numbers(tmp_path, corpus, model, ranks, changes, said):
-    """One message that names the key, what was asked for and what is there."""
+    """The error message names the key, the requested value and the possible ones."""
     sets = [word for change in changes.split() for word in ("--set", change)]
     check(trireme("train", write_run(tmp_path, corpus, model), "--dry-run", "-n", ranks, *sets, status=3), *said)
     assert not (tmp_path / "run").exists()
 
 
 def test_ranks_of_a_dry_run_with_experts(tmp_path, corpus):
-    """Without -n: the fewest replicas whose ranks the experts can be divided among."""
+    """Without -n, a dry run has the fewest replicas that allow the split of the experts."""
     for tensor, expert, ranks in ((1, 4, 4), (2, 4, 4), (2, 2, 2)):
         sets = ["--set", f"layout.tensor={tensor}", "--set", f"layout.expert={expert}"]
         assert trireme("train", write_run(tmp_path, corpus), "--dry-run", *sets).stdout.startswith(f"rank 0 of {ranks}: ")
@@ -307,7 +306,7 @@ def test_experts_for_a_dense_model(tmp_path, corpus):
 
 @pytest.mark.parametrize("layers", [3, 2], ids=["two biases", "one"])
 def test_what_is_left_out_is_said(tmp_path, corpus, layers):
-    """A run goes on without its routers' biases because somebody allows it: it is told what is lost, and is not told where nothing is."""
+    """A run resumes without its routers' biases if `allow_change` permits it. The log names the tensors that are left out, if there are any."""
     model = {**DOTS1, "num_layers": layers}
     trireme("train", write_run(tmp_path, corpus, model, steps=2))
     without = write_run(tmp_path, corpus, {**model, "router_bias": False, "balance": "none", "balance_rate": 0.0}, steps=4, expert=2)

@@ -1,8 +1,7 @@
-"""Layers of experts under every layout: promise 1 where tokens are sent to the ranks that hold their experts. As in test_layouts.py: every
-gradient in fp64 within 1e-10 of one rank's, losses and norms of several steps, routers' losses beside them, equal bits where
-sums are the same, memory as planned. Experts that no number of ranks divides, split experts (expert_tensor, also where each
-rank has all of them), stages without experts; experts without a token, all tokens for one; and what other trainers do
-wrong in silence, each by its name.
+"""Layers of experts under every layout: promise 1 for tokens that are sent to the ranks of their experts. As in test_layouts.py: all gradients
+in fp64 within 1e-10 of one rank's, losses, router losses and norms of several steps, equal bits if the sums have the same order, memory as
+planned. Experts that no number of ranks divides, split experts (expert_tensor, also if each rank has all of them), stages without experts,
+experts without tokens, one expert with all tokens; and silent errors of other trainers, each in a test named after it.
 
 TRIREME_LAYOUTS=all runs every layout with every model; without it each draws a part of them (drawn.py)."""
 import os
@@ -18,7 +17,7 @@ from test_layouts import DEFAULT, complete, draw_layout, draw_tokens, name_of, n
 BATCH, SEQUENCE, STEPS = 12, 7, int(os.environ.get("TRIREME_LAYOUT_STEPS", 4))
 pytestmark = needs_launcher
 
-# Stages of which the first or the last has the embedding or the head alone.
+# Layouts whose first stage has only the embedding, or whose last stage has only the head.
 NO_LAYER_FIRST, NO_LAYER_LAST = dict(balance="layers", embedding=9), dict(balance="layers", head=9)
 
 LAYOUTS = [
@@ -27,7 +26,7 @@ LAYOUTS = [
     # ranks that have sequences of their own hold experts of each other's
     dict(data=2), *(dict(data=e, expert=e) for e in (2, 3, 4)), dict(data=4, expert=2), dict(data=6, expert=3), dict(data=6, expert=2),
     dict(data=2, expert=2, micro_batch=3), dict(data=3, expert=3, recompute="full"), dict(data=2, expert=2, recompute="selective"),
-    # split experts, with whole attention beside them
+    # split experts, with attention that is not split
     dict(data=2, expert_tensor=2), dict(data=4, expert_tensor=2, expert=2), dict(data=4, expert_tensor=2), dict(data=6, expert_tensor=2, expert=3),
     # tensor ranks: each holds the experts whole, or a part of each, or some of them
     *(dict(tensor=2, sequence_parallel=s, expert_tensor=t, expert=e) for s in (0, 1) for t, e in ((1, 1), (2, 1), (1, 2))),
@@ -46,7 +45,7 @@ LAYOUTS = [
     *(dict(data=4, expert=2, zero=z, micro_batch=3, bucket=400) for z in (1, 2, 3)), dict(data=4, zero=3, expert_tensor=2, expert=1),
     dict(tensor=2, data=2, zero=3, expert=2, sequence_parallel=1), dict(tensor=2, data=2, zero=2, expert_tensor=2),
     dict(context=2, data=2, zero=3, expert=2, recompute="full"), dict(data=6, expert=3, zero=1),
-    # the experts' rows alone thrown away, and made again; sharded, too
+    # only the experts' rows are recomputed; also with sharded weights
     dict(data=2, expert=2, recompute="experts"), dict(data=4, expert=2, zero=3, recompute="experts"), dict(tensor=2, expert=2, recompute="experts", capacity=1.0),
     dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts"), dict(context=2, data=2, expert=2, zero=2, recompute="experts", every=2),
     # stages, with and without experts, and every schedule
@@ -57,7 +56,7 @@ LAYOUTS = [
     dict(pipeline=2, virtual=2, schedule="interleaved", data=3, expert=3, zero=2), dict(pipeline=2, data=2, expert=2, zero=3, **NO_LAYER_LAST),
     dict(pipeline=2, context=2, expert=2, zero=1, schedule="zero-bubble"), dict(pipeline=2, data=4, expert=2, zero=3, recompute="selective"),
     dict(pipeline=2, tensor=2, data=2, expert=4, sequence_parallel=1, schedule="zero-bubble", zero=1), dict(pipeline=5, expert=1),
-    # room: exactly what balance wants, and more than can come
+    # capacity: exactly enough for balanced loads, and more than any load needs
     *(dict(capacity=c) for c in (1.0, 8.0)), *(dict(data=2, expert=2, capacity=c) for c in (1.0, 8.0)), dict(data=4, expert=4, capacity=1.0),
     dict(tensor=2, expert=2, sequence_parallel=1, capacity=1.0), dict(tensor=2, data=2, expert_tensor=2, expert=2, capacity=1.0, recompute="full"),
     dict(context=3, expert=3, capacity=1.0, exchange="ring"), dict(pipeline=2, data=2, expert=2, capacity=1.0, schedule="zero-bubble"),
@@ -70,7 +69,7 @@ def experts_of(layout):
 
 
 def fits(layout, model, batch=BATCH):
-    """What the model has enough of."""
+    """Returns whether the model has enough heads, experts, layers and sequences for the layout."""
     full = complete(layout)
     stages = full["pipeline"] * full["virtual"]
     return (model["num_heads"] % full["tensor"] == 0 and full["expert"] <= model["num_experts"] and stages <= model["num_layers"] + 2
@@ -130,7 +129,7 @@ def test_matrix(tmp_path, name):
 
 
 def test_the_matrix_is_whole():
-    """What the matrix promises to have in it."""
+    """The matrix of layouts contains each kind of layout often enough."""
     def all_of(**wanted):
         return [x for x in LAYOUTS if all(complete(x)[k] == v for k, v in wanted.items())]
     assert len(LAYOUTS) >= 60 and len({name_of(x) for x in LAYOUTS}) == len(LAYOUTS)
@@ -334,7 +333,8 @@ def test_auxiliary_gradients_are_not_doubled_by_tensor_parallelism(tmp_path, seq
 
 
 def test_auxiliary_gradients_flow(tmp_path):
-    """Into the router, and through it into all that lies before it: of two runs that differ in the losses alone."""
+    """The gradients of the router's losses reach the router, and through it all weights before it. Compares two runs that differ only in these
+    losses."""
     layouts = [dict(), dict(data=2, expert=2), dict(tensor=2, expert=2)]
     with_losses = routers_alone(tmp_path, MIXTRAL, layouts)
     plain = expert_cases.without_losses(MIXTRAL)
@@ -387,8 +387,8 @@ def test_split_experts_without_expert_parallelism_are_not_tagged_dense(tmp_path,
 
 @pytest.mark.parametrize("layout", [dict(context=2), dict(context=4, exchange="ring"), dict(tensor=4), dict(context=2, expert=2, data=2), dict(tensor=2, context=3)], ids=name_of)
 def test_padding_is_not_counted_by_the_router(tmp_path, layout):
-    """Ranks have room for more rows than they have: what lies there goes to no expert, is in no load and in no loss; biases are
-    whole steps that follow what tokens chose."""
+    """Buffers of ranks have more rows than tokens. The rows after the tokens go to no expert, and count in no load and no loss; biases change by
+    whole steps, according to the experts that the tokens chose."""
     for model in ({**MIXTRAL, "balance_rate": 50.0, "z_loss": 5.0}, {**DOTS1, "balance_rate": 0.25}):
         layouts = [dict(), layout]
         answers = run_tool(tmp_path, model, layouts, steps=3, batch=4, sequence=5)
@@ -406,7 +406,7 @@ FILLED = [dict(), dict(micro_batch=3), dict(data=2, expert=2), dict(data=2, expe
 
 
 def filled_tokens(model, steps, ids):
-    """Documents, and behind them what their sequence is filled up with (label -2) as tokens of these numbers; some sequences have none."""
+    """Returns documents followed by padding (label -2) with the tokens `ids`; some sequences have no padding."""
     tokens = draw_tokens(model, steps, BATCH, sequence=SEQUENCE, masked=True)
     chance = numpy.random.default_rng(17)
     for step in range(steps):

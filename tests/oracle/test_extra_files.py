@@ -1,4 +1,4 @@
-"""What lies beside a model's weights in a Hugging Face folder travels with it: into a checkpoint, through training, out again."""
+"""Other files of a Hugging Face folder are copied with the weights: into a checkpoint, through training, and into an export."""
 import json
 
 import pytest
@@ -30,7 +30,7 @@ def train(folder, corpus, name, *arguments, **keys):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, corpus):
-    """A folder as somebody might have it: of a Mistral without a window, which by its numbers alone is a Llama."""
+    """Makes a folder of a Mistral without a window. Its numbers are those of a Llama."""
     folder = tmp_path_factory.mktemp("source")
     (folder / "config").mkdir()
     (folder / "config/config.json").write_text(json.dumps(MISTRAL))

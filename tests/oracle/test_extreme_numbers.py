@@ -22,9 +22,9 @@ TRIREME = os.environ["TRIREME"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRAWS = int(os.environ.get("TRIREME_EXTREMES", "20"))
 EXTREMES = [0, -1, 1, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -2**63, 2**63, 2**64]
-REFUSED = {2, 3, 4, 6, 7}  # usage, keys and layouts, files, memory, what this version does not do
+REFUSED = {2, 3, 4, 6, 7}  # usage, keys and layouts, files, memory, unsupported
 SANITIZED = "/asan/" in TRIREME
-ROOM_BYTES = 8 << 30  # what a legal giant may take before it is told that there is no more
+ROOM_BYTES = 8 << 30  # memory that a large valid model may use before it is refused
 
 MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_heads=2, head_dim=8, ffn_size=32, vocab_size=257,
              max_sequence=32, window=8, rope_scaling=dict(factor=2.0, original_max_sequence=16))
@@ -170,7 +170,7 @@ NAMES = ["model", "experts", "cluster", "layout", "chunks", "options", "plan", "
 
 
 def judge(changes, done):
-    """What is wrong with an outcome, or None."""
+    """Returns the fault of an outcome, or None."""
     said = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")]
     if "Sanitizer" in done.stderr or "runtime error" in done.stderr:
         return f"{changes}: {done.stderr[-1500:]}"

@@ -1,7 +1,7 @@
-"""Every family beside what transformers found of tiny models of it (family_cases.json, which make_family_cases.py wrote): loss, logits
-and every gradient in double to 1e-10, twenty steps of AdamW; folders in and out; what generation says; folders that are not what their
-config.json says. Weights follow from a formula, so nothing but the numbers is stored. tests/full/test_families.py has transformers itself
-beside us, and test_layouts.py the families that have most of their own under many layouts."""
+"""Compares every family with the results of transformers for tiny models (family_cases.json, written by make_family_cases.py): loss, logits and
+all gradients in double to 1e-10, twenty steps of AdamW; reading and writing of folders; generated texts; folders that contradict their
+config.json. Weights are computed by a formula, so only results are stored. tests/full/test_families.py runs transformers itself, and
+test_layouts.py tests the most unusual families under many layouts."""
 import json
 import math
 import os
@@ -47,7 +47,7 @@ def test_stored_results(tmp_path, name):
         for parameter, (_, norm, product) in case["gradients"].items():
             gradient = found[parameter].reshape(-1)
             probe = families.probe_of(parameter, gradient.size)
-            least = max(norm, 1e-3 * whole)  # what is all rounding (k's bias, which softmax does not see) is held to the others
+            least = max(norm, 1e-3 * whole)  # a gradient that is only rounding (k's bias cancels in the softmax) is compared with the size of the others
             assert abs(numpy.linalg.norm(gradient) - norm) <= limit * least, (device, precision, parameter)
             assert abs(probe @ gradient - product) <= limit * least * numpy.linalg.norm(probe), (device, precision, parameter)
         for piece in (1, 5, LENGTH):
@@ -59,16 +59,16 @@ def test_stored_results(tmp_path, name):
 
 
 def distance(found, expected):
-    """Of all gradients together, as a part of what they should be."""
+    """Returns the norm of the errors of all gradients together, relative to the norm of the expected ones."""
     whole = math.hypot(*(numpy.linalg.norm(g) for g in expected.values()))
     return math.hypot(*(numpy.linalg.norm(found[name] - g) for name, g in expected.items())) / whole
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_bf16(tmp_path, name):
-    """As gpt2 and llama are held (test_documents.py), but where a case itself is steep: models this small turn what weights lose by being
-    kept in bf16 into up to a tenth of their gradients (gemma3), in double too. So the bound goes by what double says of weights that are
-    off by at most as much, and arithmetic in bf16 may cost twice that again."""
+    """Compares with double as test_documents.py does for gpt2 and llama, but with a bound for each model: rounding the weights to bf16 changes the
+    gradients of models this small by up to a tenth (gemma3), even if all arithmetic is in double. So the bound is three times the change in
+    double for weights with random errors of that size."""
     case, chance = CASES[name], numpy.random.default_rng(1)
     mine, tensors = weights_of(tmp_path, name), tensors_of(CASES[name])
     ids, labels = families.tokens_of(case["config"]["vocab_size"], BATCH, LENGTH)
@@ -333,7 +333,7 @@ NO_TENSOR, NO_PLACE = "has no tensor `%s`, which the model of its config.json ne
 SHAPE = "tensor `%s` has shape %s, but the model's has %s"
 GATE_UP, QKV = "model.layers.0.mlp.gate_up_proj.weight", "gpt_neox.layers.0.attention.query_key_value.weight"
 C_FC = "model.layers.0.mlp.c_fc"
-# The case; what its config.json says in place of the truth; tensors that are not there, or have fewer rows; what the message says.
+# (case, changed keys of config.json, tensors that are missing or have fewer rows, texts of the message)
 FAULTS = [
     ("gemma", {}, {"model.norm.weight": None}, [NO_TENSOR % "model.norm.weight"]),
     ("gemma2", {}, {"model.layers.1.pre_feedforward_layernorm.weight": None}, [NO_TENSOR % "model.layers.1.pre_feedforward_layernorm.weight"]),
@@ -400,7 +400,7 @@ def test_an_output_projection_that_is_tied_and_there(tmp_path, same):
 
 
 def test_the_example_of_the_documentation():
-    """docs/families.md prints a family's file: what is printed is the file that is built."""
+    """The family's file that docs/families.md prints equals the file in src."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     with open(os.path.join(root, "docs/families.md")) as page, open(os.path.join(root, "src/model/starcoder2.c")) as file:
         assert page.read().split("```c\n")[1].split("```")[0] == file.read()

@@ -16,7 +16,7 @@ QUESTIONS = ["What is the capital of France?", "What is the capital of Iceland?"
 
 
 def answers(folder, model):
-    """One conversation for each question: what was said before is part of it."""
+    """Returns the answers, each in a conversation of its own: earlier turns would influence later answers."""
     found = []
     for question in QUESTIONS:
         done = subprocess.run([TRIREME, "generate", model, "--chat", "--temperature", "0", "--tokens", "30"], cwd=folder, input=question + "\n",

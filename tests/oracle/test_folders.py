@@ -1,4 +1,4 @@
-"""import, export and inspect: weights from folder to folder, and what is said of folders that are not right."""
+"""import, export and inspect: weights are copied from folder to folder, and bad folders are refused with a message."""
 import json
 import shutil
 
@@ -130,7 +130,7 @@ def test_wrong_folders(tmp_path, made):
     extra = spoiled("extra")
     write_file(extra / "model.safetensors", {**header, "adapter.weight": header[name]}, {**tensors, "adapter.weight": tensors[name]})
     assert "no place for the tensor `adapter.weight`" in trireme("import", extra, tmp_path / "x", status=4).stderr
-    empty = spoiled("empty")  # as transformers writes shared experts that there are none of
+    empty = spoiled("empty")  # transformers writes shared experts like this if a model has none
     write_file(empty / "model.safetensors", {**header, "adapter.weight": {**header[name], "shape": [0, 8]}}, {**tensors, "adapter.weight": b""})
     trireme("import", empty, tmp_path / "taken")
     shape = spoiled("shape")

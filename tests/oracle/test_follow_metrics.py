@@ -26,7 +26,7 @@ def test_once(tmp_path):
 
 
 def test_while_it_goes_on(tmp_path):
-    """Half lines wait for their ends; what a resumed run cuts off and makes again is passed on once."""
+    """Incomplete lines wait for their ends; lines that a resumed run removes and writes again are passed on once."""
     path = tmp_path / "metrics.jsonl"
     path.write_text(line(1) + line(2)[:10])
     process = subprocess.Popen([sys.executable, SCRIPT, tmp_path, "--print", "--every", "0.05"], stdout=subprocess.PIPE, text=True)

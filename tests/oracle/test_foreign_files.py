@@ -1,5 +1,5 @@
-"""Files and folders of other programs: what is there is named, with what to do; what can be read is read. Tokens of vocab.json with merges.txt are
-those of transformers 5.24, which tests/full/test_folder_tokens.py asks again."""
+"""Files and folders of other programs: supported ones are read; for others the error message names their kind and a fix. Tokens of vocab.json with
+merges.txt are those of transformers 5.24, which tests/full/test_folder_tokens.py runs."""
 import gzip
 import json
 import shutil
@@ -52,7 +52,7 @@ def refused(said, *words):
     assert done.returncode > 1 and said in done.stderr, done.stderr
 
 
-# What stands in place of a model's file, and what is said of it.
+# (file of a model, content that replaces it, text of the error message)
 INSTEAD = {
     "a pointer": ("model.safetensors", POINTER, "is a Git LFS pointer, not a safetensors file: the file itself was not downloaded; run `git lfs pull`"),
     "a page": ("model.safetensors", PAGE, "is a page of HTML, not a safetensors file"),
@@ -74,7 +74,7 @@ def test_files_of_another_kind(made, tmp_path, case):
     refused(said, "generate", folder, "--prompt", "a", "--tokens", 1)
 
 
-# Files of a folder (with their content, or empty), which is then no model, and what is said.
+# Files of a folder that is not a model (with their content, or empty), and the text of the error message.
 FOLDERS = {
     "Meta": ({"params.json": "{}", "consolidated.00.pth": ""}, "it holds params.json, a folder of Meta's or Mistral's own form; take the Hugging Face folder"),
     "llama.cpp": ({"model.gguf": ""}, "it holds model.gguf, a GGUF file of llama.cpp; take the Hugging Face folder"),

@@ -64,7 +64,7 @@ def test_system_beside_a_form_and_keys_that_are_not_read(tmp_path):
 
 
 def test_keys_of_messages_that_are_not_read(tmp_path):
-    """Read are keys that every message may have, flags, and those whose name the template has; each file is told once."""
+    """Keys that every message may have, flags, and keys that the template names are read; the others are logged once for each file."""
     said = [dict(role="user", content="q", name="n", source=1, id=None), dict(role="assistant", content="a", loss=True, source=2, thinking="t")]
     (tmp_path / "a.jsonl").write_text(lines([dict(messages=said, tools=[dict(type="function")])] * 5))
     assert "a.jsonl: in messages, not read: `name`, `source`, `thinking`\n" in corpus(tmp_path, "a.jsonl")[0]

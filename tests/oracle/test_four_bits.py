@@ -148,7 +148,7 @@ def test_folders_of_bitsandbytes(made, tmp_path, name):
 
 
 def train(folder, corpus, init, layout=(), **more):
-    """Of a model whose vocabulary the corpus of bytes has."""
+    """Trains a model on the corpus of bytes, whose vocabulary it has. Returns the losses and the adapter's file."""
     ranks = int(numpy.prod([*dict(layout).values(), 1]))
     trireme("train", write_run(folder, corpus, dict(steps=3, lr=1e-2), model=str(init), init=str(init), layout=layout, **{**dict(adapter=QUANTISED), **more}), *ranks_words(ranks))
     return [line["loss"] for line in lines_of(folder / "run")], (newest_of(folder / "run") / "adapter_model.safetensors").read_bytes()
@@ -162,7 +162,8 @@ CUT = {"llama": WIDE, "phi3": dict(WIDE, family="phi3"), "gpt_neox": dict(family
 @pytest.mark.parametrize("name", CUT)
 @needs_ranks
 def test_runs_begin_with_it(tmp_path, corpus, name, precision):
-    """With the bits of one that quantises the base itself, on one rank and on three that cut through blocks; what is merged in the end, too."""
+    """A run on quantised weights has the same bits as one that quantises the base itself, on one rank and on three that split blocks; so has the
+    merged model."""
     start = exported_start(tmp_path, corpus, CUT[name])
     trireme("export", start, tmp_path / "quantised", "--quantised")
     for layout in (dict(), dict(tensor=3)):
@@ -200,7 +201,7 @@ def test_runs_without_quantise(tmp_path, corpus):
         assert ours == values
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 def run_of(made, folder, init):

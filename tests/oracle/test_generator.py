@@ -10,7 +10,7 @@ import test_parity
 import torch
 from parity import Weights, device_for, relative, tool
 
-PLAN = numpy.array([[5, 17], [1, 4], [9, 17], [2, 16], [1, 1], [9, 12], [5, 5], [17, 17]], numpy.int32)  # of each sequence its prompt, and its length
+PLAN = numpy.array([[5, 17], [1, 4], [9, 17], [2, 16], [1, 1], [9, 12], [5, 5], [17, 17]], numpy.int32)  # [sequence, 2]: length of its prompt, length
 LENGTH = 17
 DENSE = {name: model for name, model, _, sequence, _ in test_parity.CASES if sequence > LENGTH}
 DENSE.update({"gpt2 wide": dict(family="gpt2", num_layers=1, hidden_size=264, num_heads=4, vocab_size=149, max_sequence=20),

@@ -99,7 +99,7 @@ def test_dry_run_names_it(tmp_path, corpus):  # noqa: F811
 
 
 def test_doctor(tmp_path):
-    """What there is of GPUs and compilers, and what to say to compile ahead."""
+    """doctor reports GPUs and compilers, and checks the options of --compile."""
     findings = {check["name"]: check for check in json.loads(trireme("doctor", "--json", "--quick").stdout)["checks"]}
     assert "GPU 0" in findings or "looked_for" in findings["GPUs"], findings
     for name in ("NVRTC", "hipRTC", "cuBLASLt", "hipBLASLt"):
@@ -133,7 +133,7 @@ def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
 
 
 def test_doctor_numbers_gpus():
-    """In JSON as in text: `GPU 1`, and what it is beside that; and which GPU's the products are."""
+    """JSON has the names of the text, such as `GPU 1`, and the model and chip of each GPU; GEMM speeds name their GPU."""
     env = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), TRI_STAND_IN="gpus=2")
     checks = json.loads(trireme("doctor", "--json", env=env).stdout)["checks"]
     gpus = [(check["name"], check["model"], check["chip"]) for check in checks if check["name"].startswith("GPU")]

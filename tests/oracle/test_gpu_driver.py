@@ -1,5 +1,5 @@
-"""`device: gpu` on stand-ins for NVIDIA's driver and compiler (tests/gpu/stand_in.h): what is computed, and what a user hears
-of every fault that a driver, a compiler, a GPU or a cache of compiled kernels can have."""
+"""`device: gpu` on stand-ins for NVIDIA's driver and compiler (tests/gpu/stand_in.h): results, and the error messages for every fault of a
+driver, a compiler, a GPU or a cache of compiled kernels."""
 import json
 import os
 import pathlib
@@ -26,7 +26,7 @@ def environment(cache, libraries=STAND_IN, **words):
     hidden = ("TRI_STAND_IN", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX")
     own = {name: value for name, value in os.environ.items() if name not in hidden}
     said = ",".join(f"{name}={value}" for name, value in words.items())
-    # What has failed ends with memory of the device still held.
+    # A process that fails ends without freeing the memory of the device.
     return own | dict(LD_LIBRARY_PATH=str(libraries), TRIREME_CACHE=str(cache), TRI_STAND_IN=said, ASAN_OPTIONS="detect_leaks=0")
 
 
@@ -66,7 +66,7 @@ def values_of(type_, bits):
     return (bits.astype(numpy.uint32) << 16).view(numpy.float32) if type_ == "bf16" else bits
 
 
-# ---- what is computed ---------------------------------------------------------------------------------------------------
+# ---- results ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -129,7 +129,7 @@ def test_driver_without_gpu(tmp_path, words, expected):
 
 
 def test_library_that_is_none(tmp_path):
-    """What is there and cannot be opened, and what lacks a function."""
+    """A library that cannot be opened, and one that lacks a function."""
     (tmp_path / "libcuda.so.1").write_text("no library at all")
     said = message(tool(environment(tmp_path, libraries=tmp_path), "zeros", 1), 7)
     assert "NVIDIA's driver cannot be used: libcuda.so.1: " in said, said
@@ -183,10 +183,10 @@ def test_every_call_fails(tmp_path, call):
     assert told > 0 or call in NEVER, call
 
 
-# What fails without being told is followed by a call that is.
+# Failures of these calls are not reported, but a later call reports the fault.
 QUIET = {"cuDeviceGetAttribute", "cuMemGetAddressRange_v2", "cuThreadExchangeStreamCaptureMode", "cuEventQuery", "cuGraphDestroy", "cuFuncSetAttribute", "cuGraphExecDestroy",
          "cuMemFree_v2", "cuMemFreeHost", "cuStreamDestroy_v2", "cuEventDestroy_v2", "cuModuleUnload"}  # fmt: skip
-# Errors' names, what cleans up at the end, and shared memory that these kernels do not ask for.
+# Calls that return names of errors, that release resources at the end, or that set shared memory, which these kernels do not need.
 NEVER = {"cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDevicePrimaryCtxRelease_v2", "cuMemFree_v2", "cuMemFreeHost", "cuStreamDestroy_v2", "cuEventDestroy_v2",
          "cuModuleUnload", "cuFuncSetAttribute", "cuGraphExecDestroy"}  # fmt: skip
 
@@ -328,7 +328,7 @@ def test_lying_cache(tmp_path):
 
 
 def test_cache_that_is_not_used_twice(tmp_path):
-    """A compiler that fails is not asked for what is there; nor does another version's entry serve while there is one."""
+    """Cached kernels are used without the compiler; entries of another compiler version or chip are not used."""
     works(environment(tmp_path))
     works(environment(tmp_path, nvrtc_fails=6))
     assert tool(environment(tmp_path, nvrtc_fails=6, nvrtc="13.1"), "zeros", 1).returncode == 7
@@ -357,7 +357,7 @@ def test_entry_that_is_huge(tmp_path):
     (entry,) = tmp_path.iterdir()
     whole = entry.read_bytes()
     os.truncate(entry, 3 << 30)
-    # From a process that is small itself: what a process was before exec counts, too.
+    # Measured from a small process: ru_maxrss includes the memory before exec.
     measure = ("import os, sys\npid = os.fork()\nif pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n"
                "_, status, used = os.wait4(pid, 0)\nprint(os.waitstatus_to_exitcode(status), used.ru_maxrss, file=sys.stderr)")
     done = subprocess.run([sys.executable, "-I", "-S", "-c", measure, os.path.join(TOOLS, "gpu_tool"), "gpu", "zeros", "1000"],

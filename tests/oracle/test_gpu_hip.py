@@ -1,5 +1,5 @@
-"""`device: gpu` on stand-ins for AMD's run-time library and compiler (tests/gpu/stand_in_hip.c): what is computed with warps of
-64, and what a user hears of every fault. What is not AMD's own (the cache, Python's wheels) is in test_gpu_driver.py."""
+"""`device: gpu` on stand-ins for AMD's run-time library and compiler (tests/gpu/stand_in_hip.c): results with warps of 64, and the error
+messages for every fault. test_gpu_driver.py tests the common parts (the cache, Python's wheels)."""
 import os
 import pathlib
 import re
@@ -25,11 +25,11 @@ def environment(cache, libraries=HIP_7, **words):
     hidden = ("TRI_STAND_IN", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ROCM_PATH", "HIP_PATH", "VIRTUAL_ENV", "CONDA_PREFIX")
     own = {name: value for name, value in os.environ.items() if name not in hidden}
     said = ",".join(f"{name}={value}" for name, value in words.items())
-    # What has failed ends with memory of the device still held.
+    # A process that fails ends without freeing the memory of the device.
     return own | dict(LD_LIBRARY_PATH=str(libraries), TRIREME_CACHE=str(cache), TRI_STAND_IN=said, CUDA_VISIBLE_DEVICES="", ASAN_OPTIONS="detect_leaks=0")
 
 
-# ---- what is computed ---------------------------------------------------------------------------------------------------
+# ---- results ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("libraries", [HIP_7, HIP_5], ids=["7", "5"])
@@ -99,7 +99,7 @@ def test_hidden_gpus(tmp_path):
 
 
 def test_library_that_is_none(tmp_path):
-    """What is there and cannot be opened, and what lacks a function."""
+    """A library that cannot be opened, and one that lacks a function."""
     for name in ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"):
         (tmp_path / name).write_text("no library at all")
     said = message(tool(environment(tmp_path, tmp_path), "zeros", 1), 7)
@@ -141,16 +141,16 @@ def test_fault_that_is_found_by_asking(tmp_path):
         assert f"GPU 0 (stand-in 0): hipEventQuery returned {'hipErrorLaunchFailure' if code == 719 else 'hipErrorInvalidValue'} ({code}" in said, said
 
 
-# What fails without being told is followed by a call that is, or happens when all is done.
+# Failures of these calls are not reported; a later call reports the fault, or the call comes at the very end.
 QUIET = {"hipDeviceGetAttribute", "hipMemGetAddressRange", "hipThreadExchangeStreamCaptureMode", "hipGraphDestroy", "hipGraphExecDestroy", "hipFree", "hipHostFree",
          "hipStreamDestroy", "hipEventDestroy", "hipModuleUnload"}  # fmt: skip
-# What is asked of a library as it is opened; errors' names; and the properties of version 5.
+# Calls while the library is opened, names of errors, and the properties of version 5.
 OTHERS = {"hipRuntimeGetVersion", "hipGetErrorName", "hipGetErrorString", "hipGetDeviceCount", "hipGetDeviceProperties"}
 
 
 @pytest.mark.parametrize("call", sorted(set(CALLS) - OTHERS - {"hipMemGetInfo"}))
 def test_every_call_fails(tmp_path, call):
-    """A GPU that falls off: whichever call is the first to say so, the program says it once, and ends."""
+    """A GPU that is lost: the first call that fails, whichever it is, gives one error message, and the program ends."""
     told = 0
     for words in [("times", "fp64", 100, 2), ("rows", 10, 10)]:
         for number in (1, 2, 3):
@@ -233,7 +233,7 @@ def test_compiler_without_its_manager(tmp_path):
 
 
 def test_toolkit(tmp_path):
-    """Where ROCM_PATH leads, with the manager beside the compiler and not another one."""
+    """The compiler is found with ROCM_PATH, and the code object manager (comgr) in the compiler's folder, not elsewhere."""
     for name in ("libhiprtc.so.7", "libamd_comgr.so.3"):
         (tmp_path / "rocm/lib").mkdir(parents=True, exist_ok=True)
         shutil.copy(HIP_7 / name, tmp_path / "rocm/lib")
@@ -247,11 +247,11 @@ def test_toolkit(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-# ---- the compiler that is there -----------------------------------------------------------------------------------------
+# ---- the real compiler --------------------------------------------------------------------------------------------------
 
 
 def test_resources_beside_llvm(tmp_path):
-    """What is read out of the code objects of a real hipRTC, beside llvm-readelf's reading of them: of one type, drawn."""
+    """The resources read from code objects of a real hipRTC equal those that llvm-readelf prints. Tests one type, chosen at random."""
     readelf = next((path for path in map(shutil.which, ["llvm-readelf", *(f"llvm-readelf-{v}" for v in range(30, 13, -1))]) if path), None)
     if readelf is None:
         pytest.skip("SKIPPED: there is no llvm-readelf to compare with")

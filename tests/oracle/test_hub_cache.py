@@ -1,5 +1,5 @@
-"""Models by their names on the Hugging Face hub: what huggingface_hub finds in its cache is what every command reads, to the bit; what the
-cache lacks, and links that leave it, are refused. Oracle: huggingface_hub's own look into the cache."""
+"""Models by their names on the Hugging Face hub: every command reads the files that huggingface_hub finds in its cache. Files that the cache
+lacks, and links that lead out of it, are refused. Oracle: the lookup of huggingface_hub itself."""
 import hashlib
 import json
 import os
@@ -153,7 +153,7 @@ def make_other(made, tmp_path):
 
 
 def test_adapters_of_others(made, tmp_path, hub):
-    """PEFT writes the name alone, and no revision: what the cache has is meant."""
+    """PEFT writes only the name, without a revision; the revision in the cache is used."""
     ask(hub, "train", run_file(made, tmp_path, "lora", init=str(made / "plain"), adapter=dict(rank=2, alpha=4)))
     folder = tmp_path / "lora/checkpoints/step-00000003"
     trireme("export", folder, tmp_path / "peft")

@@ -1,5 +1,5 @@
-"""An installed tree, moved to another place and used by an ordinary user with an empty home: what is in it works, finds what
-belongs to it, and says of itself what the program does."""
+"""An installed tree, moved to another place and used by an ordinary user with an empty home: its programs and libraries work and find their
+files, and its completions and manual pages agree with the program."""
 import ctypes
 import fcntl
 import json
@@ -44,7 +44,7 @@ def nobody(words):
 
 
 def install(prefix, environment=None):
-    """The names of what was installed. The list lies in the build folder, where two tests at once would write it."""
+    """Installs, and returns the names of the installed files. Takes a lock, because the list is in the build folder, which tests share."""
     with open(BUILD / "CMakeCache.txt") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], capture_output=True, text=True, timeout=120, env=environment)
@@ -189,7 +189,7 @@ def test_no_device_for_tests(tree):
 
 
 def test_uninstall_leaves_nothing(tree, tmp_path):
-    """Of an installation for a package, DESTDIR."""
+    """Removes an installation for a package (DESTDIR)."""
     environment = {**os.environ, "DESTDIR": str(tmp_path)}
     (tmp_path / "manifest").write_text(install("/usr", environment))
     assert (tmp_path / "usr/bin/trireme").exists()
@@ -220,7 +220,7 @@ def test_packages_have_all_of_it_once(tree):
     prefix, used = pathlib.PurePosixPath(tree.manifest.splitlines()[0]), set()
     prefix = next(folder.parent for folder in prefix.parents if folder.name == "bin")
     for line in tree.manifest.splitlines():
-        # Debian's libraries lie in a folder of their machine's.
+        # Debian has a library folder for each kind of machine.
         file = "usr/" + re.sub(r"^lib(/[\w-]+-linux-gnu)?/", "lib/machine/", str(pathlib.PurePosixPath(line).relative_to(prefix)))
         holders = {(name, pattern) for name, patterns in lists.items() for pattern in patterns
                    if re.match(re.escape(pattern).replace(r"\*", "[^/]*") + "($|/)", file)}
@@ -310,13 +310,13 @@ def test_pages_are_clean(tree):
 
 
 def test_every_option_is_offered_and_told(tree):
-    """Options that a command takes, by its table, are those that its help tells of."""
+    """The options in a command's table are those in its help."""
     for name in commands(tree):
         offered = {line.split("\t")[0] for line in tree.run("trireme", "complete", name, "--").splitlines()}
         text = tree.run("trireme", name, "--help")
         told = set(re.findall(r"--[a-z][a-z-]*", text))
         assert set(re.findall(r"^  (--[a-z][a-z-]*)", text, re.MULTILINE)) <= offered, (name, "see tri_command.options", offered)
-        # What a text says of another command's options, and `-n RANKS` is also --ranks.
+        # Options of other commands that a text mentions; and `-n RANKS` is also --ranks.
         elsewhere = {"train": {"--ranks"}, "tune": {"--ranks"}, "calibrate": {"--ranks"}}.get(name, set())
         assert offered - {"--help"} - elsewhere <= told, (name, offered - told)
         for option in offered:
@@ -329,7 +329,7 @@ LINES = [("trireme pla", "plan"), ("trireme plan --model only-h", "only-here"), 
 
 
 def typed(tree, shell, line, wanted):
-    """What a terminal shows of the line and a tab, once `wanted` is there."""
+    """Returns the output of a terminal after the line and a tab, once it contains `wanted`."""
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(tree.home)
@@ -484,7 +484,7 @@ def test_statically_and_by_cmake(tree):
 
 @needs_library
 def test_wrong_calls_are_told(tree, monkeypatch):
-    """Through ctypes: what is missing, unknown, out of range or not there is a status and words, never a crash."""
+    """Through ctypes: arguments that are missing, unknown, out of range or not found give a status and an error message, and never a crash."""
     monkeypatch.setenv("TRIREME_CONFIGS", str(tree.prefix / "share/trireme/configs"))
     library = ctypes.CDLL(str(tree.lib / "libtrireme.so"))
     library.trireme_message.restype = ctypes.c_char_p

@@ -42,7 +42,7 @@ def category(event):
 
 
 def measured_categories(events):
-    """{instruction: what it is by itself}, and {instruction: that, and what is communicated inside}."""
+    """Returns {instruction: its category}, and {instruction: its category and those of the communication in it}."""
     alone, inside = collections.defaultdict(set), collections.defaultdict(set)
     for rank in {e["pid"] for e in events}:
         of_rank = [e for e in events if e["pid"] == rank]

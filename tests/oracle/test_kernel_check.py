@@ -1,4 +1,4 @@
-"""kernel_check as a program: what it prints, its JSON, its exit status; what it finds is tested in tests/unit/test_kernel_check.c."""
+"""kernel_check as a program: its output, JSON and exit status. tests/unit/test_kernel_check.c tests its findings."""
 import json
 import os
 import pathlib

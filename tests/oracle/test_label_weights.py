@@ -19,14 +19,14 @@ PLAIN = {"dropout": 0.0}
 
 
 def draw_weights(chance, shape):
-    """Halves and noughts, ones, and what no float holds exactly; of one sequence all the same."""
+    """Draws weights from 0, 0.5, 1, 3 and 0.1, which no float equals exactly; the last sequence has one weight for all labels."""
     weights = chance.choice(numpy.float32([0, 0.5, 1, 0.1, 3]), shape)
     weights[..., -1, :] = 0.5
     return weights
 
 
 def expected_of(model, weights, ids, labels, label_weights):
-    """The mean of cross entropy, weighed, and what routers add to it; and the gradients of both."""
+    """Returns the weighted mean of the cross entropy, the losses of routers, and the gradients of their sum."""
     tensors = weights.tensors()
     logits, added = models.whole(model, tensors, torch.tensor(ids))
     counted = torch.tensor(labels >= 0)
@@ -110,7 +110,7 @@ def test_weights_of_sources(tmp_path, corpora):
     assert train(tmp_path / "half", corpora, [0.5, 0.5]) == one  # only their ratio counts
     some = train(tmp_path / "some", corpora, [1, 0.5])
     assert all(abs(x[0] - y[0]) > 1e-6 for x, y in zip(some, one))
-    # Where one weighs next to nothing, the first step's loss is that of the other alone.
+    # If one corpus has nearly no weight, the loss of the first step is that of the other.
     first = [train(tmp_path / f"only {k}", corpora, w)[0][0] for k, w in enumerate([[1, 1e-6], [1e-6, 1]])]
     share = (one[0][0] - first[1]) / (first[0] - first[1])
     mixed = (share * first[0] + 0.5 * (1 - share) * first[1]) / (share + 0.5 * (1 - share))

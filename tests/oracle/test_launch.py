@@ -1,10 +1,10 @@
-"""What stands between the user and the ranks that `-n` starts: error messages, signals at any moment, stopped processes, crashes,
-what killed jobs leave behind. No oracle here is a time: whatever moment something hits, the outcome is one that is allowed.
+"""The supervisor of the ranks that `-n` starts: error messages, signals at any moment, stopped processes, crashes, remains of killed
+jobs. No test depends on exact times: whenever a signal arrives, the outcome is one of those that are allowed.
 
-Starts that wait for one another's end most of the time go side by side, each in a folder of its own.
+Starts that mostly wait run at the same time, each in a folder of its own.
 
-TRIREME_STARTS=500 makes 500 failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 keeps 4 busy loops
-beside them."""
+TRIREME_STARTS=500 makes 500 failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 runs 4 busy loops
+at the same time."""
 import concurrent.futures
 import contextlib
 import ctypes
@@ -56,7 +56,7 @@ def spoiled(corpus, tmp_path_factory):
 
 
 def side_by_side(function, cases, most=4):
-    """Calls the function with each case; what the first to fail, in their order, says is the test's."""
+    """Calls the function with each case, several at a time. The first failure, in the order of the cases, is that of the test."""
     with concurrent.futures.ThreadPoolExecutor(most) as pool:
         for future in [pool.submit(function, case) for case in cases]:
             future.result()
@@ -215,7 +215,7 @@ def moments(folder, path):
 
 
 def check_interrupted(folder, process, errors, said):
-    """130, one line, and what it says of the checkpoint is so."""
+    """Checks for exit status 130 and one line, whose statement about the checkpoint is true."""
     assert process.returncode == 130, said
     lines = failures(errors)
     assert len(lines) == 1 and lines[0].startswith("trireme: interrupted"), said
@@ -229,7 +229,7 @@ def check_interrupted(folder, process, errors, said):
 
 @pytest.mark.parametrize("ranks", [2, 1])
 def test_signals_at_any_moment(tmp_path, corpus, ranks):
-    """Of the user, a batch system or a terminal that closes, once or twice; to the parent, or to the one process."""
+    """Signals of a user, a batch system or a closed terminal are sent once or twice to the parent, or to the single process."""
     def interrupt(i):
         folder = tmp_path / f"start-{i}"
         path = write_run(folder, corpus, steps=20, checkpoint=dict(every=5))
@@ -260,7 +260,7 @@ def test_signal_as_the_last_step_is_saved(tmp_path, corpus):
     process = start(path, "-n", 2)
     while "tokens to train on" not in process.stderr.readline():
         assert process.poll() is None
-    process.send_signal(signal.SIGSTOP)  # whatever the ranks do from here on, it has not seen their end when it wakes
+    process.send_signal(signal.SIGSTOP)  # when it continues it has not seen the end of the ranks, whatever they did
     wait_for_step(tmp_path, process, 5)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
@@ -308,7 +308,7 @@ def test_signal_as_it_starts_again(tmp_path, corpus):
 
 
 def test_launchers_signal_before_the_first_step(tmp_path, corpus):
-    """SIGUSR1 is a wish, also to a rank that is not ready for it."""
+    """SIGUSR1 is a request, also for a rank that has not started its first step."""
     path = write_run(tmp_path, corpus)
     process = start(path, "-n", 2)
     wait_for(lambda: len(ranks_of(path)) == 2, process)
@@ -322,7 +322,7 @@ def test_launchers_signal_before_the_first_step(tmp_path, corpus):
 
 
 def repeat(process, numbers):
-    """Signals in turn, as long as the process lives; what it has said."""
+    """Sends the signals in turn until the process ends. Returns its standard error."""
     sent = 0
     while process.poll() is None:
         process.send_signal(numbers[sent % len(numbers)])
@@ -334,7 +334,7 @@ def repeat(process, numbers):
 
 @pytest.mark.parametrize("ranks", [2, 1])
 def test_schedulers_signals_to_the_parent(tmp_path, corpus, ranks):
-    """From before the first step to the end, again and again: the first step is made and saved."""
+    """Signals are sent repeatedly from before the first step to the end: the first step is done and saved."""
     def interrupt(numbers):
         folder = tmp_path / "-".join(number.name for number in numbers)
         path = write_run(folder, corpus)
@@ -391,8 +391,8 @@ def test_cpu_limit(tmp_path, corpus, ranks):
 
 @pytest.mark.parametrize("ranks", [2, 1])
 def test_file_size_limit(tmp_path, corpus, ranks):
-    """A write that is refused is told as any other: SIGXFSZ would end the process without a word. (A launcher has large files of
-    its own, so the limit is the ranks' alone, once they have begun.)"""
+    """A write beyond the file size limit is reported like other failures, instead of a silent end by SIGXFSZ. (Launchers have large files, so
+    only the ranks get the limit, after they have started.)"""
     path = write_run(tmp_path, corpus)
     process = start(path, "-n", ranks)
     wait_for_step(tmp_path, process, 2)
@@ -441,7 +441,7 @@ def test_nobody_reads(tmp_path, corpus):
     assert process.wait() == 0 and last_step(tmp_path) == 6
 
 
-# ---- what was not noticed ------------------------------------------------------------------------------------------
+# ---- stopped processes ------------------------------------------------------------------------------------------------
 
 
 def stop_some(folder, corpus, who):
@@ -518,7 +518,7 @@ def crash(folder, corpus, number):
     wait_for_step(folder, process, 2)
     victim = ranks_of(path)[1]
     os.kill(victim, number)
-    if number == signal.SIGTERM:  # the first is a wish
+    if number == signal.SIGTERM:  # the first one is a request
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, number)
     _, errors = process.communicate()

@@ -91,7 +91,7 @@ def test_launcher_that_stays(play):
 
 
 def test_launchers_that_meet(play):
-    """Open MPI's mpiexec ends where another one removes the folder of both as it begins: nothing was started, and it is once more."""
+    """Open MPI's mpiexec fails if another one removes their common folder at that moment. No rank was started, so it is started again."""
     collide = "if int(tries.read_text()) <= {}:\n    print('  orte_session_dir failed\\n  --> Returned value Error (-1)', file=sys.stderr)\n    raise SystemExit(213)\n"
     count = "tries = here / 'tries'\ntries.write_text(str(1 + (int(tries.read_text()) if tries.exists() else 0)))\n"
     well = "Rank(0).leave(0)\nRank(1).leave(0)\n"
@@ -105,7 +105,7 @@ def test_launchers_that_meet(play):
 
 
 def test_environment_of_other_hosts(play):
-    """Open MPI's launcher takes to other hosts what it is told to by name, and MPICH's all there is."""
+    """Open MPI's launcher passes only the named environment variables to other hosts; MPICH's passes all."""
     if "Open" not in subprocess.run([REAL, "--version"], capture_output=True, text=True).stdout:
         pytest.skip("SKIPPED: built with an MPI whose launcher takes everything along")
     process = play("line", "", version="mpiexec (OpenRTE) 4.1.4")
@@ -199,7 +199,7 @@ def test_folders_of_words_that_killed_parents_left(play, tmp_path):
 
 
 def test_what_is_left_of_a_large_environment(play):
-    """The token that tells a job's processes stands wherever it stands in their environment, also across two reads."""
+    """The token that identifies a job's processes is found at any place in their environment, also across two reads."""
     code = """
 begin = len("TRIREME_PARENT=") + len(name) + 1
 for at in (65536 - 16, 65536 - 1, 65536, 131072 - 31 - 16, 100000, 200000):

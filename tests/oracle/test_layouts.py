@@ -3,7 +3,7 @@
 The same two models under many layouts of up to eight ranks, in fp64 on the reference device: every gradient of every
 parameter, gathered to its global shape, within 1e-10 of one rank's, and twenty steps' losses and norms; weights equal to
 the bit wherever only pipeline, schedule, recompute or ZeRO changed. The memory plan of every rank is what it allocates.
-In fp32 and bf16 on the CPU device the same with their tolerances. Of the layouts each test draws a part (drawn.py)."""
+In fp32 and bf16 on the CPU device the same with their tolerances. Each test draws some of the layouts (drawn.py)."""
 import json
 import os
 import random

@@ -1,6 +1,6 @@
-"""Adapters and frozen weights against plain PyTorch (lora.py) in double: twenty steps' losses, norms and factors to 1e-10; what is
-merged is what was not; frozen tensors keep their bits; any layout gives the same factors; memory is that of what is trained; a run
-that is killed goes on to the bit; and what is wrong is answered by key and what to do. tests/full holds lora.py beside PEFT."""
+"""Adapters and frozen weights, compared with plain PyTorch (lora.py) in double: losses, norms and factors of twenty steps to 1e-10; merged
+models give the results of unmerged ones; frozen tensors keep their bits; all layouts give the same factors; memory depends on the trained
+parameters; a killed run resumes with the same bits; and error messages name the key and a fix. tests/full compares lora.py with PEFT."""
 import fnmatch
 import functools
 import itertools
@@ -113,7 +113,7 @@ def some_tokens(model, seed=5):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_of_factors_are_products(name):
-    """Of a weight's own gradient G: dA = scale B^T G, dB = scale G A^T."""
+    """With the gradient G of a weight: dA = scale B^T G, dB = scale G A^T."""
     model, adapter = MODELS[name], dict(rank=3, alpha=7, targets="all-linear")
     weights = plain(model)
     factors = lora.drawn_factors(weights, adapter)
@@ -134,7 +134,7 @@ def test_gradients_of_factors_are_products(name):
 
 
 def test_factors_apply_to_rows_of_inputs():
-    """x (W + scale B A)^T is what it is said to be, y = x W^T + scale (x A^T) B^T, for weights of either kind."""
+    """x (W + scale B A)^T equals y = x W^T + scale (x A^T) B^T, for weights of both orders."""
     chance = numpy.random.default_rng(0)
     x, a, b = chance.normal(size=(5, 6)), chance.normal(size=(2, 6)), chance.normal(size=(4, 2))
     for module, w in (("model.layers.0.mlp.up_proj", chance.normal(size=(4, 6))), ("transformer.h.0.mlp.c_fc", chance.normal(size=(6, 4)))):
@@ -171,8 +171,8 @@ def test_names():
 
 
 def test_four_bits():
-    """Numbers of the code book stay what they are where the scales of blocks are equal; others move by half a gap at most; what is
-    nothing stays nothing. The map of scales is one of 256 numbers."""
+    """Numbers of the code book do not change if the scales of the blocks are equal; others change by at most half a gap; zeros remain zeros. The map
+    of scales has 256 numbers."""
     numbers = lora.dynamic_map()
     assert len(set(numbers)) == 256 and numbers[-1] == 1 and 0 in numbers and -0.9929688 < numbers[0] < -0.9929687
     assert numpy.allclose(lora.through_nf4(numpy.tile(lora.NF4, 40).reshape(20, 32) * 0.25), numpy.tile(lora.NF4, 40).reshape(20, 32) * 0.25, atol=1e-15)
@@ -186,7 +186,7 @@ def test_four_bits():
 
 # ---- twenty steps ----------------------------------------------------------------------------------------------------
 
-# What a run file says under `adapter` and `optimizer`, for each family.
+# case: (`optimizer`, targets of each family, `adapter`) of a run file.
 CASES = {
     "q and v": ({}, dict(gpt2=["c_attn"], llama=["q_proj", "v_proj"]), dict(rank=8, alpha=16)),
     "all": ({}, dict(gpt2="all-linear", llama="all-linear"), dict(rank=3, alpha=3)),
@@ -224,7 +224,7 @@ def of_targets(model, adapter):
 
 
 def check_files(folder, model, adapter, weights, trained):
-    """What a checkpoint of an adapter has: PEFT's two files, the optimizer's states of what is trained, and not the base."""
+    """Checks that a checkpoint of an adapter has PEFT's two files and the optimizer states of the trained parameters, and not the base."""
     newest = newest_of(folder / "run")
     assert (newest / "state.json").exists() and not list(newest.glob("model*.safetensors"))
     factors, others, config = lora.read_peft(newest)
@@ -362,8 +362,8 @@ def test_what_training_begins_with(tmp_path, corpus, name):
 @adapters
 @pytest.mark.parametrize("magnitude", [False, True])
 def test_dropout(tmp_path, corpus, magnitude):
-    """Of a single token x, the gradient of B is scale dy (A drop(x))^T. With A square and known, what was dropped can be read: each
-    element of x is 0, or 1 / (1 - p) of what it was. Magnitudes, which begin as norms, see the matrix's product with the same x, as PEFT's do."""
+    """For a single token x, the gradient of B is scale dy (A drop(x))^T. With a known, square A, drop(x) can be computed: each element is that of x
+    times 0 or 1 / (1 - p). Magnitudes, which begin as norms, use the matrix's product with the same x, as in PEFT."""
     model, p = {**LLAMA, "num_layers": 1}, 0.25
     start, weights = start_from(tmp_path, model)
     adapter = dict(rank=32, alpha=16, dropout=p, targets=["o_proj"], magnitude=magnitude)
@@ -569,7 +569,7 @@ def test_frozen_with_other_optimizers(tmp_path, corpus, other):
 @freezing
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_frozen_in_other_types(tmp_path, corpus, precision):
-    """What a folder has in single is what a checkpoint has, to the bit, however a run keeps it, so long as the type holds it."""
+    """A checkpoint has the bits of the folder's fp32 weights if the type in which the run stores them can represent them."""
     start, weights = start_from(tmp_path, LLAMA)
     trireme("train", write_run(tmp_path, corpus, dict(steps=4), model=LLAMA, precision=precision, init=str(start), freeze=["model.layers.*"]))
     found, base = weights_of(tmp_path / "run"), arrays_of(weights)
@@ -669,7 +669,7 @@ WIDE = {"gpt2": dict(GPT2, num_heads=6, ffn_size=26), "llama": dict(LLAMA, num_h
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("name", WIDE)
 def test_layouts(tmp_path, corpus, name, dropout):
-    """Every target at once. What is dropped is drawn by the place in the batch, so no layout changes it."""
+    """All targets at once. Dropout depends on the position in the batch, so it is the same under all layouts."""
     adapter = dict(rank=3, alpha=6, dropout=dropout, targets="all-linear")
     layouts = layouts_for(WIDE[name], f"{name} {dropout}", 8, len(KERNEL) if dropout == 0 else 4)
     _, (tensors, _) = check_layouts(tmp_path, corpus, WIDE[name], layouts, {}, adapter=adapter)
@@ -681,7 +681,7 @@ def test_layouts(tmp_path, corpus, name, dropout):
 @pytest.mark.parametrize("scaling", ["lora", "rslora"])
 @pytest.mark.parametrize("name", WIDE)
 def test_layouts_of_patterns(tmp_path, corpus, name, scaling):
-    """Pairs of other ranks and scales, of matrices that are one in a product too."""
+    """Factors with different ranks and scales, also for matrices that share a product."""
     adapter = dict(rank=3, alpha=6, dropout=0.2 if scaling == "lora" else 0.0, targets="all-linear", scaling=scaling, init="gaussian",
                    rank_pattern={"1.self_attn.k_proj": 1, "k_proj|v_proj|c_fc": 5, r"h\.\d\.attn\.c_attn": 2},
                    alpha_pattern={"q_proj|c_attn": 1.5, r"layers\.1\..*(gate|down)_proj": 11})
@@ -693,7 +693,7 @@ def test_layouts_of_patterns(tmp_path, corpus, name, scaling):
 @needs_ranks
 @pytest.mark.parametrize("kind, magnitude", [("none", False), ("nf4", True)])
 def test_layouts_of_parts_of_products(tmp_path, corpus, kind, magnitude):
-    """Of what would be one product q has factors, k is trained, v is neither; gate has factors, up is trained."""
+    """Parts of one product differ: q has factors, k is trained, v is neither; gate has factors, up is trained."""
     model = dict(WIDE["llama"], attention_bias=True)
     adapter = dict(rank=3, alpha=6, targets=["q_proj", "gate_proj"], train=["*.k_proj.weight", "*.k_proj.bias", "*.v_proj.bias", "*.up_proj.weight"], quantise=kind, magnitude=magnitude)
     check_layouts(tmp_path, corpus, model, layouts_for(model, f"parts {kind}", 8, 4), {}, start=exported_start(tmp_path, corpus, model), adapter=adapter)
@@ -704,7 +704,7 @@ def test_layouts_of_parts_of_products(tmp_path, corpus, kind, magnitude):
 @pytest.mark.parametrize("kind, dropout", [("none", 0.0), ("none", 0.3), ("nf4", 0.0)])
 @pytest.mark.parametrize("name", WIDE)
 def test_layouts_of_magnitudes(tmp_path, corpus, name, kind, dropout):
-    """Norms of outputs whose inputs are split are sums over ranks; under ZeRO 3 they are made with each forward."""
+    """If inputs are split, the norms of outputs are sums over ranks; under ZeRO 3 they are computed in each forward."""
     adapter = dict(rank=3, alpha=6, dropout=dropout, targets="all-linear", magnitude=True, quantise=kind, train=["*.bias"] if name == "gpt2" else [])
     check_layouts(tmp_path, corpus, WIDE[name], layouts_for(WIDE[name], f"magnitudes {name} {kind} {dropout}", 8, 4), {}, adapter=adapter)
 
@@ -713,7 +713,7 @@ def test_layouts_of_magnitudes(tmp_path, corpus, name, kind, dropout):
 @needs_ranks
 @pytest.mark.parametrize("targets", [["q_proj"], ["k_proj", "down_proj"], ["o_proj", "up_proj"]], ids=str)
 def test_layouts_of_some_targets(tmp_path, corpus, targets):
-    """Where only some of what is computed together has an adapter; and stages that have nothing to train beside the last."""
+    """Only some of the matrices of a product have an adapter; and only the last stage has trained parameters."""
     check_layouts(tmp_path, corpus, WIDE["llama"], layouts_for(WIDE["llama"], str(targets)), dict(name="muon") if len(targets) == 1 else {},
                   adapter=dict(rank=2, alpha=1, targets=targets))
 
@@ -740,7 +740,7 @@ def test_layouts_of_weights_trained_beside(tmp_path, corpus):
 @pytest.mark.parametrize("name, patterns", [("gpt2", ["transformer.wte.*", "*.bias"]), ("llama", ["model.layers.0.*", "model.embed_tokens.*"]),
                                             ("llama", ["model.layers.*"]), ("llama", ["*.k_proj.weight", "*.0.mlp.gate_proj.weight"]), ("qwen3", ["*.[qk]_norm.weight", "*.mlp.*"])], ids=str)
 def test_layouts_of_frozen(tmp_path, corpus, name, patterns):
-    """Buckets of which parts are frozen, stages of which nothing is trained."""
+    """Buckets with frozen parts, and stages without trained parameters."""
     start, (tensors, _) = check_layouts(tmp_path, corpus, WIDE[name], layouts_for(WIDE[name], str(patterns)), {}, freeze=patterns)
     base = lora_base(start)
     for weight in matched(base, patterns):
@@ -756,7 +756,7 @@ BELOW = [(2, dict(pipeline=2)), (2, dict(pipeline=2, virtual_stages=2, schedule=
 @needs_ranks
 @pytest.mark.parametrize("lowest", [1, 3, 5])
 def test_gradients_end_at_the_lowest_trained_layer(tmp_path, corpus, lowest):
-    """Stages below it, or of which only a part is above it, in each schedule; memory is what was planned."""
+    """Stages below that layer, or partly above it, under each schedule; memory is as planned."""
     model = dict(WIDE["llama"], num_layers=6)
     patterns = ["model.embed_tokens.*"] + [f"model.layers.{layer}.*" for layer in range(lowest)]
     check_layouts(tmp_path, corpus, model, drawn_count(BELOW, 3, f"below {lowest}"), {}, freeze=patterns)
@@ -862,8 +862,8 @@ def test_memory_of_adapters(tmp_path, corpus, name, states):
 
 @adapters
 def test_memory_of_frozen_weights_in_half(tmp_path, corpus):
-    """In bf16 a trained element has a weight and states in fp32 beside; a frozen one need not have more than 2 bytes (embeddings may). What a product
-    of bf16 takes while it is made is the machine's matter."""
+    """In bf16 a trained element also has a weight and states in fp32; a frozen one needs only 2 bytes (embeddings may have more). The memory of a
+    product in bf16 while it is computed depends on the machine."""
     start, weights = start_from(tmp_path, HEAVY)
     elements = sum(values.size for values in arrays_of(weights).values())
     parameters = {}
@@ -1056,7 +1056,7 @@ def test_four_bits_are_another_base(tmp_path, corpus, name, device, precision, t
 @quantises
 @files
 def test_merged_four_bits(tmp_path, corpus):
-    """What was trained is what is merged; what is said of it names the bits; factors alone keep the word."""
+    """The merged model is the one that was trained. `inspect` names the bits; a folder of factors alone still says that its base is in nf4."""
     expected, factors, start = trained_run(tmp_path, corpus, FOUR, QUANTISED)
     base = {name: values.astype(float) for name, values in tensors_of(start.glob("model*.safetensors")).items()}
     expected = lora.merged(lora.quantised(base), factors, 2.0)
@@ -1143,10 +1143,10 @@ def test_frozen_weights_under_zero_3(tmp_path, corpus, kind, element):
     assert saved * 0.97 <= held[2] - held[3] <= saved * 1.03 + 257 * 192 * 2 * 2, (held, saved)
 
 
-# ---- what is wrong ---------------------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
 
 def refused(*arguments, said=()):
-    """One message, which has all of these, and the exit status of something that was found."""
+    """Checks for one error message with all of these texts, and an exit status of a fault that was found."""
     done = subprocess.run(words_of(*arguments), capture_output=True, text=True, timeout=120)
     assert 0 < done.returncode < 100, (done.returncode, done.stderr)
     lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")]
@@ -1328,7 +1328,7 @@ OTHER = {**LLAMA, "ffn_size": 40}
 @adapters
 @files
 def test_another_base(tmp_path, corpus):
-    """Of other shapes: a run that goes on with it, `eval` and `export` where it took the base's place, and one that is gone."""
+    """A base of other shapes: a run that resumes with it, `eval` and `export` if it has replaced the base; and a base that is gone."""
     start, _ = start_from(tmp_path, LLAMA)
     (tmp_path / "other").mkdir()
     other, _ = start_from(tmp_path / "other", OTHER)
@@ -1368,7 +1368,7 @@ def test_factors_of_another_base(tmp_path, corpus, start):
     (dict(freeze=["model.norm.*"]), dict(freeze=["lm_head.*"]), ["freeze"]), (dict(freeze=["model.norm.*"]), {}, ["freeze"]), ({}, dict(freeze=["model.norm.*"]), ["freeze"]),
 ], ids=str)
 def test_gone_on_otherwise(tmp_path, corpus, start, before, after, said):
-    """What is trained, and how it is scaled, does not change behind one's back."""
+    """A resumed run does not silently change the trained parameters or their scale."""
     skip_without("adapter.rank" if "adapter" in {**before, **after} else "freeze")
     trireme("train", write_run(tmp_path, corpus, dict(steps=2), init=str(start), **before))
     refused("train", write_run(tmp_path, corpus, dict(steps=4), init=str(start), **after), said=said)
@@ -1377,7 +1377,7 @@ def test_gone_on_otherwise(tmp_path, corpus, start, before, after, said):
 
 @adapters
 def test_the_keys_are_told():
-    """`train --keys` is where people look."""
+    """`train --keys` lists the keys."""
     keys = trireme("train", "--keys").stdout
     for key in ("freeze", "adapter.rank", "adapter.alpha", "adapter.dropout", "adapter.targets"):
         assert re.search(rf"^\s*{re.escape(key)}\s", keys, re.MULTILINE), key

@@ -14,7 +14,7 @@ from parity import TRIREME, trireme, yaml_of
 from test_chat import line
 from test_printed_commands import ROOT, text_of_ours
 
-# The example as it begins, and what is run behind it.
+# The beginning of an example, and the options that are added when it is run.
 SHORTER = {"trireme train configs/runs/gpt2-demo.yaml": " --set optimizer.steps=4 --set layout.micro_batch=2 --set optimizer.global_batch=2",
            "trireme tune configs/studies/frontier-175b.yaml": " --trials 5",
            "trireme board": " --port 0"}
@@ -96,7 +96,7 @@ def some_preferences(folder):
 
 
 def board(folder, example):
-    """Serves until it is told to stop."""
+    """Runs the example, sends a request, and stops the server."""
     command = example + SHORTER["trireme board"]
     server = subprocess.Popen([TRIREME, *command.split()[1:]], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:

@@ -1,4 +1,4 @@
-"""`trireme merge`: beside plain PyTorch, means and task vectors to the bit in fp32; what does not go together is refused."""
+"""`trireme merge`, compared with plain PyTorch: means and task vectors are equal to the bit in fp32; models that do not fit together are refused."""
 import json
 import shutil
 

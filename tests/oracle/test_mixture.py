@@ -1,5 +1,5 @@
-"""Training on several corpora in given shares (data.train: [{path, weight}, ...]), through the program: what the run says that it
-has read, going on exactly, and what is refused."""
+"""Training on several corpora with weights (data.train: [{path, weight}, ...]), through the program: the reported counts, exact resuming, and
+refusals."""
 import glob
 import json
 import shutil

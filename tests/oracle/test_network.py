@@ -1,5 +1,5 @@
-"""What collectives and messages cost on networks of several levels, from the user's side: hops, shares, protocols, and what runs
-beside them; each held to what can be said by hand of a machine on which nothing else takes time."""
+"""Prices of collectives and messages on networks of several levels, as a user sees them: hops, shares, protocols, and overlap with computation.
+Each is compared with a result by hand for a machine on which nothing else takes time."""
 import json
 import os
 import subprocess

@@ -91,7 +91,7 @@ def test_a_file_to_fine_tune_with(made):
 
 
 def test_after_a_chat_run(made):
-    """What comes next is the chat, and samples go through the template."""
+    """The suggested next command is a chat, and samples use the template."""
     said = answer(made, "train", "run.yaml", "--set", "init=model", "--set", "data={train: tuning/train, sequence: 64}", "--set", "optimizer.steps=2",
                   "--set", "samples={chat: [Hello], tokens: 2}", "--set", "evaluation={}", "--set", "output=runs/chat", status=0)
     assert "  trireme generate runs/chat --chat\n" in said and "--prompt" not in said
@@ -136,7 +136,7 @@ def write(made, name, **changes):
 
 
 def test_which_rate(made):
-    """`tune` with rates finds one by the validation loss; what was typed first leads there."""
+    """`tune` over learning rates finds one by the validation loss; the messages about usual first attempts lead there."""
     said = answer(made, "tune", write(made, "rates.yaml"), "--html", "rates.html", status=0)
     assert re.search(r"to use it: trireme train run.yaml --set optimizer.lr=\S+e-2\n", said) and "its weights: rates.db.trials/trial-" in said
     assert "did you mean `validation_loss`?" in answer(made, "tune", write(made, "loss.yaml", objective="loss"))
@@ -250,7 +250,7 @@ def test_numbers_and_lists(made):
 
 
 def test_options_of_plan(made):
-    """A deadline is not an option: days follow from --tokens. Ranges of devices stand beside --devices."""
+    """There is no option for a deadline: days follow from --tokens. The help shows ranges of devices next to --devices."""
     words = ["plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64, "--devices"]
     assert "--days is not an option; did you mean --tokens?" in answer(made, *words, 8, "--days", 30)
     assert "--devices takes a whole number, a range such as 512..2048 or 512..2048:256, or a list such as 64,128,512, not `64-512`" in answer(made, *words, "64-512")

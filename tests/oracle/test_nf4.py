@@ -27,20 +27,20 @@ def dynamic_map():
 
 
 def nearest(numbers, x):
-    """Of each of x, and how far it is from every number."""
+    """Returns the index of the nearest number for each of x, and the distances to all numbers."""
     apart = abs(x[:, None].astype(numpy.float64) - numbers[None, :].astype(numpy.float64))
     return apart.argmin(axis=1), apart
 
 
 def is_nearest(numbers, codes, x):
-    """But for the rounding of fp32, in which half way lies."""
+    """Returns whether the codes are the nearest ones, except for the rounding of the middles to fp32."""
     best, apart = nearest(numbers, x)
     mine = apart[numpy.arange(len(x)), codes]
     return (mine <= apart[numpy.arange(len(x)), best] + 2.0**-24 * numpy.maximum(abs(x), 2.0**-20)).all() and (codes != best).mean() <= 0.02
 
 
 def narrow(values, kind):
-    """As the type's bytes, and what they say as fp32."""
+    """Returns the bytes of the values in the type, and these values as fp32."""
     if kind == "fp64":
         return values.tobytes(), values.astype(numpy.float32)
     if kind == "fp32":
@@ -96,7 +96,7 @@ def test_definition(device, kind, count):
     # Codes of elements.
     inverse = numpy.float32(1) / numpy.maximum(largest, numpy.float32(1e-38))
     assert is_nearest(NF4, codes, values * inverse.repeat(BLOCK)[:count])
-    # The largest magnitudes, less their mean, once more in blocks.
+    # The largest magnitudes, minus their mean, are quantised in blocks, too.
     assert offset == numpy.float32(largest.astype(numpy.float64).mean())
     less = largest - offset
     groups = numpy.zeros(len(scales) * GROUP, numpy.float32)

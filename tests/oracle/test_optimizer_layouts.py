@@ -74,7 +74,7 @@ EXPERTS = [
     dict(pipeline=2, data=4, expert=2, zero=3), dict(pipeline=2, tensor=2, expert=2, sequence_parallel="true"), dict(pipeline=2, data=2, expert_tensor=2, zero=1),
     dict(data=6, expert=3, zero=1), dict(data=2, expert=2, recompute="experts", expert_capacity=1.0),
 ]
-# Always among those that are drawn: what is to have equal bits needs a second one.
+# Always among the drawn layouts, since a comparison of bits needs two layouts.
 KERNEL = [dict(data=2), dict(data=2, zero=1), dict(pipeline=2, data=2, zero=2), dict(data=2, zero=3), dict(tensor=2), dict(tensor=2, pipeline=2)]
 
 
@@ -90,7 +90,7 @@ def name_of(layout):
 
 
 def fits(layout, model):
-    """What the model has enough of."""
+    """Returns whether the model has enough heads, layers, experts and sequences for the layout."""
     tensor, heads, kv_heads = layout.get("tensor", 1), model["num_heads"], model.get("num_kv_heads", model["num_heads"])
     stages = layout.get("pipeline", 1) * layout.get("virtual_stages", 1)
     per_rank = layout.get("micro_batch", 1) * layout.get("data", 1)
@@ -102,7 +102,7 @@ def fits(layout, model):
 
 
 def exchanges_heads(layout, heads, kv_heads):
-    """Whether context ranks that exchange heads divide a tensor rank's, and copy those of keys evenly if at all."""
+    """Returns whether context ranks that exchange heads divide the heads of a tensor rank, and copy heads of keys evenly, if at all."""
     ranks = layout.get("context", 1) if layout.get("context_exchange") == "heads" else 1
     return heads % ranks == 0 and (kv_heads % ranks == 0 or ranks % kv_heads == 0)
 
@@ -140,7 +140,7 @@ def run_of(folder, model, keys, precision="fp64"):
 
 
 def run_tool(folder, run, layouts, mode="save", steps=STEPS, saved=()):
-    """Saves under each of the layouts, or takes up under each what was saved under some: {(layout, saved or None): losses}."""
+    """Saves under each of the layouts, or resumes under each from checkpoints of `saved`. Returns {(layout, saved or None): losses}."""
     answers = {}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.yaml").write_text(yaml_of(run))
@@ -177,7 +177,7 @@ def compare(folder, answers, layouts, tolerance=1e-10):
                 check_weights(mine, weights, tolerance)
             except AssertionError as error:
                 raise AssertionError(f"{name}: {error}") from None
-            for tensor, values in states.items():  # of a state that is all rounding, the place is as good as any
+            for tensor, values in states.items():  # a state that is only rounding has an absolute tolerance
                 error = numpy.linalg.norm(mine_states[tensor] - values)
                 assert error <= max(tolerance * numpy.linalg.norm(values), 1e-14), (name, tensor, error)
 
@@ -206,7 +206,7 @@ def test_muon_on_the_cpu(tmp_path, name, precision, loss_tolerance):
 
 
 def test_the_matrix_is_whole():
-    """What the matrix promises to have in it, whatever is drawn of it."""
+    """The matrix of layouts contains each kind of layout, before some are drawn."""
     assert len({name_of(layout) for layout in DENSE}) == len(DENSE) >= 40 and len(EXPERTS) >= 25
     for layouts in (DENSE, EXPERTS):
         for layout in layouts:
@@ -257,8 +257,8 @@ def test_others(tmp_path, name):
 @pytest.mark.parametrize("state", ["bf16", "int8"])
 @pytest.mark.parametrize("name", ["adamw", "lion", "muon", "schedule_free"])
 def test_narrow_states(tmp_path, name, state):
-    """Blocks that share a scale are the same whichever rank holds them: equal bits under any pipeline and ZeRO. Where tensors are split they
-    are others, and the numbers near."""
+    """Blocks that share a scale do not depend on the rank: equal bits under any pipeline and ZeRO. If tensors are split, the blocks differ, and the
+    results are near."""
     layouts = [dict(), *KERNEL, dict(data=4, zero=1, bucket_bytes=800), dict(data=4, zero=3), dict(data=4), dict(pipeline=2, data=4, zero=2)]
     run = run_of(tmp_path, MODELS["gpt2"], dict(name=name, state=state), "fp32")
     answers = run_tool(tmp_path, run, layouts)
@@ -267,7 +267,7 @@ def test_narrow_states(tmp_path, name, state):
         assert numpy.abs(answers[name_of(layout), None] / answers["one", None] - 1).max() <= 2e-2, layout
 
 
-# ---- taken up under another ------------------------------------------------------------------------------------------
+# ---- resuming under another layout -----------------------------------------------------------------------------------
 
 UNIVERSAL = {"llama": [dict(), dict(data=2, zero=1, bucket_bytes=2000), dict(tensor=4, sequence_parallel="true"), dict(pipeline=2, data=2, zero=3), dict(context=2, data=2, zero=2)],
              "phi3": [dict(), dict(data=2, zero=1, bucket_bytes=800), dict(tensor=4, sequence_parallel="true"), dict(pipeline=2, data=2, zero=3)],
@@ -275,7 +275,7 @@ UNIVERSAL = {"llama": [dict(), dict(data=2, zero=1, bucket_bytes=2000), dict(ten
 
 
 def check_pairs(folder, run, layouts, tolerance):
-    """Saved under each and taken up under each: on as if never stopped; to the bit where the layout is the same."""
+    """Saves under each layout and resumes under each: the losses are those of a run that was not stopped, to the bit if the layout is the same."""
     through = run_tool(folder / "through", run, layouts, steps=6)
     run_tool(folder / "pairs", run, layouts, steps=3)
     answers = run_tool(folder / "pairs", run, layouts, "resume", 3, layouts)

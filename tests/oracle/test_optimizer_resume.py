@@ -1,5 +1,5 @@
-"""Checkpoints of every optimizer: a run that is killed goes on to the bit; another optimizer is refused, and starts over where that is
-meant; what a run file says wrongly of optimizers is answered by key, value and what to do."""
+"""Checkpoints of every optimizer: a killed run resumes with the same bits; another optimizer is refused, or starts over if that is allowed;
+error messages about optimizers in run files name the key, the value and a fix."""
 import json
 import os
 import re
@@ -189,7 +189,7 @@ def test_a_state_that_is_missing(tmp_path, corpus):
     assert "optimizer.safetensors" in done.stderr
 
 
-# ---- what is wrong ---------------------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("changes, said", [
     ("name=adam", ["name", "did you mean `adamw`"]),
@@ -247,7 +247,7 @@ def test_the_keys_of_optimizers_are_told():
 
 
 def test_what_a_step_costs(tmp_path, corpus):
-    """Bytes of states follow from the optimizer: what the plan says before a run differs by them, element by element."""
+    """The plans of two optimizers differ by the bytes of their states."""
     start, weights = start_from(tmp_path, LLAMA)
     elements = sum(numpy.prod(p["shape"]) for p in weights.table["parameters"])
     peaks = {}

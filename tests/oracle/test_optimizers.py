@@ -14,7 +14,7 @@ from optimizer_runs import (MODELS, STEPS, batches_of, check_weights, close, cor
                             write_run)
 from parity import trireme
 
-# What a run file says under `optimizer`, beside batch, steps and a clip that is met.
+# Keys under `optimizer`, in addition to the batch, steps, and a clip that has an effect.
 CASES = {
     "adamw": dict(),
     "adamw by name, cosine, no clip": dict(name="adamw", decay="cosine", warmup=5, min_lr=1e-4, clip=0, betas=[0.8, 0.99], eps=1e-6),
@@ -42,7 +42,7 @@ CASES = {
     "galore, four spaces": dict(name="galore", lr=1e-2, weight_decay=0.3, galore=dict(rank=6, every=6, scale=0.5)),
     "fira": dict(name="fira", lr=5e-3, fira=dict(rank=4, every=100, scale=0.25)),
 }
-# Where eps is the type's, k's bias of GPT-2, whose gradient is all rounding, takes part in the size of a step.
+# With the eps of the type, GPT-2's bias of k, whose gradient is only rounding, influences the size of a step.
 NOT_OF_GPT2 = ("adafactor",)
 
 
@@ -90,7 +90,7 @@ def test_schedule_free_without_x():
 
 
 def test_adafactor_of_squares_of_rank_one():
-    """Such squares are what their factors say: the first step is everywhere as long as in any other place."""
+    """The factors represent squares of rank one exactly, so the first step has the same size for all elements."""
     keys = optimizers.complete(dict(name="adafactor"))
     matrix = drawn(6, 4)
     rule = optimizers.Adafactor("m.weight", matrix.clone(), keys, 0.0)
@@ -177,7 +177,7 @@ def test_what_is_evaluated(tmp_path, corpus):
     assert any(numpy.abs(states[name + ".y"] - x.numpy()).max() > 1e-5 for name, x in expected["weights"].items())
 
 
-# Of each: what a checkpoint has beside the weights, of a parameter of each group.
+# The states of each optimizer in a checkpoint, for a parameter of each group.
 STATES = {"adamw": (".exp_avg", ".exp_avg_sq"), "lion": (".exp_avg",), "sgd": (".momentum_buffer",), "muon": (".momentum_buffer",),
           "schedule_free": (".z", ".exp_avg_sq", ".y")}
 
@@ -195,7 +195,7 @@ def test_states_on_disk(tmp_path, corpus, name):
 
 
 def shapes_of_own(name, parameter, shape, rank=4):
-    """Of what is kept beside a parameter: Adafactor's means; directions, moments in them, and Fira's norm, of each matrix."""
+    """Returns the shapes of a parameter's states: Adafactor's means; the projection, the moments in it, and Fira's norm, for each matrix."""
     if name == "adafactor":
         return {".variance": shape} if len(shape) == 1 else {".row_var": (shape[0], 1), ".col_var": (1, shape[1])}
     matrices = 3 if ".c_attn." in parameter else 1
@@ -229,7 +229,7 @@ def test_states_of_shapes_of_their_own(tmp_path, corpus, name, model):
 @pytest.mark.parametrize("state", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("name", ["adamw", "lion", "sgd", "muon", "schedule_free", "adafactor", "galore", "fira"])
 def test_memory(tmp_path, corpus, name, state):
-    """What is allocated is what was predicted, and fewer bytes an element where states are narrower."""
+    """The allocated memory is as predicted, and lower if states are narrower."""
     skip_without(dict(name=name))
     own = {name: dict(rank=4)} if name in ("galore", "fira") else {}
     peaks = {}

@@ -18,14 +18,14 @@ def commands():
 
 
 def test_misspelt_options():
-    """Every option of every command with a letter too many leads to itself; what was written with one dash, too."""
+    """A misspelt option of any command gives a suggestion of that option; so does an option with one dash."""
     checked = 0
     for name, options in commands().items():
         for option in options:
             wrong = f"--{option[:-1]}q{option[-1]}"
             done = subprocess.run([TRIREME, name, wrong], capture_output=True, text=True, stdin=subprocess.DEVNULL)
             if f"{wrong} is not an option" not in done.stderr and f"`{wrong}` is not an option" not in done.stderr:
-                continue  # an option of another command, which this one's help names
+                continue  # an option of another command that is in this one's help
             assert done.returncode == 2
             meant = re.search(r"did you mean `?(--[a-z-]+)", done.stderr)
             checked += meant is not None and meant[1] == f"--{option}"
@@ -54,7 +54,7 @@ def test_misspelt_options():
 
 
 def test_help():
-    """`help` of a command is its --help; of a kind of file, its keys."""
+    """`help COMMAND` prints its --help, and `help KIND` the keys of that kind of file."""
     for name in commands():
         assert trireme("help", name).stdout == trireme(name, "--help").stdout, name
     assert trireme("help", "run").stdout == trireme("train", "--keys").stdout
@@ -62,7 +62,7 @@ def test_help():
         assert re.search(rf"^  {re.escape(key)} ", trireme("help", kind).stdout, re.M), kind
 
 
-# Names of transformers (its configs and TrainingArguments), PEFT, Megatron-LM, DeepSpeed, torchtitan and nanoGPT, and the key that says it here.
+# Names in transformers (its configs and TrainingArguments), PEFT, Megatron-LM, DeepSpeed, torchtitan and nanoGPT, and our key with that meaning.
 OTHER_NAMES = {
     "model": dict(num_hidden_layers="num_layers", n_layer="num_layers", n_embd="hidden_size", d_model="hidden_size", dim="hidden_size",
                   num_attention_heads="num_heads", n_head="num_heads", num_key_value_heads="num_kv_heads", num_query_groups="num_kv_heads",
@@ -132,7 +132,7 @@ def test_no_other_name_is_stale():
 
 
 def test_advice_is_legal(tmp_path):
-    """What a message says to try is tried: it must not be refused for the same reason."""
+    """The values that messages suggest are not refused for the same reason."""
     run = dict(model=MODEL, data=dict(train="none", sequence=16), layout=dict(micro_batch=3, data=1),
                optimizer=dict(global_batch=1 << 24, steps=4, lr=1e-3), output=str(tmp_path / "run"))
     (tmp_path / "run.yaml").write_text(yaml_of(run))
@@ -141,7 +141,7 @@ def test_advice_is_legal(tmp_path):
     assert int(tried[1]) <= 1 << 24 and int(tried[1]) % 3 == 0
     again = subprocess.run([TRIREME, "train", tmp_path / "run.yaml", "--set", f"optimizer.global_batch={tried[1]}"], capture_output=True, text=True)
     assert "global_batch" not in again.stderr.split("try")[0], again.stderr
-    # The most that a rank may be is the most for all matrices, not for the first that is too small.
+    # The suggested rank fits all matrices, not only the first one that is too small.
     words = ["--set", "adapter.rank=200", "--set", "model.family=llama", "--set", "model.ffn_size=16", "--set", "optimizer.global_batch=3"]
     most = re.search(r"adapter.rank` 200 is above .*use at most (\d+)", trireme("train", tmp_path / "run.yaml", *words, status=3).stderr)[1]
     words[1] = f"adapter.rank={most}"
@@ -155,7 +155,7 @@ def test_advice_is_legal(tmp_path):
 
 
 def test_home_folder(tmp_path):
-    """`~/`, where no shell has replaced it: in files, in --set, behind = and as a word; of every command that takes paths."""
+    """`~/` that no shell has replaced is expanded in files, in --set, after = and as a word, by every command that takes paths."""
     home, here = tmp_path / "home", tmp_path / "here"
     home.mkdir()
     here.mkdir()

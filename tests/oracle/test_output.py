@@ -1,5 +1,5 @@
-"""One run writes to an output, and takes up only what is its own: locks, names of runs, and what is compared before weights,
-corpora and snapshots are used."""
+"""One run writes to an output, and resumes only from its own files: locks, names of runs, and the comparisons before weights, corpora and
+snapshots are used."""
 import json
 import os
 import re
@@ -279,13 +279,13 @@ def test_a_snapshot_after_a_stop_without_a_checkpoint(tmp_path, corpus):
 @pytest.mark.parametrize("how", ["never", "folder"])
 @pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
 def test_snapshots_of_a_run_that_began_anew(tmp_path, corpus, how, ranks):
-    """They lie where they are looked for, old ones go, and a killed run goes on from them."""
+    """New snapshots are found, old ones are removed, and a killed run resumes from them."""
     path = write_run(tmp_path, corpus, checkpoint=dict(every=0, snapshot_every=1))
     trireme("train", path, *ranks)
     start = "never" if how == "never" else tmp_path / "run/checkpoints/step-00000006"
     with Running(path, tmp_path, *ranks, "--resume", start, steps=12):
         pass
-    assert 1 <= len(list(memory_of(tmp_path).glob("*/node-*/step-*"))) <= 2  # one, and one on its way
+    assert 1 <= len(list(memory_of(tmp_path).glob("*/node-*/step-*"))) <= 2  # one, and one in progress
     again = subprocess.Popen([TRIREME, "train", path, *ranks, "--set", "optimizer.steps=1000000"], stderr=subprocess.PIPE, text=True)
     said = ""
     while "tokens to train on" not in said:
@@ -299,7 +299,7 @@ def test_snapshots_of_a_run_that_began_anew(tmp_path, corpus, how, ranks):
 
 
 def memory_of(folder):
-    """What the memory of the nodes has of this folder's run (recovery/snapshot.c); others may be running on this machine."""
+    """Returns the folder of this run's snapshots in memory (recovery/snapshot.c); other runs on this machine have others."""
     raw, mask = str((folder / "run").resolve()).encode(), 2**64 - 1
     total = 0
     for i, byte in enumerate(raw):
@@ -312,14 +312,14 @@ def memory_of(folder):
 
 @pytest.fixture(autouse=True)
 def memory_is_given_back(tmp_path):
-    """What a killed run keeps in the memory of the nodes does not stay behind the test."""
+    """Removes the snapshots of a killed run after the test."""
     yield
     shutil.rmtree(memory_of(tmp_path), ignore_errors=True)
 
 
 @pytest.mark.parametrize("made", ["open", "of another user", "link"])
 def test_a_snapshot_folder_that_somebody_else_made(tmp_path, corpus, made):
-    """The name can be guessed and the place is everybody's: nothing is written there or read from there."""
+    """Other users can guess the name and make such a folder: nothing is written to it or read from it."""
     (tmp_path / "run").mkdir()
     memory, elsewhere = memory_of(tmp_path), tmp_path / "elsewhere"
     if made == "of another user" and os.getuid() != 0:
@@ -362,7 +362,7 @@ def test_snapshots_that_nobody_takes_up_any_more(tmp_path, corpus, ranks):
 
 
 def test_the_summary_is_written_last(tmp_path, corpus):
-    """Where there is one the run has ended, and all else is written. Here the curve is the one file that grows too large."""
+    """If a summary exists, the run has ended, and all other files are written. In this test only the curve exceeds the limit on file sizes."""
     def limit_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -383,7 +383,7 @@ def test_the_summary_is_written_last(tmp_path, corpus):
 
 
 def test_never_that_was_lost_at_once(tmp_path, corpus):
-    """The name changes with what lies there: whatever is killed in between, the next start finds its way."""
+    """The run's name changes with its checkpoints: after a kill in between, the next start continues correctly."""
     path = write_run(tmp_path, corpus)
     trireme("train", path)
     trireme("train", path, "--resume", "never", "--set", "optimizer.steps=1", "--set", "checkpoint.at_end=false", "--set",
@@ -402,7 +402,7 @@ def test_another_history_makes_room_for_a_branch(tmp_path, corpus):
     done = trireme("train", ours / "run.yaml", "--resume", theirs / "run/checkpoints/step-00000004", "--set", "optimizer.steps=7")
     assert "the checkpoints of an earlier run are now in" in done.stderr
     assert saved(ours) == {"step-00000006", "step-00000007"} and steps_of(ours) == [5, 6, 7]
-    # One of its own: what is later makes room.
+    # A branch from one of its own checkpoints: later ones are moved aside.
     trireme("train", ours / "run.yaml", "--resume", ours / "run/checkpoints/step-00000006", "--set", "optimizer.steps=8")
     assert saved(ours) == {"step-00000006", "step-00000008"} and steps_of(ours) == [5, 6, 7, 8]
 
@@ -428,8 +428,8 @@ def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
 
 
 def test_a_branch_that_was_lost_before_it_saved_anything(tmp_path, corpus):
-    """`--resume FOLDER`, a kill, and a start that says nothing (such as the restart after a lost rank): it goes on from
-    FOLDER, not from an older checkpoint that lay in the output."""
+    """`--resume FOLDER`, a kill, and a start without options (such as the restart after a lost rank): the run resumes from FOLDER, not from an older
+    checkpoint in the output."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder, steps in ((ours, 4), (theirs, 6)):
         folder.mkdir()
@@ -445,7 +445,7 @@ def test_a_branch_that_was_lost_before_it_saved_anything(tmp_path, corpus):
     trireme("train", ours / "run.yaml", "--set", "optimizer.steps=11")
 
 
-# ---- what is compared ------------------------------------------------------------------------------------------------
+# ---- comparisons -----------------------------------------------------------------------------------------------------
 
 
 def config_of_llama(**changes):
@@ -609,7 +609,8 @@ def change_one_number(folder):
 @pytest.mark.parametrize("ranks", [[], ["-n", "2"]], ids=["one rank", "two ranks"])
 @pytest.mark.parametrize("init", ["kaiming", "pissa"])
 def test_a_base_that_has_changed(tmp_path, corpus, init, ranks):
-    """A plain folder has no checksums: they are computed when the run begins. A copy with the same numbers is the same base, one number changed is another."""
+    """A plain folder has no checksums: they are computed when the run begins. A copy with the same numbers is the same base; if one number differs, it
+    is refused."""
     (tmp_path / "whole").mkdir()
     trireme("train", write_run(tmp_path / "whole", corpus, steps=1, model=LLAMA))
     trireme("export", tmp_path / "whole/run", tmp_path / "base")

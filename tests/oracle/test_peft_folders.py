@@ -208,7 +208,7 @@ def test_inspect(made, tmp_path):
 
 
 def test_magnitudes_that_do_not_belong(made, tmp_path):
-    """use_dora of adapter_config.json and the tensors say the same, and magnitudes stand beside factors."""
+    """use_dora of adapter_config.json must agree with the tensors, and magnitudes need factors."""
     q, gate = (f"model.layers.0.{module}.lora_magnitude_vector" for module in ("self_attn.q_proj", "mlp.gate_proj"))
     rows = load_file(made / "llama/model.safetensors")["model.layers.0.self_attn.q_proj.weight"].shape[0]
     length = numpy.ones(rows, numpy.float32)
@@ -329,7 +329,7 @@ def test_bad_folders(made, tmp_path):
         assert f"{bad} is an adapter without tensors" in refused(*command)
     bad = write_adapter(tmp_path / "rank", "llama", made / "llama", r=RANK + 1)
     done = trireme("inspect", bad, status=4)
-    assert "q_proj.lora_B.weight" in done.stdout and "but the rank `r`" in done.stderr  # what is there stands before what is wrong
+    assert "q_proj.lora_B.weight" in done.stdout and "but the rank `r`" in done.stderr  # the contents are printed before the fault
     away = write_adapter(tmp_path / "away", "llama", made / "llama")
     (away / "adapter_config.json").write_text(json.dumps(settings("llama", "nobody/nothing")))
     assert "the tensors were not compared with the base" in trireme("export", away, tmp_path / "copied").stderr
@@ -356,7 +356,7 @@ def train(tmp_path, text, *options, name="run.yaml"):
 
 @pytest.mark.parametrize("family", MODELS)
 def test_run(made, tmp_path, family):
-    """What a run saves is PEFT's; it is evaluated, exported and merged as such a folder is."""
+    """A run saves a PEFT folder, which is evaluated, exported and merged like others."""
     train(tmp_path, run_file(made, family, tmp_path / "run"))
     saved = tmp_path / "run/checkpoints/step-00000004"
     base = made / f"run-{family}/checkpoints/step-00000001"

@@ -73,7 +73,7 @@ def test_names_without_a_prefix(made, tmp_path):
 
 @pytest.mark.parametrize("train", ["*embed_tokens*", "*input_layernorm*"])
 def test_our_own(made, tmp_path, train):
-    """A run trains two tied tensors as one, and its adapter says so: what PEFT wants then is both of them (test-full loads them there)."""
+    """A run trains two tied tensors as one, which is recorded in its adapter. PEFT then needs both tensors (test-full loads them there)."""
     (tmp_path / "run.yaml").write_text(yaml_of(dict(
         model=str(made / "base"), init=str(made / "base"), adapter=dict(rank=2, alpha=4, targets=["q_proj"], train=[train]), threads=1,
         data=dict(train=str(made / "window"), sequence=LENGTH), optimizer=dict(global_batch=1, steps=3, lr=1e-2), output=str(tmp_path / "run"))))

@@ -152,7 +152,7 @@ def test_layouts(tmp_path, corpus, name, dropout):
 @needs_ranks
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_goes_on_under_another_layout(tmp_path, corpus, precision):
-    """What factors began as is made again when a run opens: shards and replicas give the bits of a run that was not interrupted."""
+    """The initial factors are recomputed when a run resumes: shards and replicas give the bits of a run that was not interrupted."""
     start, _ = start_from(tmp_path, LLAMA)
     common = dict(model=LLAMA, precision=precision, init=str(start), adapter=dict(USUAL, dropout=0.2))
     layouts = [dict(data=2), dict(data=2, zero=3), dict(data=2, zero=1)]

@@ -14,7 +14,7 @@ import pytest
 TRIREME = os.environ["TRIREME"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FRONTIER = ["--model", "frontier-175b", "--cluster", "frontier"]
-CONSTANTS = ["matmul", "matmul_half", "attention", "memory", "link", "launch", "start"]  # of a cluster's `efficiency`
+CONSTANTS = ["matmul", "matmul_half", "attention", "memory", "link", "launch", "start"]  # keys of a cluster's `efficiency`
 
 
 def run(*arguments, status=0):
@@ -59,9 +59,9 @@ def test_bubbles(tmp_path, schedule, virtual, stages, micro_batches):
                                                             ("interleaved", 2, 1), ("zero-bubble", 1, 40)])
 @pytest.mark.parametrize("balance", [dict(), dict(balance="layers", embedding_as_layers=1, head_as_layers=1)])
 def test_ends_without_layers(tmp_path, schedule, virtual, micro_batches, balance):
-    """Where neither the embedding nor the head takes time, a step of layers and 2 stages is as long as one of as many stages
-    as there are layers, one layer each: m + l - 1 forwards and backwards of a layer, or where they are interleaved over p
-    ranks no less than the m v of the busiest and what fills the pipeline."""
+    """If the embedding and the head take no time, a step with two more stages than layers takes as long as one with a stage for each layer: m + l - 1
+    forwards and backwards of a layer; if stages are interleaved over p ranks, at least the m v of the busiest rank plus the filling of the
+    pipeline."""
     stages, layers = 18 // virtual, 16
     found = simulate(tmp_path, MODEL, dict(IDEAL, node_devices=1), stages, micro_batches, pipeline=stages, schedule=schedule,
                      virtual_stages=virtual, **balance)
@@ -134,7 +134,7 @@ def test_collectives(tmp_path):
 
 @pytest.mark.parametrize("exchange,inner", [("gather", 1), ("heads", 4), ("ring", 1), ("gather", 2), ("ring", 2)])
 def test_context(tmp_path, exchange, inner):
-    """What four ranks that share a sequence send each other in a layer, by hand, where nothing is computed beside it."""
+    """The bytes that four context ranks exchange in a layer, computed by hand, without computation at the same time."""
     cluster = dict(IDEAL, peak_bf16=1e30, links=[dict(name="all", bandwidth=1e9, latency=0)])
     layout = dict(tensor=1, context=4, context_exchange=exchange, context_inner=inner)
     found = simulate(tmp_path, MODEL, cluster, 4, 1, **layout)
@@ -145,7 +145,7 @@ def test_context(tmp_path, exchange, inner):
     block = rows * inner * 2 * width / inner  # keys and values of the outer rank's tokens, of its heads
     if exchange == "gather" and outer > 1:  # keys twice, their gradients once
         expected += 3 * (outer - 1) * block * 2
-    if exchange == "ring":  # keys twice; gradients in the wide type, and once more to their owner
+    if exchange == "ring":  # keys twice; gradients in the wide type, with one more transfer to their owner
         expected += 2 * (outer - 1) * block * 2 + outer * block * 4
     assert found["time"]["context"] == pytest.approx(16 * expected / 1e9, rel=1e-6)
     assert sum(found["time"].values()) == pytest.approx(found["step_s"], rel=1e-9)
@@ -154,8 +154,8 @@ def test_context(tmp_path, exchange, inner):
 @pytest.mark.parametrize("more,rows,attention", [(dict(), 3, 7), (dict(context_inner=2), 3, 7), (dict(recompute="full"), 4, 9),
                                                  (dict(tensor=2), 3, 7)])
 def test_row_pairs(tmp_path, more, rows, attention):
-    """Keys and values come twice and their gradients go once, over one link; a pair of positions is two products forward and
-    five back. What is computed again is so with the keys that it needs."""
+    """Keys and values are received twice and their gradients sent once, over one link; a pair of positions is two products in the forward and five in
+    the backward. A recomputed forward receives its keys again."""
     lengths = write(tmp_path / "l.json", dict(sequences=[dict(sequence=256, windows_area=0.5, packed_area=0.5)]))
     bandwidth, kv_heads = 1e9, 4
     model = dict(MODEL, family="llama", num_kv_heads=kv_heads, ffn_size=2048)
@@ -225,7 +225,7 @@ def test_uneven_micro_batches(tmp_path):
     assert found["time"]["bubble"] - alike["time"]["bubble"] == pytest.approx(documents["waiting_s"], rel=1e-6)
     assert sum(found["time"].values()) == pytest.approx(found["step_s"], rel=1e-9)
     found, alike, whole_s, area = uneven(tmp_path, 64, pipeline=4)
-    other_s = alike["time"]["compute"] / 64  # of a micro-batch on a stage
+    other_s = alike["time"]["compute"] / 64  # seconds of a micro-batch on a stage
     times = [other_s + whole_s / 4 * (own - area) for own in [1] * 16 + [8 * 36 / 2080] * 48]
     chance, waits = random.Random(2), 0
     for _ in range(40):
@@ -257,7 +257,7 @@ def test_a_cut_is_uneven(tmp_path):
 
 
 def test_plans_have_row_pairs(tmp_path):
-    """What is proposed has the number that `simulate` would say, and takes what `simulate` says of it."""
+    """Proposed layouts have the number that `simulate` computes, and its time."""
     model = write(tmp_path / "model.yaml", dict(MODEL, max_sequence=16384))
     cluster = write(tmp_path / "cluster.yaml", dict(IDEAL, memory_bytes=6e9, links=[dict(name="all", bandwidth=1e10, latency=0)]))
     lengths = write(tmp_path / "l.json", dict(sequences=[dict(sequence=16384, windows_area=0.25)]))
@@ -529,8 +529,8 @@ def test_objectives():
 
 
 def test_forwards_of_preferences(tmp_path):
-    """What is computed beside the step of the answers: forwards of the same layout, in order over the stages; with free communication and equal ones
-    p - 1 wait for the first. KTO's of mismatched answers is part of the step, the reference's of all data is told."""
+    """Forwards in addition to the step of the answers have the same layout, in order over the stages; with free communication and equal stages, p - 1
+    stages wait for the first. KTO's forward of mismatched answers is part of the step; that of the reference, over all data, is reported."""
     more = ["--set", "objective.name="]
     for stages, micro_batches in ((1, 4), (4, 8), (4, 600)):
         dpo, kto, none = [simulate(tmp_path, MODEL, IDEAL, stages, micro_batches, more[0], more[1] + name, pipeline=stages, balance="layers")
@@ -606,7 +606,7 @@ USUAL = ["--devices", 64, "--global-batch", 64, "--layout", "tensor=8,pipeline=2
 
 
 def test_what_was_fitted(tmp_path):
-    """Constants that nothing stands behind are marked, as text, JSON and in a study's page."""
+    """Constants that were not fitted are marked, in text, JSON and a study's page."""
     _, low, high = interval_of([error for _, _, error in judged_rows()])
     assert f"rows that were not fitted: nine in ten errors are between {100 * low:+.1f} % and {100 * high:+.1f} %." in run("validate")
     assert "\nnot fitted: no constant of dgx-h100 was fitted to a measurement\n" in run("simulate", "--cluster", "dgx-h100", *USUAL)
@@ -639,7 +639,7 @@ def words_of_errors(errors):
 
 
 def test_accuracy_is_that_of_the_question():
-    """The cluster's own published runs and the size are said first, as `validate` finds them; what is beyond them is warned of."""
+    """The errors of the cluster's own published runs and of the size are printed first, as `validate` finds them, with a warning for larger sizes."""
     rows = judged_rows()
     clusters = sorted({cluster for cluster, _, _ in rows})
     for cluster in clusters:
@@ -676,7 +676,7 @@ def test_kernels_that_have_not_run():
     assert json.loads(run("simulate", "--cluster", "dgx-h100", *USUAL, "--json"))["accuracy"]["kernels_have_run"] is False
 
 
-# ---- what a device holds, and units
+# ---- memory of a device, and units
 
 MIB = 1 << 20
 
@@ -705,7 +705,7 @@ def test_capacities_are_what_drivers_show():
 
 
 def test_reserved_bytes(tmp_path):
-    """They are not for tensors; of a system with bytes of its own outside of tensors the larger of the two counts, once."""
+    """Reserved bytes are not available for tensors. If the system also has bytes outside of tensors, only the larger number counts."""
     def machine(**change):
         return changed(tmp_path / "c.yaml", "selene-a100-80", **change)
 
@@ -776,7 +776,7 @@ def test_flops_of_windows(tmp_path):
 
 
 def test_flops_are_labelled():
-    """TFLOP/s and MFU count the same products; those counting recomputation stand beside HFU."""
+    """TFLOP/s and MFU count the same products; TFLOP/s with recomputation are printed next to HFU."""
     words = [*FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16,recompute=full"]
     found = json.loads(run("simulate", *words, "--json"))
     peak = found["tflops_per_device"] / found["hfu"]
@@ -856,14 +856,14 @@ def test_nothing_fits(tmp_path):
 def check_tables(folder, cluster):
     """What calibrate has measured: the model's own shapes beside the grid; a damaged table is refused by its line and key."""
     text = cluster.read_text()
-    rows = 3 * 24  # of a micro-batch; the forward's product of the second layer of the MLP, and the gradient of its weight
+    rows = 3 * 24  # rows of a micro-batch; the forward's product of the second layer of the MLP, and the gradient of its weight
     assert f"{{form: plain, passing: false, rows: {rows}, inner: 2048, columns: 512, seconds: " in text
     assert f"{{form: gradient, passing: false, rows: 2048, inner: {rows}, columns: 512, seconds: " in text
     assert f"{{form: turned, passing: false, rows: {rows}, inner: 512, columns: 16, seconds: " in text  # logits
     assert "{pass: backward_input, sequence: 24, head_dim: 64, heads: 24, seconds: " in text
     for work in ("layer_norm", "gelu", "cross_entropy", "squares", "update"):
         assert f"{{work: {work}, pass: forward, elements: " in text
-    assert "  collectives: []" in text and "  precision: fp32" in text  # of one rank
+    assert "  collectives: []" in text and "  precision: fp32" in text  # one rank has none
 
     def refused(old, new):
         damaged = folder / "damaged.yaml"
@@ -962,7 +962,7 @@ def test_calibrate_and_compare(tmp_path):
 @pytest.mark.parametrize("edit", [lambda text: re.sub(r"^  data: 1 .*$", "  data: auto", text, flags=re.M), lambda text: re.sub(r"^  data: 1 .*\n", "", text, flags=re.M)],
                          ids=["auto", "left out"])
 def test_a_run_whose_layout_is_left_to_the_ranks(tmp_path, edit):
-    """What a person may have edited in a run's config.yaml: the same answer as of the number of ranks that it had."""
+    """A run's config.yaml edited by a user gives the result for the number of ranks of the run."""
     (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(300)))
     run("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "data", tmp_path / "text.txt")
     config = dict(model=dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32), checkpoint=dict(at_end=False),
@@ -978,7 +978,7 @@ def test_a_run_whose_layout_is_left_to_the_ranks(tmp_path, edit):
 
 
 def test_against_a_summary_with_odd_numbers(tmp_path):
-    """What was not measured is a dash or null, and no pipe in a run's folder is waited for."""
+    """Numbers that were not measured are a dash or null, and a pipe in a run's folder is not waited for."""
     (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(300)))
     run("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "data", tmp_path / "text.txt")
     config = dict(model=dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32), checkpoint=dict(at_end=False),
@@ -1007,7 +1007,7 @@ def test_against_a_summary_with_odd_numbers(tmp_path):
 
 
 def test_every_second_layer_is_run_again():
-    """Where all layers again leave memory idle and none do not fit, the search finds some of them, and says what it has searched."""
+    """If recomputing all layers leaves memory unused, and recomputing none does not fit, the search recomputes some, and reports what it has searched."""
     words = ["--model", "frontier-22b", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64, "--sequence", 2048]
     fixed = "tensor=8,pipeline=1,micro_batch=8,sequence_parallel=false"
     found = {}
@@ -1138,7 +1138,7 @@ def test_what_a_device_is_stands_in_the_report():
 
 
 def test_a_table_of_all_that_was_simulated(tmp_path):
-    """Each layout once, with what `simulate` says of it; of a range for each number of devices."""
+    """The table has each layout once, with the results of `simulate`; for a range, it has those of each number of devices."""
     words = ["--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64]
     said = run("plan", *words, "--devices", 8, "--exhaustive", "--csv", tmp_path / "all.csv")
     valid, simulated = map(int, re.search(r"(\d+) valid layouts; (\d+) simulated", said.replace(",", "")).groups())

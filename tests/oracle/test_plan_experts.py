@@ -142,7 +142,7 @@ def test_no_more_rows_than_there_are(tmp_path):
 
 @pytest.mark.parametrize("imbalance,rounds", [(1, 1), (1.5, 2), (2, 2), (3, 3)])
 def test_rounds(tmp_path, imbalance, rounds):
-    """What does not fit is done again in either backward: 3, 5 and 6 products in place of 3, 3 and 3."""
+    """Rows beyond the capacity are recomputed in both backwards: 3, 5 and 6 products instead of 3, 3 and 3."""
     at = dict(expert=8, expert_capacity=1)
     even = simulate(tmp_path, MODEL, machine(), 8, 8, **at)
     found = simulate(tmp_path, MODEL, machine(), 8, 8, "--expert-imbalance", imbalance, **at)

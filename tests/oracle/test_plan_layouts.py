@@ -24,7 +24,7 @@ def refused(*words):
 # ---- gathering again ----------------------------------------------------------------------------------------------------
 
 def test_the_layout_of_llama_3_fits():
-    """What is gathered and kept makes it too large by half; gathered again it fits as in another program that does so."""
+    """If gathered rows are kept, it is too large by half. If they are gathered again, it fits, as in another program that does so."""
     kept, again = (json.loads(run("simulate", *META, "--layout", f"{OWN},{more}recompute=selective", "--json")) for more in ("", "sequence_regather=true,"))
     assert kept["memory"]["peak"] > 1.3 * again["memory"]["peak"] and again["fits"] and not kept["fits"]
     assert again["step_s"] > kept["step_s"]
@@ -64,7 +64,7 @@ def test_what_a_system_does_not_do(layout, system, said):
 # ---- layers of each stage -----------------------------------------------------------------------------------------------
 
 def test_layers_of_stages(tmp_path):
-    """Parameters lie where the list says; the same numbers as an equal division are the same plan."""
+    """Parameters are on the stages of the list; the numbers of an equal division give the same plan."""
     layers = {}
     for numbers in ("[4,4]", "[2,6]", "[0,8]"):
         out = run("simulate", "--model", write(tmp_path / "model.yaml", dict(MODEL, num_layers=8)), "--cluster", write(tmp_path / "cluster.yaml", IDEAL), "--sequence", MODEL["max_sequence"],

@@ -32,10 +32,10 @@ def test_products_of_layers_take_half(tmp_path):
 
 
 def test_conversions_move_bytes(tmp_path):
-    """What comes into a product forward and backward is converted, weights once a step."""
+    """The inputs of products are converted, in the forward and in the backward; weights are converted once in each step."""
     cluster = dict(IDEAL, peak_fp8=2e14, memory_bandwidth=1e12)
     free, paid = (simulate(tmp_path, dict(OTHER, fp8_products=True, fp8_conversion=bytes_), cluster)["step_s"] for bytes_ in (0, 6))
-    inputs = 512 + 512 + 2 * 512 + 1536  # of q, k and v together; of the output projection; of gate and up; of down
+    inputs = 512 + 512 + 2 * 512 + 1536  # q, k and v together; the output projection; gate and up; down
     gradients = 3 * 512 + 512 + 2 * 1536 + 512
     once = 8 * (4 * 512 * 512 + 3 * 512 * 1536 + 2 * 512) + 2 * 16 * 512 + 512
     expected = 6 * (8 * (inputs + gradients) * 4 * 256 + once) / 1e12

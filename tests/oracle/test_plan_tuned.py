@@ -91,8 +91,8 @@ def test_gathers_of_frozen_weights(tmp_path, kind, element):
 
 @pytest.mark.parametrize("rank", [1, 8, 64])
 def test_gemm_choices(tmp_path, rank):
-    """A frozen matrix is in two products of three; what factors make is small in each of theirs, and made once more for gradients. Of the first matrix, that of q, k and
-    v, no gradient goes back: nothing before it is trained."""
+    """A frozen matrix has two of three products. The products of factors are small, and that with A is recomputed for the gradients. The first matrix, that
+    of q, k and v, computes no gradient of its input, because nothing before it is trained."""
     found = simulate(tmp_path, MODEL, IDEAL, 1, 1, "--set", f"adapter.rank={rank}", tensor=1)["time"]["compute"]
     h, s, layers, vocabulary = MODEL["hidden_size"], MODEL["max_sequence"], MODEL["num_layers"], MODEL["vocab_size"]
     factors = sum(2 * s * rank * (3 * inside + 4 * out) for out, inside in sizes_of(MODEL)[0])
@@ -140,12 +140,12 @@ def test_frozen_layers_have_no_gradients(tmp_path):
 
 
 def test_gradients_end_at_the_lowest_trained_layer(tmp_path):
-    """Where the embedding is frozen, too, the lower half of the layers has a forward alone."""
+    """If the embedding is frozen, too, the lower half of the layers has only a forward."""
     patterns = json.dumps(["transformer.w?e.*"] + [f"transformer.h.{i}.*" for i in range(8)])
     h, s = MODEL["hidden_size"], MODEL["max_sequence"]
     whole = simulate(tmp_path, MODEL, IDEAL, 1, 4, tensor=1)["time"]["compute"]
     half = simulate(tmp_path, MODEL, IDEAL, 1, 4, "--set", f"freeze={patterns}", tensor=1)["time"]["compute"]
-    backward = 2 * 2 * s * 12 * h * h + 5 * s * (s + 1) * h  # of a layer: products of its matrices, and attention's
+    backward = 2 * 2 * s * 12 * h * h + 5 * s * (s + 1) * h  # FLOPs of a layer: products of its matrices, and attention's
     assert whole - half == pytest.approx(4 * 8 * backward / 1e14, rel=0.01)
 
 

@@ -19,7 +19,7 @@ OF_LOSS, OF_GRADIENT, OF_SUMS = 1e-12, 1e-10, 1e-12
 
 
 def computed(lines):
-    """What the tool says of each line, as numbers."""
+    """Returns the numbers that the tool prints for each line."""
     text = "\n".join(" ".join(word if isinstance(word, str) else repr(float(word)) for word in line) for line in lines)
     out = subprocess.run([TOOL], input=text, capture_output=True, text=True, check=True).stdout
     return [[float(word) for word in line.split()] for line in out.splitlines()]
@@ -27,7 +27,7 @@ def computed(lines):
 
 @functools.cache
 def rules():
-    """{loss: what it takes}"""
+    """Returns {loss: the settings that it uses}."""
     out = subprocess.run([TOOL, "rules"], capture_output=True, text=True, check=True).stdout
     return {line.split()[0]: set(line.split()[1:]) for line in out.splitlines()}
 
@@ -91,7 +91,7 @@ def cross_entropy_of(case):
 
 
 def loss_of(case, out):
-    """Ours of a case, and its derivatives of the sums [text, 2], from what the tool said of its lines."""
+    """Returns our loss of a case, and its derivatives with respect to the sums [text, 2], from the tool's output."""
     loss, slope = cross_entropy_of(case)
     if case["loss"] is not None:
         out = numpy.array(out)
@@ -102,7 +102,7 @@ def loss_of(case, out):
 
 @functools.cache
 def all_outputs():
-    """Of all cases in one run of the tool."""
+    """Returns the outputs for all cases, from one run of the tool."""
     lines = [lines_of(case) if case["loss"] is not None else [] for case in STORED["cases"]]
     out = iter(computed([line for some in lines for line in some]))
     return [[next(out) for _ in some] for some in lines]
@@ -135,7 +135,7 @@ def test_numpy_and_transformers_find_the_same_sums():
 
 @pytest.mark.parametrize("policy", pm.MODELS)
 def test_gradients(policy):
-    """Of every parameter, along three directions."""
+    """Gradients of every parameter, along three directions."""
     paired = [(p, c) for p, c, _ in STORED["pairs"]] + [(p, r) for p, _, r in STORED["pairs"]]
     of_pairs, of_lines = (pm.derivatives_of(policy, some) for some in (paired, [(p, c) for p, c in STORED["completions"]]))
     for case, out in zip(STORED["cases"], all_outputs()):
@@ -171,7 +171,7 @@ def test_metrics():
 
 
 def test_rules():
-    """What of a setting changes a loss is what its rules say, and the same for the reference, and for lengths."""
+    """The settings that change a loss are those in its rules; the same for the reference, and for lengths."""
     said, changes = rules(), dict(nothing={}, label_smoothing=dict(label_smoothing=0.2), simpo_gamma=dict(simpo_gamma=0.9), kl=dict(kl=0.7),
                                   discopop_tau=dict(discopop_tau=0.3), reference=dict(reference=-10.25), averaged=dict(labels=5.0))
 

@@ -34,7 +34,7 @@ def many(tmp_path_factory):
 
 
 def ended(folder):
-    """What a run leaves: losses and metrics of all steps, and the bits of the newest checkpoint."""
+    """Returns the results of a run: losses and metrics of all steps, and the bits of the newest checkpoint."""
     lines = lines_of(folder / "run")
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     kept = [{key: value for key, value in line.items() if key in ("step", "loss", "grad_norm", "lr", "kl", "validation_loss") or "/" in key} for line in lines]
@@ -129,10 +129,10 @@ def test_begins_with_a_run(tmp_path, made):
     assert second[0]["rewards/chosen"] == 0 and second[0]["logps/rejected"] != first[0]["logps/rejected"]
 
 
-# ---- what a run leaves -------------------------------------------------------------------------------------------------
+# ---- results of a run --------------------------------------------------------------------------------------------------
 
 def test_what_a_run_leaves(tmp_path, made):
-    """TensorBoard has the numbers of metrics.jsonl under their names, summary.json the last accuracies; of another run there are none."""
+    """TensorBoard has the numbers of metrics.jsonl with their names, and summary.json the last accuracies; other runs have no accuracies."""
     lines = runs.train(tmp_path / "pairs", made, DPO, data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=4), optimizer=dict(steps=6))
     summary = json.loads((tmp_path / "pairs/run/summary.json").read_text())
     assert summary["rewards/accuracies"] == lines[-1]["rewards/accuracies"]
@@ -198,7 +198,7 @@ def test_killed_and_gone_on(tmp_path, many, name):
 @pytest.mark.parametrize("words", [[], ["-n", "2"]], ids=["one rank", "two ranks"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
 def test_asked_to_stop_while_reference_numbers_are_computed(tmp_path, many, number, words):
-    """The numbers that are done are kept, and the next start goes on with them: the same file in the end, to the bit."""
+    """The numbers computed so far are kept, and the next start continues with them. The final file has the same bits."""
     objective = KTO if words else DPO
     path = long_run(tmp_path, many, objective)
     status, said = killed_in_reference(path, number, words)
@@ -366,10 +366,10 @@ def test_more_samples_before_the_first_update(tmp_path, made):
     assert ended(tmp_path) == ended(tmp_path / "other")
 
 
-# ---- what a run file can get wrong -----------------------------------------------------------------------------------
+# ---- mistakes of a run file ------------------------------------------------------------------------------------------
 
 def typed(folder, *sets, status=0, words=()):
-    """The run file of the manual, beside `model` and `pairs.jsonl`, with --set for each of the rest."""
+    """Runs the run file of the manual in the folder of `model` and `pairs.jsonl`, with --set for each of `sets`."""
     if not (folder / "run.yaml").exists():
         (folder / "run.yaml").write_text("init: model\ndata: {preferences: pairs.jsonl, sequence: 34}\nobjective: {name: dpo, beta: 0.1}\n"
                                          "optimizer: {global_batch: 8, steps: 2, lr: 1.0e-3}\noutput: out\n")
@@ -479,7 +479,7 @@ def test_too_long_is_counted(here):
 
 @pytest.mark.parametrize("beginning", [False, True])
 def test_prompts_of_a_pair_are_cut_alike(here, beginning):
-    """Both answers stand behind the same tokens, as if the file had the shorter prompt; the token that texts begin with stays."""
+    """Both answers follow the same tokens, as if the file had the shorter prompt; the first token of texts is kept."""
     if beginning:
         (here / "model").unlink()
         runs.write_folder(here / "model")
@@ -527,7 +527,7 @@ def test_kto_takes_pairs_and_labels(here):
 
 @pytest.mark.parametrize("loss", ["dpo", "kto", "orpo"])
 def test_held_out(here, loss):
-    """Losses and metrics of pairs that are held out; of the same pairs, those of training before any step."""
+    """Losses and metrics of held-out pairs. For the pairs of training they equal those of training before the first step."""
     shutil.copy(here / "pairs.jsonl", here / "held.jsonl")
     said = typed(here, f"objective.name={loss}", "data.validation_preferences=held.jsonl", "evaluation.every=1", "evaluation.sequences=1000", "optimizer.lr=1e-30", "optimizer.steps=3",
                  "optimizer.weight_decay=0", "data.sequence=34" if loss != "kto" else "data.sequence=17", "optimizer.global_batch=24" if loss != "kto" else "optimizer.global_batch=48").stderr
@@ -580,7 +580,7 @@ def test_what_changes_is_said(here):
 
 @pytest.mark.parametrize("name", ["orpo", "adapter"])
 def test_other_pairs_between_steps(here, name):
-    """Where there is no reference, or it is still there, a change that is allowed is made; numbers of the new pairs are computed."""
+    """If the run has no reference, or it can still be computed, an allowed change is made, and the numbers of the new pairs are computed."""
     more = [f"objective.name={name}"] if name == "orpo" else ["adapter.rank=2"]
     typed(here, *more)
     runs.write_lines(here / "pairs.jsonl", runs.records()[:20])

@@ -13,7 +13,7 @@ from optimizer_runs import ranks_words
 from test_layouts import run_on
 from test_preference_layouts import LOSSES
 
-# Of the tiny Llama as model.yaml says it.
+# The tiny Llama, with the keys of model.yaml.
 MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_heads=1, ffn_size=24, vocab_size=23, max_sequence=64, norm_eps=1e-6, tied=False)
 BATCH, SEQUENCE = 8, 26
 # Rows of a batch and the units that each has: texts of two pairs, and of three answers, fill a sequence nearly; one row each.
@@ -82,7 +82,7 @@ def objective_of(case):
 
 
 class Engine:
-    """What the engine finds of cases. It is asked for the reference's log-probabilities once for each model and each way to pack."""
+    """Runs the cases in the engine. Computes the reference's log-probabilities once for each model and each packing."""
 
     def __init__(self, folder):
         self.folder, self.known, self.number = folder, {}, 0
@@ -127,7 +127,7 @@ def check_gradients(case, gradients):
 
 
 def check_metrics(case, placing, log_probs, reference):
-    """Rewards and log-probabilities from what the engine says of each label."""
+    """Compares rewards and log-probabilities, computed from the engine's log-probability of each label."""
     if case["loss"] is None or (case["trainer"], case["loss"]) == ("CPO", "ipo"):  # which has rewards of means, unlike DPOTrainer's
         return
     sums = []

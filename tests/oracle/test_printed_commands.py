@@ -1,5 +1,5 @@
-"""Commands of the tutorial and of the README run in their order as they are printed, and others of the README have the options that they
-name. Runs are made shorter unless all cases are asked for; what is shown of their answers is compared where it says nothing of time."""
+"""The commands of the tutorial and of the README run in their printed order; other commands of the README have the options that they name.
+Runs are shortened unless all cases are requested. Printed output is compared if it does not depend on time."""
 import json
 import os
 import pathlib
@@ -17,14 +17,14 @@ STEPS = {"docs/tutorial.md": 40, "README.md": 4}
 
 
 def blocks_of(page, language):
-    """[(commands of a block, what is printed behind it or "")]"""
+    """Returns [(commands of a block, the output printed after it or "")]."""
     parts = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
     return [(text.strip().splitlines(), parts[i + 1][1] if i + 1 < len(parts) and parts[i + 1][0] == "" else "")
             for i, (kind, text) in enumerate(parts) if kind == language]
 
 
 def text_of_ours():
-    """A megabyte of English that is always at hand."""
+    """Returns a megabyte of English, from the documentation."""
     pages = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
     return ("".join(letter for letter in "".join(pages) if ord(letter) < 127) * 4)[:1_000_000]
 
@@ -73,7 +73,7 @@ def test_first_commands_of_readme(tmp_path):
 
 
 def lines_of_readme():
-    """Commands of the README, put together where they are broken, without what is said of them."""
+    """Returns the commands of the README, with continued lines joined, and without comments."""
     found, begun = [], ""
     for block in re.findall(r"```\w*\n(.*?)```", (ROOT / "README.md").read_text(), re.S):
         for line in block.splitlines():

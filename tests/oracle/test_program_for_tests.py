@@ -18,7 +18,7 @@ def run(program, *words):
 
 @pytest.fixture(scope="module")
 def product():
-    """Where the tests run on a device for tests, TRIREME is the program that has it."""
+    """Returns the installed program. If the tests run on a device for tests, TRIREME is the program that has that device."""
     return TRIREME.removesuffix("-test")
 
 
@@ -29,7 +29,7 @@ def refusal(name):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_product_refuses_them_by_name(product, tmp_path, corpus, device):  # noqa: F811
-    """In a run file, on the command line, in a run that trireme-test has made, and with an option that the device has not."""
+    """Devices for tests are refused in a run file, on the command line, in a run of trireme-test, and with an invalid option."""
     path = write_run(tmp_path, corpus, 1, device=device)
     for words in (("train", path), ("train", path, "--dry-run"), ("train", path, "-n", 2)):
         done = run(product, *words)

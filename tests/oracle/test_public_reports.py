@@ -146,7 +146,7 @@ def test_the_index_places_a_tensor(made, tmp_path, place):
 # ---- an adapter beside a model that has it in it: transformers loads both ------------------------------------------------
 
 def test_an_adapter_beside_a_model(made, tmp_path):
-    """What was merged into the folder of its adapter: the model is meant, and a line says what other programs do."""
+    """A folder with a merged model and its adapter: the model is used, and a log line says that the adapter is ignored."""
     shutil.copytree(made / "untied", tmp_path / "model")
     (tmp_path / "model/adapter_config.json").write_text(json.dumps(dict(peft_type="LORA", r=2, lora_alpha=4)))
     value, lines = ties.loss(tmp_path / "model", made)

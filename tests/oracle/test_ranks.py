@@ -1,4 +1,4 @@
-"""`trireme train -n`: many ranks from the user's side. What they write, how they stop, how they fail."""
+"""`trireme train -n`: many ranks, as a user sees them: their output, how they stop, and how they fail."""
 import concurrent.futures
 import json
 import os
@@ -227,8 +227,8 @@ def test_kill_and_another_split(tmp_path, corpus, undisturbed_pipeline, before, 
 
 
 def test_kills_during_saves(tmp_path_factory, corpus):
-    """All processes are killed at once, at random moments of saves in the background: what is taken up is always good, and
-    the losses are those of a run that was left alone. TRIREME_KILLS=50 kills so often."""
+    """All processes are killed at once, at random moments of saves in the background: the run always resumes from a good checkpoint, and the
+    losses are those of a run that was not killed. TRIREME_KILLS=50 sets the number of kills."""
     keys = ["--set", "checkpoint.async=true", "--set", "checkpoint.every=1", "--set", "checkpoint.keep=2", "--set",
             "checkpoint.shard_bytes=20000", "--set", "optimizer.steps=4000", "--set", "evaluation.every=0", "--set",
             "optimizer.decay=constant"]
@@ -297,7 +297,7 @@ def mix(z):
 
 
 def snapshots(folder):
-    """Of this folder's run alone: others may be running on this machine, and have theirs."""
+    """Returns the snapshots of this folder's run only, since other runs on this machine may have their own."""
     raw = str((folder / "run").resolve()).encode()
     run = sum(mix((byte + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) for i, byte in enumerate(raw)) % 2**64
     return list(pathlib.Path("/dev/shm").glob(f"trireme-{os.getuid()}-{run:016x}*/*/node-*/step-*/rank-*"))
@@ -343,7 +343,7 @@ def test_snapshots(tmp_path, corpus, undisturbed_snapshots, lost):
     if lost in ("byte", "byte of a rank"):
         assert found is None and "passing over the snapshot of step" in again.stderr and "is damaged" in again.stderr
     else:
-        # The newest that both ranks had whole; at most one behind what was in the making when one of them died.
+        # The newest snapshot that is complete on both ranks: at most one before the one in progress when a rank died.
         assert found and reached - 4 <= int(found[1]) <= reached + 1 and int(found[1]) % 2 == 0, (reached, again.stderr)
     assert [a["loss"] for a in losses(tmp_path)] == [a["loss"] for a in losses(undisturbed_snapshots)]
     assert weights(tmp_path, SNAPSHOT_STEPS) == weights(undisturbed_snapshots, SNAPSHOT_STEPS)
@@ -383,7 +383,7 @@ def test_elastic(tmp_path, corpus):
     for mine, theirs in zip(losses(tmp_path), whole):
         close(mine, theirs)
     assert len(losses(tmp_path)) == 12
-    begin_again(tmp_path, 8)  # what three ranks have saved goes on with six
+    begin_again(tmp_path, 8)  # a checkpoint of three ranks is resumed with six
     done = subprocess.run([TRIREME, "train", path, "-n", "6", "--set", "elastic=true"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert re.search(r"elastic: .* does not fit 6 ranks; the nearest that does is tensor 2 x pipeline 3 x context 1 x data 1", done.stderr), done.stderr

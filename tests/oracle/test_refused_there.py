@@ -1,5 +1,5 @@
-"""Models that transformers has no class for are refused where a run begins, by the key; those that another of its classes takes are written
-as that. What transformers says of each is the comment behind it (5.24)."""
+"""Models for which transformers has no class are refused at the start of a run, with the key; models that another of its classes supports are
+written as that class. The comment after each case is the error of transformers 5.24."""
 import json
 import os
 import subprocess
@@ -33,7 +33,7 @@ REFUSED = {
     # "selected index k out of range"
     "dots1, groups of one": (dict(DOTS1, router_groups=4, router_kept_groups=2), "router_groups"),
 }
-# What is written, by the model_type that it has there.
+# case: (model, the model_type that is written).
 TAKEN = {
     "llama": (dict(SMALL, family="llama"), "mistral"),
     "llama, init_std": (dict(SMALL, hidden_size=24, family="llama", init_std=1.5), "mistral"),

@@ -196,8 +196,8 @@ def losses_of(folder):
 
 @pytest.mark.parametrize("before, after", [(8, 4), (8, 16), (4, 12)])
 def test_another_batch_goes_on_with_the_next_sample(tmp_path, corpus, before, after):
-    """Samples are counted, not steps: each is read once, whatever the batch was when it was read. Single samples are told apart by the
-    losses of a run that reads one a step."""
+    """Samples are counted, not steps: each is read once, with any batch size. Single samples are identified by the losses of a run that reads
+    one in each step."""
     single = tiny_run(tmp_path / "single", corpus, dict(global_batch=1, steps=6 * before + 4 * after), layout=dict(micro_batch=1))
     trireme("train", single)
     each = losses_of(tmp_path / "single")

@@ -1,4 +1,4 @@
-"""What a run says before its first step and at its end, that what it tells to type next can be typed, and runs beside each other."""
+"""The messages of a run before its first step and at its end; the suggested commands work; and comparisons of runs."""
 import html.parser
 import json
 import math
@@ -58,13 +58,13 @@ def test_without_a_held_out_text(tmp_path, corpus):
 
 
 def means_of(lines):
-    """Of the first and the last tenth of the steps."""
+    """Returns the mean losses of the first and the last tenth of the steps."""
     tenth, losses = len(lines) // 10, [line["loss"] for line in lines]
     return statistics.fmean(losses[:tenth]), statistics.fmean(losses[-tenth:])
 
 
 def test_a_loss_that_has_risen(tmp_path, corpus):
-    """Said with its numbers, and generate is not suggested; over all steps, also where most were made before a stop."""
+    """A risen loss is reported with its numbers, and generate is not suggested. All steps count, also those before a stop."""
     told(tmp_path / "before", corpus, keys=dict(steps=150))
     keys, init = dict(steps=30, lr=0.05, warmup=30, clip=0), str(tmp_path / "before/run")
     said = told(tmp_path / "up", corpus, keys=keys, init=init)
@@ -77,7 +77,7 @@ def test_a_loss_that_has_risen(tmp_path, corpus):
     first, last = means_of(lines_of(tmp_path / "down/run"))
     assert last < first and "loss has risen" not in said and "trireme generate" in said
     assert "loss has risen" not in told(tmp_path / "short", corpus, keys=dict(keys, steps=19, warmup=19), init=init)
-    # Of a run that goes on, all steps count.
+    # In a resumed run all steps count.
     said = trireme("train", tmp_path / "up/run.yaml", "--set", "optimizer.steps=40", "--set", "optimizer.lr=2e-3").stderr
     first, last = means_of(lines_of(tmp_path / "up/run"))
     assert last > first
@@ -164,7 +164,8 @@ def test_doctor_knows_the_best_peak(tmp_path, monkeypatch):
 
 
 def test_how_long_at_least(tmp_path, corpus):
-    """Said before the first step, from the peak that was measured, and never longer than it took; of a model whose products are small nothing is said."""
+    """The least time of a run is logged before the first step, computed from the measured peak, and never longer than the run takes. Models with
+    small products have no such line."""
     assert not re.search(r"at that peak|% of peak", told(tmp_path / "small", corpus, keys=dict(steps=30)))
     model = dict(family="llama", num_layers=1, hidden_size=1024, num_heads=4, ffn_size=256, vocab_size=257, max_sequence=24)
     said = told(tmp_path, corpus, keys=dict(steps=3), model=model, layout=dict(micro_batch=6))
@@ -180,7 +181,7 @@ def test_title(tmp_path, corpus):
     assert told(tmp_path / "named", corpus, model={**GPT2, "name": "oars"}).startswith("oars: ")
 
 
-# ---- beside each other -----------------------------------------------------------------------------------------------
+# ---- comparisons -----------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, corpus):

@@ -1,6 +1,6 @@
-"""What travels with weights beside their model: how text became sequences, and the type of the weights that a run began with. eval of a run, of its
-export, of an adapter and of its merge is one number; documents and packing follow a corpus's mask, in new runs alone; what is too long is cut,
-truncated or dropped."""
+"""Notes that are copied with weights: how text became sequences, and the type of the weights that a run began with. eval gives one number for a
+run, its export, an adapter and its merge; documents and packing depend on the mask of the corpus, in new runs only; samples that are too
+long are cut, truncated or dropped."""
 import json
 import math
 import struct
@@ -20,7 +20,7 @@ def conversation(question, answer):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Texts, and conversations of which two are longer than a sequence."""
+    """Prepares texts, and conversations, two of them longer than a sequence."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "texts.jsonl").write_text("".join(json.dumps(dict(text="The ship sails at " + str(i) + " o'clock." * (i % 4))) + "\n" for i in range(60)))
     trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", folder / "texts", folder / "texts.jsonl")
@@ -190,7 +190,7 @@ def test_a_run_that_goes_on_keeps_what_it_had(made, tmp_path):
     del done
 
 
-# ---- what is too long ----------------------------------------------------------------------------------------------------
+# ---- long samples --------------------------------------------------------------------------------------------------------
 
 def ids_of(prefix):
     return numpy.fromfile(f"{prefix}.bin", numpy.uint16).tolist()

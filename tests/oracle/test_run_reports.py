@@ -1,5 +1,5 @@
-"""What public reports about other trainers describe as silently wrong, tried on runs and data of our own: what a resumed run compares with,
-lines that say something else than what happens, parts of conversations that are not read."""
+"""Silent errors of other trainers, from public reports, tested on our runs and data: the comparisons of a resumed run, messages that contradict
+the run, parts of conversations that are not read."""
 import json
 import os
 import shutil
@@ -42,7 +42,7 @@ def looks_of(folder):
 
 @pytest.mark.parametrize("key", ["data.validation", "evaluation.sequences", "data.sequence"])
 def test_another_validation_loss(tmp_path, corpora, key):
-    """What was the lowest on other text neither ends the run nor stays the best."""
+    """After a change of the validation data, the old lowest loss neither ends the run nor remains the best."""
     judged = dict(evaluation=dict(stop_after=2), checkpoint=dict(best=True))
     trireme("train", write_run(tmp_path, corpora, **judged))
     before = looks_of(tmp_path)
@@ -68,7 +68,7 @@ def test_the_same_validation_loss(tmp_path, corpora):
 
 
 def test_no_best_checkpoint_yet(tmp_path, corpora):
-    """A run that goes on from another run's checkpoint counts on its lowest loss, of which it has nothing."""
+    """A run that branches from another run's checkpoint takes over its lowest loss, but has no checkpoint with it."""
     trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True)))
     folder = tmp_path / "run/checkpoints/step-00000008"
     lowest = json.loads((folder / "state.json").read_text())["progress"]
@@ -107,7 +107,7 @@ def test_begun_with_weights_of_an_averaged_run(tmp_path, corpora):
 
 
 def test_shares_of_a_changed_mixture(tmp_path, corpora):
-    """metrics.jsonl counts by the mixture of now; who changes it is told."""
+    """metrics.jsonl counts sources by the current mixture; a change of the mixture gives a message about that."""
     def mixture(first, second):
         return dict(data=dict(train=[dict(path=str(corpora / "first/train"), weight=first), dict(path=str(corpora / "second/train"), weight=second)]))
     trireme("train", write_run(tmp_path, corpora, **mixture(9, 1)))
@@ -128,7 +128,7 @@ def test_held_out_text_that_is_learnt(tmp_path, corpora):
 
 # ---- keys that change nothing ---------------------------------------------------------------------------------------------
 
-IDLE = {  # what the run file says beside its defaults, and the warnings
+IDLE = {  # case: (keys of the run file, warnings)
     "nothing": (dict(), []),
     "constant": (dict(optimizer=dict(decay="constant", min_lr=1e-4)), ["optimizer.min_lr 0.0001 is not reached: with this optimizer.decay the rate of the last step is 0.01"]),
     "cosine": (dict(optimizer=dict(decay="cosine", min_lr=1e-4)), []),
@@ -185,7 +185,7 @@ def test_json_under_another_name(tmp_path):
 
 
 def test_a_page_as_a_text(tmp_path):
-    """It may be meant; bytes as they are, and what only speaks of pages, are not told of."""
+    """A page of HTML gives a warning, since it may be intended; binary input, and text about pages, do not."""
     (tmp_path / "page.txt").write_text("\n<!DOCTYPE html>\n<html><body>Access denied</body></html>\n")
     (tmp_path / "prose.txt").write_text("A page begins with <!DOCTYPE html>.\n")
     for words, said in ((["page.txt"], 1), (["prose.txt"], 0), (["--binary", "page.txt"], 0)):
@@ -210,7 +210,7 @@ def test_one_file_twice(tmp_path):
 ASKED, ANSWERED = dict(role="user", content="q"), dict(role="assistant", content="a")
 SHARED = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
 WHOLE, WITHOUT = "<system>S</system><user>q</user><assistant>a</assistant>", "<user>q</user><assistant>a</assistant>"
-SYSTEM = {  # what stands on a line, and what becomes of it: a text, or words of the refusal
+SYSTEM = {  # case: (a line, its rendered text or words of the error message)
     "messages": (dict(system="S", messages=[ASKED, ANSWERED]), WHOLE),
     "roles under ShareGPT's key": (dict(system="S", conversations=[ASKED, ANSWERED]), WHOLE),
     "ShareGPT": (dict(system="S", conversations=SHARED), WHOLE),

@@ -1,4 +1,4 @@
-"""The runner of the tests (tests/run.py): what it chooses, and what becomes of cases that fail, hang, die or are skipped."""
+"""The runner of the tests (tests/run.py): its choice of cases, and the results of cases that fail, hang, die or are skipped."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ from runner.cases import Case, Cost  # noqa: E402
 
 
 def made_up(count=400, seed=1):
-    """Cases in ten files, some of which share a costly fixture, and what they take."""
+    """Returns cases in ten files, with a costly fixture shared in some, and their costs."""
     chance = random.Random(seed)
     cases, costs = [], {}
     for number in range(count):
@@ -283,7 +283,7 @@ def test_what_becomes_of_pytest_cases(tmp_path, short_limit):
     ("echo one; echo two; exit 1", dict(prints="one.two"), "passed"), ("echo one", dict(prints="two"), "failed"), ("exit 0", dict(skip="there is no such thing"), "skipped"),
     ("setsid sleep SECONDS & sleep SECONDS", {}, "failed")])
 def test_what_becomes_of_programs(tmp_path, short_limit, script, expected, outcome):
-    seconds = f"1000.{os.getpid()}"  # of this process alone: its neighbours run the same
+    seconds = f"1000.{os.getpid()}"  # unique to this process, since other tests run the same program
     case = Case("of/program", "of", table.Program("of/program", ("/bin/sh", "-c", script.replace("SECONDS", seconds)), **expected))
     results = []
     begun = time.monotonic()

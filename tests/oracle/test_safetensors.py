@@ -69,7 +69,7 @@ def test_they_read_what_we_write(tmp_path):
     assert_same(theirs.load_file(tmp_path / "ours"), tensors)
     with safetensors.safe_open(tmp_path / "ours", framework="np") as file:
         assert file.metadata() == {"format": "pt"}
-    # Every element lies at a multiple of its size, as in their files.
+    # The offset of every element is a multiple of its size, as in their files.
     header, start, _ = read_raw(tmp_path / "ours")
     assert start % 8 == 0
     for name, entry in header.items():
@@ -150,7 +150,7 @@ def test_both_refuse(tmp_path, what):
 
 
 def test_random_damage_of_headers(tmp_path):
-    """Whatever we still accept after a byte of the header has changed, they accept too, and read the same places."""
+    """If we accept a file after a change of a bit in its header, so do they, and both read the same offsets."""
     random = np.random.default_rng(5)
     path = tmp_path / "damaged"
     theirs.save_file({"a": np.arange(6, dtype="float32").reshape(2, 3), "b": np.arange(3, dtype="int64")}, path)

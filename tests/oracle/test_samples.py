@@ -1,4 +1,4 @@
-"""The texts that a run writes of its checkpoints, beside those that `trireme generate` writes of them; greedy texts of transformers are test_generate.py's."""
+"""Compares the texts that a run samples from its checkpoints with those of `trireme generate`. test_generate.py compares greedy texts with transformers."""
 import json
 import os
 import random
@@ -125,7 +125,7 @@ def test_weights_in_memory_are_those_of_the_checkpoint(tmp_path, corpus, ranks, 
 
 
 def test_an_adapter(tmp_path, corpus, usual):
-    """What is read are the base and the factors."""
+    """Samples of an adapter are made with its base and its factors."""
     trireme("train", write_run(tmp_path, corpus, {}, init=str(usual / "run"), adapter=dict(rank=2, targets="all-linear")))
     assert samples_of(tmp_path) == generated(tmp_path, "--tokens", 20, "--temperature", 0, "--threads", 1)
 
@@ -147,7 +147,7 @@ def test_taken_up(tmp_path, corpus, usual):
     file.unlink()
     trireme("train", path)
     assert file.read_text() == "".join(lines[-count:])
-    # Back to an older step: what follows is written again. Lines of somebody else stay, and no step is there twice.
+    # Back to an older step: later samples are written again. Lines of other programs are kept, and no step occurs twice.
     other = json.dumps(dict(step=4, number=0, prompt="another's", text="")) + "\n"
     file.write_text("".join(lines[:count]) + other + "".join(lines[count:]))
     trireme("train", path, "--resume", tmp_path / "run/checkpoints/step-00000004")
@@ -262,8 +262,8 @@ def test_a_full_disk(tmp_path, corpus):
 
 
 def test_memory(tmp_path, corpus):
-    """The cache of keys and values on the first rank and, unless its generator reads the weights in place, the whole model once more: the plan has
-    both, and a run that has no room for them does not begin."""
+    """Samples need the cache of keys and values on the first rank and, unless the generator reads the weights in place, a copy of the whole model: the
+    plan has both, and a run without memory for them does not begin."""
     def planned(name, *options):
         out = trireme("train", path, "--dry-run", *options).stdout
         found = re.search(rf"^  {name} +(\d+) bytes", out, re.MULTILINE)

@@ -1,5 +1,5 @@
-"""What killed exports, imports and merges leave: the next that writes a folder of that name removes it, and nothing that
-somebody else writes or keeps there."""
+"""Remains of killed exports, imports and merges: the next command that writes a folder of that name removes them, but no files of other
+processes or of the user."""
 import os
 import shutil
 import signal
@@ -70,7 +70,7 @@ def test_killed(tmp_path, run, command):
 
 
 def test_alive(tmp_path, run):
-    """One that is stopped is alive: what it writes stays, and it ends with a failure where the name is taken meanwhile."""
+    """A stopped process is alive: its files are kept, and it fails at its end if the name is in use by then."""
     to = tmp_path / "out"
     process = stopped_in("export", run, to)
     before = left_of(to)

@@ -1,5 +1,5 @@
-"""What a step's parts cost, from the user's side: the host beside the device, collectives' starts, tiles; each held to what can
-be said by hand of a machine on which nothing else takes time."""
+"""Prices of the parts of a step, as a user sees them: the host, the starts of collectives, tiles. Each is compared with a result by hand for a
+machine on which nothing else takes time."""
 import json
 import os
 import random
@@ -32,8 +32,7 @@ def with_constants(**changes):
 
 
 def test_host(tmp_path):
-    """Where only starting kernels takes time, a step takes as many starts as there are kernels, for each micro-batch again; a
-    recorded step takes none."""
+    """If only starts of kernels take time, a step takes the time of one start for each kernel in each micro-batch; a recorded step takes none."""
     once = simulate(tmp_path, with_constants(launch=1e-5), batch=1)["step_s"]
     kernels = once / 1e-5
     assert kernels == pytest.approx(round(kernels), abs=1e-3)
@@ -44,8 +43,8 @@ def test_host(tmp_path):
 
 
 def test_host_ahead(tmp_path):
-    """The host is a server beside the device: of one stage, whose host never waits, a step takes as long as the slower of the two,
-    and what the other is late by at its beginning; not both together, and not the slower one of each pass."""
+    """Host and device work at the same time. With one stage, whose host never waits, a step takes the time of the slower of the two, plus the delay
+    of the other at the beginning; not the sum of both, and not that of the slower one in each pass."""
     chance = random.Random(5)
     for _ in range(30):
         rate = 10 ** chance.uniform(11, 14)
@@ -74,7 +73,7 @@ def test_starts(tmp_path, sequence_parallel):
     layout = dict(devices=2, tensor=2, sequence_parallel=sequence_parallel)
     free = simulate(tmp_path, with_constants(start=0), **layout)
     charged, fewer = [simulate(tmp_path, with_constants(start=1e-3), batch=batch, **layout) for batch in (8, 4)]
-    more = (charged["time"]["tensor"] - fewer["time"]["tensor"]) / 0.5e-3 / 4  # of a micro-batch
+    more = (charged["time"]["tensor"] - fewer["time"]["tensor"]) / 0.5e-3 / 4  # for each micro-batch
     assert more == pytest.approx(round(more), rel=2e-3)
     of_layers = LAYERS * (8 if sequence_parallel else 4)
     assert of_layers <= more <= of_layers + 8, "and those of the embedding, the loss and norms"
@@ -82,7 +81,7 @@ def test_starts(tmp_path, sequence_parallel):
 
 
 def test_tiles(tmp_path):
-    """A device of that many processors is no faster with one more tile's worth of work than with two waves of it."""
+    """Tiles at edges and incomplete waves cost as much as complete ones."""
     tiled = dict(IDEAL, peak_bf16=1e13, processors=16, tile_fill=0, tiles=[dict(rows=128, columns=128)])
     whole = simulate(tmp_path, tiled)["step_s"]
     ideal = simulate(tmp_path, dict(IDEAL, peak_bf16=1e13))["step_s"]

@@ -1,4 +1,4 @@
-"""The model that chooses trials, beside closed forms in NumPy; and the search, beside what brute force knows."""
+"""The model that chooses trials, compared with closed forms in NumPy; and the search, compared with brute force."""
 import itertools
 import json
 import math
@@ -165,7 +165,7 @@ def test_small_space_is_used_up(tmp_path):
 
 
 def test_batches_spread(tmp_path):
-    """Points that are asked for before anything is told of the others differ, and not by a hair."""
+    """Points that are requested before the results of others are reported differ, and not just a little."""
     search = Search(tmp_path, SPACE)
     for _ in range(12):
         point = search.ask()
@@ -183,7 +183,7 @@ def test_beats_chance(tmp_path):
 
 
 def test_says_where_memory_ends(tmp_path):
-    """One point in twenty-five fits, and the best lies at the edge: how much the others wanted leads there."""
+    """One point in twenty-five fits into memory, and the best one is at the limit. The memory that the others needed leads there."""
     space = [dict(name=name, low=1, high=32, powers=True) for name in "abcd"]
 
     def trial(p, tells=True):

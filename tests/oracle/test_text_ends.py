@@ -1,5 +1,5 @@
-"""What ends a text, and which tokens there are: one reader of what a folder says, and one writer. Right values are those of transformers
-5.24 (from_pretrained, generate) on the same folders, as the comments say; tests/full/test_folder_tokens.py asks it again."""
+"""The tokens that end a text, and the special tokens of a folder: one function reads them from its files, and one writes them. Expected values
+are those of transformers 5.24 (from_pretrained, generate) on the same folders, as in the comments; tests/full/test_folder_tokens.py runs it."""
 import json
 import struct
 
@@ -41,7 +41,7 @@ def tokens_of(prefix):
     return numpy.fromfile(f"{prefix}.bin", numpy.uint16).tolist()
 
 
-# What the files say, and which token stands behind documents by which of them.
+# case: (contents of the files, the token that ends documents, the file that decides).
 SAID = {
     "nothing: by name": ({}, DOCUMENT, "its name"),
     "tokenizer_config.json": (dict(tokenizer_config=dict(eos_token="<|im_end|>")), IM_END, "tokenizer_config.json"),
@@ -84,7 +84,7 @@ def test_a_joined_corpus_is_divided_by_its_own_token(tmp_path):
     record = json.loads((tmp_path / "corpus/train.corpus.json").read_text())
     (tmp_path / "corpus/train.corpus.json").unlink()
     assert record["end_of_text"] == IM_END
-    assert json.loads(trireme("inspect", prefix, "--json").stdout)["documents"] == 3  # as tokenizer_config.json beside it says
+    assert json.loads(trireme("inspect", prefix, "--json").stdout)["documents"] == 3  # by the tokenizer_config.json in its folder
     (tmp_path / "corpus/tokenizer_config.json").unlink()
     assert json.loads(trireme("inspect", prefix, "--json").stdout)["documents"] == 1  # by the usual names, as ever
 
@@ -152,7 +152,7 @@ def said_by(folder):
 
 
 def test_documents_of_bytes(tmp_path):
-    """A checkpoint, an export and what is merged of it say what ended the documents; transformers' generate stops there."""
+    """A checkpoint, an export and a merged folder name the token that ended the documents; transformers' generate stops there."""
     (tmp_path / "d.jsonl").write_text('{"text": "ab cd"}\n' * 60)
     trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "d.jsonl")
     run = train(tmp_path, tmp_path / "corpus/train")
@@ -209,7 +209,7 @@ def test_conversations(tmp_path):
 
 
 def test_weights_to_begin_with_keep_theirs(tmp_path):
-    """What the folder of `init` says stays, in every checkpoint."""
+    """Every checkpoint keeps the tokens of the folder of `init`."""
     (tmp_path / "d.jsonl").write_text('{"text": "ab cd"}\n' * 60)
     folder = folder_of(tmp_path / "tokenizer")
     trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "d.jsonl")

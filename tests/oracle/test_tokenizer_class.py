@@ -13,7 +13,7 @@ from parity import trireme, yaml_of
 
 TEXTS = ["Hello 1234 world  don't cafe\u0301 x=12;\n\n  y", " lead", "a</s> b</s>c <s>d", "a  1", "I'LL 3.14159\tz\r\n\r\n end  "]
 DIGITS = dict(type="Sequence", pretokenizers=[dict(type="Digits", individual_digits=True), tokenizer_families.bytes_of("gpt2")["pre_tokenizer"]])
-# A family's tokenizer.json, the model_type of config.json, the tokenizer_config.json, and the class whose ids are others
+# case: (family of the tokenizer.json, model_type of config.json, tokenizer_config.json, a class whose ids differ from the file's)
 CASES = {
     "Llama 2": ("llama2", "llama", dict(tokenizer_class="LlamaTokenizer"), "LlamaTokenizer"),
     "Llama 2, legacy": ("llama2", "llama", dict(tokenizer_class="LlamaTokenizerFast", legacy=True), "LlamaTokenizer"),
@@ -61,7 +61,7 @@ def test_another_cut_is_told(tmp_path, case):
     assert expected is None or f"asks for {expected}: " in said
 
 
-# What a template writes of NAMES with tokenizer_config.json and config.json, as transformers 5.24 has it.
+# case: (tokenizer_config.json, model_type, NAMES as rendered by transformers 5.24).
 NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ pad_token }}|{{ image_token }}"
 END = "<|endoftext|>"
 NAMED = {
@@ -149,14 +149,14 @@ made = ties.made  # tied and untied models
 
 
 def written(model, prompt, *more):
-    """What a model writes behind a prompt, drawn: a function of the prompt's tokens."""
+    """Returns sampled texts after a prompt: a function of the prompt's tokens."""
     done = trireme("generate", model, "--prompt", prompt, "--tokens", 12, "--ignore-end", "--samples", 3, "--json", *more)
     return [json.loads(line)["text"] for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("case", BEGINNINGS)
 def test_what_texts_begin_with(made, tmp_path, case):
-    """Documents and prompts begin with it, once; what a post_processor puts behind them is not there."""
+    """Documents and prompts begin with the post_processor's first token, once; tokens that it appends are left out."""
     processor, expected = BEGINNINGS[case]
     folder = ends.folder_of(tmp_path / "tokenizer")
     (folder / "tokenizer.json").write_text(json.dumps(ends.tokenizer_json() | dict(post_processor=processor)))
@@ -179,14 +179,14 @@ def test_what_texts_begin_with(made, tmp_path, case):
         shutil.copytree(made / "tied", path)
         (path / "tokenizer.json").write_text(json.dumps(ends.tokenizer_json()))
     shutil.copy(folder / "tokenizer.json", model)
-    assert written(model, "ab") == written(plain, (token or "") + "ab")  # of which no tokenizer begins texts
+    assert written(model, "ab") == written(plain, (token or "") + "ab")  # their tokenizer adds no token before texts
     if expected:
         assert written(model, "ab") == written(model, f"{token}ab") != written(plain, "ab")
         assert written(model, "") == written(plain, token)
 
 
 def test_a_chat_template_prints_it(made, tmp_path):
-    """Once where a template prints it; what a template does not print is not there, in training and in answers."""
+    """A text of a chat template has the first token once if the template prints it, and else not at all, in training and in answers."""
     template = "{{% for m in messages %}}{0}[{{{{ m.content }}}}]{{% endfor %}}"
     texts = {}
     for name, printed in (("with", "<|im_start|>"), ("without", "")):

@@ -40,7 +40,7 @@ def mixed_texts(document, count, seed):
 
 
 def our_texts(path, ids, directory):
-    """What the tokens of each list add to its text, one by one."""
+    """Returns the texts that the tokens of each list add, one by one."""
     records = write_records(directory / "ids", [struct.pack(f"<{len(line)}i", *line) for line in ids])
     lines = tool("text", path, records).split("\n")[:-1]
     assert len(lines) == len(ids)
@@ -48,13 +48,13 @@ def our_texts(path, ids, directory):
 
 
 def same_texts(path, reference, ids, directory):
-    # Its newer versions show an added token in the form it is looked for in, "▁<s>"; here it is what the file says.
+    # Newer versions of `tokenizers` show an added token in the form that they search for, "▁<s>"; we show the form in the file.
     contents = {entry["id"]: entry["content"] for entry in json.loads(path.read_text())["added_tokens"]}
     ids = [line for line in ids if all(reference.id_to_token(i) == contents[i] for i in line if i in contents)]
     for line, parts in zip(ids, our_texts(path, ids, directory)):
         wanted = reference.decode(line, skip_special_tokens=False)
         if "\ufffd" in wanted:
-            continue  # bytes that are not UTF-8: here they stay what they are
+            continue  # bytes that are not UTF-8, which we do not change
         assert b"".join(parts).decode() == wanted, line[:40]
         for part in parts:
             part.decode()  # never a part of a character
@@ -211,7 +211,7 @@ def test_a_long_document_is_cut_without_a_trace(name, tmp_path):
     assert done.returncode == 0, done.stderr
     ids = struct.unpack(f"<{(tmp_path / 'out/train.bin').stat().st_size // 2}H", (tmp_path / "out/train.bin").read_bytes())
     reference.encode_special_tokens = True
-    assert list(ids[:-1]) == reference.encode(text).ids  # behind what its post-processor begins texts with
+    assert list(ids[:-1]) == reference.encode(text).ids  # including the tokens that its post-processor puts before texts
 
 
 # ---- conversations -------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_conversations_become_a_corpus(name, tmp_path):
         assert "What" not in text and "Sure" not in text
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------------------------------
 
 
 def refusal(document, tmp_path):

@@ -48,8 +48,8 @@ def theirs(function):
 
 
 def whole_ids(results, bare):
-    """The ids of each text with the special tokens that the post-processor puts before it, without those behind it. A text that begins
-    with the last of them itself gets the others alone. None where that is not known."""
+    """Yields the ids of each text with the special tokens that the post-processor puts before it, without those that it appends. If a text begins
+    with the last of these tokens itself, only the others are added. Yields None if that is not known."""
     pairs = [(result.ids, own) for result, own in zip(results, bare) if result is not None and own]
     places = [{at for at in range(len(ids)) if ids[at : at + len(own)] == own} for ids, own in pairs]
     common = set.intersection(*places) if places else set()
@@ -181,7 +181,7 @@ def characters(normalizer):
     return {"model": model, "normalizer": normalizer, "pre_tokenizer": FIRST, "decoder": FIRST}
 
 
-# What a refusal says (None: equal), and what differs from a plain byte-level file. Each was read as something else once.
+# (text of the error message, or None if the ids must be equal; changes of a plain byte-level file). Each was once read wrong.
 FORMS = [
     (None, {"added_tokens": [added("\r\n", lstrip=True, rstrip=True)]}),
     (None, {"added_tokens": [added("Ġa")]}),

@@ -48,7 +48,7 @@ def wait_until(condition, seconds=120):
 
 
 def rows_of(store, table):
-    """How many trials or stretches a store has, while somebody else writes it; 0 before there is one."""
+    """Returns the number of rows in a table of a store that another process is writing; 0 if it does not exist yet."""
     if not store.exists():
         return 0
     try:
@@ -211,7 +211,7 @@ def test_very_many_trials(tmp_path):
 
 
 def test_importance_adds_up(tmp_path):
-    """Of a study in which one parameter alone matters, it is first, and one that does nothing is last with nothing."""
+    """If only one parameter matters, it is first, and a parameter without effect is last, with an importance of about 0."""
     cluster = dict(hypothetical=True, node_devices=8, peak_bf16=1e14, vector_flops=1e14, memory_bytes=1e15, memory_bandwidth=1e13,
                    links=[dict(name="all", bandwidth=1e9, latency=0)], efficiency=dict(matmul=1, matmul_half=0, attention=1, memory=1, link=1, launch=0))
     space = [dict(name="tensor", values="1 2 4 8"), dict(name="bucket_bytes", values="10000000 20000000 40000000")]
@@ -244,7 +244,7 @@ def test_page(tmp_path):
 
 
 def console_of(page):
-    """What Chromium's console says of a page."""
+    """Returns the messages of Chromium's console for a page, and its document."""
     done = subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom", page.as_uri()],
                           capture_output=True, text=True, timeout=120)
     return [line for line in done.stderr.splitlines() if "CONSOLE" in line], done.stdout
@@ -332,7 +332,7 @@ def test_ranks_from_the_command_line(tmp_path):
 
 @mpi
 def test_the_runs_own_layout_holds_elsewhere(tmp_path):
-    """What is not a parameter is as the run file has it, and what is one, also at its default."""
+    """Keys that are not parameters are those of the run file; parameters replace them, also with their defaults."""
     run = dict(model=MODEL, data=dict(train="nowhere", sequence=64), optimizer=dict(global_batch=8, steps=100, lr=1e-3), output="unused",
                layout=dict(micro_batch=4, zero=1, recompute="full", sequence_parallel=True))
     study = real(tmp_path, run=run, trials=4, space=[dict(name="tensor", values="1 2"), dict(name="zero", values="0 1")])
@@ -344,7 +344,7 @@ def test_the_runs_own_layout_holds_elsewhere(tmp_path):
 
 @mpi
 def test_memory_limit(tmp_path):
-    """Trials that would take more than they may: each says so, with how much it wanted, and the others go on."""
+    """Trials that need more memory than allowed are reported with the bytes that they need, and the others continue."""
     run = dict(model=dict(MODEL, hidden_size=256, max_sequence=256), data=dict(train="nowhere", sequence=256),
                optimizer=dict(global_batch=128, steps=100, lr=1e-3), output="unused")
     study = real(tmp_path, run=run, devices=1, trials=4, trial=dict(memory_gib=0.4, steps=1, warmup=0), space=[dict(name="micro_batch", values="1 2 64 128")])
@@ -419,7 +419,7 @@ def test_trials_side_by_side_and_halving(tmp_path):
     early = [t["number"] for t in found["trials"] if "stopped early" in t["reason"]]
     assert early and sorted(early) == sorted(expected)
     whole = {t["number"]: t["value"] for t in found["trials"] if t["number"] not in early}
-    assert found["best"]["number"] == max(whole, key=whole.get)  # whatever the machine's noise made of few steps
+    assert found["best"]["number"] == max(whole, key=whole.get)  # a few steps have different values on a noisy machine
 
 
 def test_budget_of_node_hours(tmp_path):
@@ -512,7 +512,7 @@ def check_population(rows, study):
 
 
 def test_population(tmp_path):
-    """Lineages are what the paper says; the best member's weights are kept, and are of that many steps."""
+    """Lineages are as in the paper; the weights of the best member are kept, after its number of steps."""
     study = population(tmp_path)
     found = trials_of(tmp_path, study, "--html", tmp_path / "page.html")
     by = check_population(found["members"], study)
@@ -601,7 +601,7 @@ def test_bad_studies(tmp_path, change, status, said):
 
 
 def test_a_byte_of_zero(tmp_path):
-    """What stands behind it counts, and is not dropped."""
+    """A study with a NUL byte is refused, instead of being read only up to it."""
     study = write(tmp_path / "study.yaml", STUDY)
     study.write_bytes(study.read_bytes() + b"\n\0\ntrials: 3\n")
     done = subprocess.run([TRIREME, "tune", str(study)], capture_output=True, text=True)
@@ -690,7 +690,7 @@ STORES = {
 
 @pytest.mark.parametrize("name", STORES)
 def test_stores_of_others(tmp_path, name):
-    """What no tuner has written ends with a message, soon: neither hangs nor takes memory."""
+    """A store that no tuner has written is soon refused with a message, without a hang and without much memory."""
     statement, said = STORES[name]
     tune(tmp_path, STUDY, "--trials", 3)
     with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as store:
@@ -743,7 +743,7 @@ def learning(tmp_path_factory):
 
 
 def looks_of(folder, run, *more):
-    """What a run of 30 steps finds, by itself."""
+    """Returns the steps and validation losses of a run of 30 steps."""
     (folder / "run.yaml").write_text(json.dumps(dict(run, output=str(folder / "out"))))
     subprocess.run([TRIREME, "train", folder / "run.yaml", "--resume", "never", "--set", "optimizer.steps=30", "--set", "evaluation.stop_after=0",
                     *more], check=True, capture_output=True)
@@ -892,7 +892,7 @@ def test_halving_of_failures(tmp_path, learning):
 
 
 def test_accumulation_is_a_batch(tmp_path, learning):
-    """What a study of it tells to use says the batch; weights that are gone are not named."""
+    """The command that a study of accumulation prints sets the batch. Weights that were removed are not named."""
     learning = dict(learning, optimizer=dict(learning["optimizer"], warmup=0))
     study = of_rates(tmp_path, learning, space=[dict(name="accumulation", values="3")], trial=dict(steps=8))
     said = tune(tmp_path, study).stdout

@@ -1,5 +1,5 @@
-"""Which characters are letters, digits, punctuation, ... for a pattern: every code point, by Hugging Face `tokenizers` and by us; and
-the table in src/tokenizer, made again."""
+"""Classes of characters in patterns (letters, digits, punctuation, ...): compares every code point with Hugging Face `tokenizers`, and
+regenerates the table in src/tokenizer."""
 import json
 import pathlib
 import re
@@ -18,7 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # noq
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "tokenizer"
 
-# Where all is alike (Han, Hangul, what is not assigned), a few are enough.
+# Ranges of similar characters (Han, Hangul, unassigned code points): a few of them are tested.
 ALIKE = [(0x3500, 0x4D00), (0x4F00, 0x9F00), (0xAD00, 0xD700), (0xE100, 0xF800), (0x17100, 0x18700), (0x20100, 0x2A600),
          (0x2A800, 0x2B700), (0x2B900, 0x2CE00), (0x2D000, 0x2EB00), (0x2F000, 0x2F700), (0x30000, 0x31300), (0x31400, 0x32300),
          (0x32400, 0xE0000), (0xE0300, 0x10FFF0)]  # fmt: skip
@@ -57,7 +57,7 @@ def version():
 
 
 def compare(pre_tokenizer, folder):
-    """What the table does not know may be known to a `tokenizers` that is newer than it: that is said, and is not a failure."""
+    """A newer `tokenizers` may know characters that are missing in the table: they are printed, and are not a failure."""
     theirs = reference(pre_tokenizer)
     theirs.save(str(folder / "tokenizer.json"))
     chunks = [CODES[i : i + 64] for i in range(0, len(CODES), 64)]

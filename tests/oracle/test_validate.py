@@ -47,7 +47,7 @@ def simulate(folder, model, devices, batch, sequence, layout, *more, cluster=SET
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
-PUBLISHED = dict(recompute="full", balance="layers")  # what rows have that say nothing of it
+PUBLISHED = dict(recompute="full", balance="layers")  # defaults of rows
 LLAMA = dict(family="llama", layers=16, hidden=2048, heads=16, kv_heads=4, ffn=5632, vocab=32000)
 
 
@@ -195,8 +195,8 @@ def test_memory_of_a_sweep(tmp_path):
 
 
 def test_published_runs_fit():
-    """What ran is not said to be too large, in any set that comes with the program; but for a model that is computed with another
-    attention than it had, and kept some of its activations in FP8."""
+    """No published run of the program's sets is predicted to be too large, except a model that is computed with a different attention, and that
+    stored some of its activations in FP8."""
     for found in json.loads(run("validate", "--json")):
         too_large = [row["name"] for row in found["rows"] if not row["fits"] and not row["out_of_memory"]]
         if found["set"] == "deepseek-v3":
@@ -216,13 +216,13 @@ MODEL = dict(family="gpt2", num_layers=8, hidden_size=1024, num_heads=16, vocab_
 @pytest.mark.parametrize("recompute,again,layers_that_stay", [("none", True, 8), ("selective", True, 0), ("selective", False, 8), ("full", True, 0)])
 @pytest.mark.parametrize("tensor,pipeline", [(1, 1), (2, 1), (1, 4), (2, 2)])
 def test_scores(tmp_path, recompute, again, layers_that_stay, tensor, pipeline):
-    """5 a s^2 b bytes a layer of unfused attention stay (Korthikanti et al. 2022), and 4 more while one goes backward. Where
-    `selective` means attention they do not."""
+    """Unfused attention keeps 5 a s^2 b bytes for each layer (Korthikanti et al. 2022), and 4 more during its backward. If `selective` recomputes
+    attention, it keeps none."""
     layout = dict(tensor=tensor, pipeline=pipeline, micro_batch=2, recompute=recompute, balance="layers")
     memory = {flash: simulate(tmp_path, MODEL, tensor * pipeline, 32, 2048, layout, system=system(tmp_path, flash_attention=flash, selective_attention=again))["memory"]
               for flash in (True, False)}
     square = 2 * 16 / tensor * 2048**2
-    in_flight = pipeline  # of the first stage, which is the fullest
+    in_flight = pipeline  # on the first stage, which needs the most memory
     more = square * (5 * layers_that_stay / pipeline * in_flight + (4 if layers_that_stay else 9))
     assert memory[False]["activations"] - memory[True]["activations"] == pytest.approx(more, rel=1e-9)
 

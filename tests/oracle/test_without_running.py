@@ -1,4 +1,4 @@
-"""A build without MPI and oneDNN: what it still does gives what the whole program gives, and what it does not it says."""
+"""A build without MPI and oneDNN: its commands give the results of the whole program, and missing commands are reported."""
 import fcntl
 import os
 import pathlib
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="there is 
 
 
 def configure(folder, *options):
-    """Its log. Nothing of the folder that this one lies in is passed on."""
+    """Configures a build, and returns its log. Nothing is inherited from the surrounding build."""
     done = subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Debug", *options], capture_output=True, text=True,
                           timeout=300)
     assert done.returncode == 0, done.stderr
@@ -111,7 +111,7 @@ def test_it_links_neither(planner):
 
 
 def test_without_mpi_it_is_what_there_is(tmp_path):
-    """By itself, where MPI is not found, with a message; somebody who names an MPI gets no other program."""
+    """If MPI is not found, such a program is built, with a message; if the user names an MPI, the configuration fails instead."""
     said = configure(tmp_path / "auto", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON")
     assert "Without MPI (on Debian libopenmpi-dev), trireme is built with plan, simulate, validate and inspect alone" in said
     done = subprocess.run(["cmake", "-S", ROOT, "-B", tmp_path / "named", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON", "-DTRIREME_MPI=openmpi"],

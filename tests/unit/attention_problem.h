@@ -1,6 +1,5 @@
 /* Attention problems for tests: random numbers in the layouts that the program uses, in double and in the device's
- * type, with guards around every buffer, not-a-numbers in every gap, and a naive attention with whole T x T matrices.
- */
+ * type, with guards around every buffer and NaN in every gap, and a naive attention with whole T x T matrices. */
 #ifndef TRI_TEST_ATTENTION_PROBLEM_H
 #define TRI_TEST_ATTENTION_PROBLEM_H
 
@@ -20,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- guarded buffers ---- */
+/* ---- guarded buffers --------------------------------------------------------------------------------------------- */
 
-enum { GUARD_BYTES = 192, GUARD = 0xa5, POISON = 0xff }; /* bytes of POISON are not-a-numbers in every type */
+enum { GUARD_BYTES = 192, GUARD = 0xa5, POISON = 0xff }; /* bytes of POISON are NaN in every type */
 
 typedef struct buffer {
   unsigned char *memory;
@@ -63,7 +62,7 @@ static inline void buffer_free(buffer *b) {
   free(b->memory);
 }
 
-/* ---- numbers ---- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static inline double number_get(tri_dtype type, const void *data, int64_t i) {
   if (type == TRI_FP64) return ((const double *)data)[i];
@@ -74,7 +73,7 @@ static inline double number_get(tri_dtype type, const void *data, int64_t i) {
   return (double)value;
 }
 
-/* Of values that the type can hold exactly. */
+/* Writes values that the type can hold exactly. */
 static inline void number_set(tri_dtype type, void *data, int64_t i, double value) {
   float narrow = (float)value;
   uint32_t bits;
@@ -94,12 +93,12 @@ static inline double random_number(uint64_t stream, int64_t i, double size) {
   return (double)x;
 }
 
-/* ---- problems ---- */
+/* ---- problems ---------------------------------------------------------------------------------------------------- */
 
 typedef struct shape {
   int64_t batch, queries, keys, heads, kv_heads, head_dim;
   double size;            /* of q and k                */
-  double scale, soft_cap; /* 0: 1 / sqrt(D), and none */
+  double scale, soft_cap; /* 0: scale 1 / sqrt(D), no cap */
 } shape;
 
 /* If queries == keys, q, k and v are in one buffer, whose rows have the heads of q, of k, of v, and a gap. Else q has
@@ -148,7 +147,7 @@ static inline problem problem_make(const shape *s, tri_dtype type) {
   return p;
 }
 
-/* The tensors of a call, inputs filled and outputs poisoned. */
+/* The tensors of a call, with filled inputs and poisoned outputs. */
 typedef struct tensors {
   problem problem;
   buffer q_buffer, kv_buffer, gradient_q_buffer, gradient_kv_buffer; /* kv: empty where shared */
@@ -204,7 +203,7 @@ static inline void tensors_free(tensors *x) {
   buffer_free(&x->gradient_out);
 }
 
-/* ---- results, dense and in double ---- */
+/* ---- results, dense and in double -------------------------------------------------------------------------------- */
 
 typedef enum part { OUT, LOG_SUM_EXP, GRADIENT_Q, GRADIENT_K, GRADIENT_V, PARTS } part;
 static const char *const part_names[PARTS] = {"out", "log_sum_exp", "gradient of q", "gradient of k", "gradient of v"};
@@ -245,7 +244,7 @@ static inline results results_of(const shape *s, const tensors *x) {
   return r;
 }
 
-/* Fails unless |a - b| <= tolerance * |b| by norm. Not-a-numbers fail. */
+/* Fails unless |a - b| <= tolerance * |b| by norm. Fails if a value is NaN. */
 static inline void assert_near(const char *who, const shape *s, part what, const results *a, const results *b,
                                double tolerance) {
   double difference = 0, norm = 0;
@@ -254,7 +253,8 @@ static inline void assert_near(const char *who, const shape *s, part what, const
     difference += d * d;
     norm += b->values[what][i] * b->values[what][i];
   }
-  /* A gradient of scores over a single key is exactly zero; a tenth per element then is the yardstick. */
+  /* The gradient of scores over a single key is exactly zero; the error may then be a tenth of the tolerance per
+   * element. */
   double limit = tolerance * (sqrt(norm) + 0.1 * sqrt((double)a->count[what]));
   if (!(sqrt(difference) <= limit))
     fail_msg("%s: %s is off by %.3g of %.3g (limit %.3g) at B %d Tq %d Tk %d H %d/%d D %d size %g", who,
@@ -262,7 +262,7 @@ static inline void assert_near(const char *who, const shape *s, part what, const
              (int)s->heads, (int)s->kv_heads, (int)s->head_dim, s->size);
 }
 
-/* Every byte of the gradient buffers that belongs to no gradient is as poisoned as it was. */
+/* Fails if a byte of the gradient buffers has changed that belongs to no gradient. */
 static inline void assert_gaps_untouched(const tensors *x) {
   const problem *p = &x->problem;
   const tri_attention *c = &p->call;
@@ -280,7 +280,7 @@ static inline void assert_gaps_untouched(const tensors *x) {
   }
 }
 
-/* ---- the reference device ---- */
+/* ---- the reference device ---------------------------------------------------------------------------------------- */
 
 static inline void reference_forward(const tensors *x) {
   const tri_attention *c = &x->problem.call;

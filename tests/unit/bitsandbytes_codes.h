@@ -1,7 +1,8 @@
-/* What bitsandbytes 0.50.2 makes of test_optimizer_kernels.c's numbers: codes and scales of blocks of 256, signed and
- * unsigned (torch.ops.bitsandbytes.quantize_blockwise of them as float64, with create_dynamic_map's numbers). Its path
- * for fp32 on CPUs cannot be compared with: it looks codes up by 16 bits of the number, and finds others than its
- * kernels for GPUs for a quarter of these. tests/full/test_bitsandbytes.py regenerates them. */
+/* Results of bitsandbytes 0.50.2 for the numbers of test_optimizer_kernels.c: codes and scales of blocks of 256, signed
+ * and unsigned (torch.ops.bitsandbytes.quantize_blockwise of the numbers as float64, with the numbers of
+ * create_dynamic_map). Its fp32 path for CPUs is not used, because it looks codes up with the upper 16 bits of a
+ * number, and so differs from its GPU kernels for a quarter of these numbers. tests/full/test_bitsandbytes.py
+ * regenerates the results. */
 #ifndef TRI_TESTS_BITSANDBYTES_CODES_H
 #define TRI_TESTS_BITSANDBYTES_CODES_H
 

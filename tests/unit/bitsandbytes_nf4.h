@@ -1,6 +1,6 @@
-/* What bitsandbytes 0.50.2 makes of test_nf4.c's numbers on a CPU: the two bytes of codes that it calls weight and
- * absmax, nested_absmax and nested_offset (its mean, but summed in double: in fp32 it depends on the machine), and what
- * it makes of those in bf16 again. tests/full/test_bitsandbytes.py regenerates them. */
+/* Results of bitsandbytes 0.50.2 on a CPU for the numbers of test_nf4.c: its arrays of codes, weight and absmax;
+ * nested_absmax and nested_offset (its mean, but summed in double: in fp32 it depends on the machine); and the numbers
+ * dequantised to bf16. tests/full/test_bitsandbytes.py regenerates them. */
 #ifndef TRI_TESTS_BITSANDBYTES_NF4_H
 #define TRI_TESTS_BITSANDBYTES_NF4_H
 
@@ -25,7 +25,7 @@ static const char nf4_codes[] =
 
 static const char nf4_largest[] = "071e34b3d0e9f8081e35a8d2e2ff081f34aecde9fb04";
 
-/* Four digits each. */
+/* Four hexadecimal digits for each number. */
 static const char nf4_values[] =
     "0000bb623bcf0000bc203ac300003c5d0000bbae3b960000bc550000badf3c070000bbf13ac300003c990000bb623bcf0000bc553ac3ba"
     "df3c2c0000bbae3b450000bc990000badf3c070000bc203ac300003c5d0000bbae3b960000bc550000badf3c2c0000bbf13b4500003c99"

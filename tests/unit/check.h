@@ -19,7 +19,7 @@
     if (check_status_ != TRI_OK) fail_msg("%s", tri_status_message());                                                 \
   } while (0)
 
-/* The call must fail with this code and a message that holds this text. */
+/* Fails unless the call fails with this code and a message that contains the text. */
 #define CHECK_FAILS(call, code, text)                                                                                  \
   do {                                                                                                                 \
     tri_status check_status_ = (call);                                                                                 \

@@ -78,8 +78,8 @@ static inline tri_status ct_do_save(const ct_save *save, char path[TRI_PATH_BYTE
   return status;
 }
 
-/* The checkpoint holds exactly what ct_do_save wrote for the step and the variant that it names; gives back the step.
- */
+/* Checks that the checkpoint contains exactly what ct_do_save wrote for the step and the variant that it names. Returns
+ * the step. */
 static inline int64_t ct_check_content(const char *path) {
   static double data[CT_VALUES];
   tri_checkpoint *checkpoint = NULL;
@@ -105,7 +105,7 @@ static inline int64_t ct_check_content(const char *path) {
   return step;
 }
 
-/* A new empty folder below TMPDIR. */
+/* Creates a new empty folder below TMPDIR. */
 static inline int ct_make_root(char root[TRI_PATH_BYTES]) {
   const char *base = getenv("TMPDIR");
   snprintf(root, TRI_PATH_BYTES, "%s/trireme-checkpoint-XXXXXX", base == NULL ? "/tmp" : base);
@@ -117,7 +117,7 @@ static inline char *ct_join(char out[TRI_PATH_BYTES], const char *folder, const 
   return out;
 }
 
-/* tri_checkpoint_newest with what it logged. */
+/* Calls tri_checkpoint_newest, and returns its log lines in log. */
 static inline tri_status ct_newest(const char *root, char path[TRI_PATH_BYTES], char *log, size_t log_bytes) {
   FILE *file = tmpfile();
   int saved = dup(STDERR_FILENO);

@@ -16,7 +16,7 @@
     assert_string_equal(tri_status_message(), message);                                                                \
   } while (0)
 
-/* For messages whose end is a list or a path of this machine. */
+/* For messages that end with a list or with a path of this machine. */
 #define EXPECT_FAILS_LIKE(code, part, call)                                                                            \
   do {                                                                                                                 \
     assert_int_equal(call, code);                                                                                      \

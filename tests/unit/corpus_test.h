@@ -37,7 +37,7 @@ static inline int remove_folder(void **state) {
   return 0;
 }
 
-/* FOLDER/NAME in a buffer of the test's. */
+/* Returns FOLDER/NAME in the test's buffer. */
 static inline const char *in_folder(void **state, const char *name, char out[TRI_PATH_BYTES]) {
   const test_folder *folder = *state;
   assert_int_equal(tri_path_join(out, folder->path, name), TRI_OK);
@@ -56,7 +56,7 @@ static inline void write_text(void **state, const char *name, const char *text) 
   write_file(state, name, text, strlen(text));
 }
 
-/* The call fails with this code, and its message has this part. */
+/* Fails unless the call has failed with this code and a message that contains `part`. */
 static inline void check_failure(tri_status status, tri_status code, const char *part, const char *file, int line) {
   if (status != code) {
     print_error("status %d, wanted %d (message: %s)\n", (int)status, (int)code,
@@ -76,7 +76,7 @@ static inline void check_ok(tri_status status, const char *file, int line) {
 }
 #define assert_ok(status) check_ok((status), __FILE__, __LINE__)
 
-/* A corpus of the ids 0 .. tokens - 1 in one document. */
+/* Writes a corpus of the ids 0 .. tokens - 1 in one document. */
 static inline void write_counting_corpus(const char *prefix, int64_t tokens) {
   tri_corpus_writer *writer = NULL;
   assert_ok(tri_corpus_writer_create(prefix, 1 << 20, &writer));

@@ -1,4 +1,4 @@
-/* Random cases: numbers drawn one after the other from a stream of their own. */
+/* Random test cases: numbers drawn in order from a stream. */
 #ifndef TRI_TESTS_DRAWS_H
 #define TRI_TESTS_DRAWS_H
 
@@ -19,12 +19,13 @@ static inline int64_t pick(draws *d, int64_t low, int64_t high) {
 
 static inline bool toss(draws *d) { return pick(d, 0, 1) == 0; }
 
-/* 10 to the power of anything between. */
+/* Returns 10^x for a random x in [low, high]. */
 static inline double pick_scale(draws *d, double low, double high) {
   return pow(10, low + (high - low) * tri_random_uniform(d->key, d->next++));
 }
 
-/* Layers of experts for a drawn model, some of its first layers dense, some with a part that all tokens meet. */
+/* Draws layers of experts for a model: some of its first layers may be dense, and shared experts may process all
+ * tokens. */
 static inline void draw_experts(draws *d, tri_model *model) {
   model->family = toss(d) ? TRI_FAMILY_DOTS1 : TRI_FAMILY_MIXTRAL;
   model->num_experts = pick(d, 3, 8);
@@ -44,7 +45,7 @@ static inline void draw_experts(draws *d, tri_model *model) {
   if (model->dense_layers == 0) model->ffn_size = 0;
 }
 
-/* How they are laid out; all is of no use where the model has none. */
+/* Draws the layout of experts, which is without effect if the model has none. */
 static inline void draw_expert_layout(draws *d, tri_layout *layout) {
   static const double rooms[] = {0.5, 1, 1.5, 8};
   layout->expert = pick(d, 1, 4);

@@ -28,7 +28,7 @@ static inline tri_status run_on(tri_emulator *emulator, const shape *s, tri_emul
   return tri_emulator_run(emulator, &launch);
 }
 
-/* On an emulator of its own. */
+/* Runs the kernel on an emulator of its own. */
 static inline tri_status run(const shape *s, tri_emulator_kernel *kernel, const void *arguments) {
   tri_emulator *emulator = NULL;
   CHECK_OK(tri_emulator_create(s->warp == 0 ? 32 : s->warp, s->seed, &emulator));
@@ -37,10 +37,10 @@ static inline tri_status run(const shape *s, tri_emulator_kernel *kernel, const 
   return status;
 }
 
-/* As emulated.c names them. */
+/* The kernel's symbol, as emulated.c defines it. */
 #define SYMBOL(name) tri_emulated_##name##_32_w32
 
-/* Shared memory that kernels declare, and that launches ask for. */
+/* Shared memory that kernels declare, and shared memory requested by launches. */
 typedef struct numbers {
   float each[MOST];
 } numbers;
@@ -51,10 +51,10 @@ typedef struct asked {
 
 typedef struct neighbour_arguments {
   float *out;
-  int barrier_too; /* the one that is easily forgotten */
+  int barrier_too; /* false: the kernel lacks its barrier */
 } neighbour_arguments;
 
-/* Each thread takes what its neighbour has made. */
+/* Each thread reads the result of its neighbour. */
 KERNEL(neighbour) {
   SHARED(numbers, shared);
   shared->each[thread()] = (float)(thread() * 3 + block_x());

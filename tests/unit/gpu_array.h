@@ -38,7 +38,7 @@ static inline double gpu_load(tri_dtype type, const void *data, int64_t i) {
   return (double)value;
 }
 
-/* bf16 is cut off: inputs need no rounding. */
+/* bf16 is truncated, so inputs must be representable. */
 static inline void gpu_store(tri_dtype type, void *data, int64_t i, double value) {
   const float narrow = (float)value;
   uint32_t bits;
@@ -55,7 +55,7 @@ static inline void *gpu_bytes(size_t bytes) {
   return memory;
 }
 
-/* Normal values of this scale, other ones for each stream; NaN for a scale that is. */
+/* Returns random normal values of this scale, different for each stream. NaN if the scale is NaN. */
 static inline void *gpu_values(tri_dtype type, int64_t count, double scale, uint64_t stream) {
   void *data = gpu_bytes((size_t)count * tri_dtype_bytes(type));
   const tri_random_key key = tri_random_stream(14, TRI_RANDOM_TEST, stream);
@@ -70,7 +70,8 @@ static inline void gpu_store_random(tri_dtype type, void *data, int64_t i, uint6
   gpu_store(type, data, i, gpu_load(TRI_BF16, &half, 0));
 }
 
-/* The norm of the difference over that of what is expected; not-a-numbers and infinities have to be where they are. */
+/* Returns the norm of the difference relative to the norm of the expected values. NaN and infinity must be at the same
+ * elements. */
 static inline double gpu_difference(tri_dtype type, int64_t count, const void *is, const void *expected) {
   double difference = 0, norm = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -88,12 +89,12 @@ static inline double gpu_difference(tri_dtype type, int64_t count, const void *i
 
 /* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
-/* 0xff again and again is not a number in any type. */
+/* Repeated bytes 0xff are NaN in every type. */
 enum { ARRAY_GUARD = 64, ARRAY_POISON = 0xff, ARRAY_GUARD_BYTE = 0xa5 };
 
 typedef struct gpu_array {
   tri_device *device;
-  size_t lead, tail, bytes, whole; /* lead: of guards, and what moves it off 64 bytes */
+  size_t lead, tail, bytes, whole; /* lead: bytes of guards and of the offset from 64 bytes */
   unsigned char *image;            /* [whole] */
   char *memory;
 } gpu_array;
@@ -140,7 +141,7 @@ enum { GPU_MOST_ARRAYS = 16 };
 
 typedef struct gpu_bench {
   tri_device *device;
-  size_t misaligned; /* elements that arrays begin behind an aligned address */
+  size_t misaligned; /* offset of arrays from an aligned address, in elements */
   gpu_array arrays[GPU_MOST_ARRAYS];
   int count;
 } gpu_bench;
@@ -155,7 +156,7 @@ static inline void *gpu_put(gpu_bench *b, const void *from, size_t bytes, size_t
   return array_device(array);
 }
 
-/* The array at this address; fails where anything around it has been written. */
+/* Downloads the array at this address. Fails if a byte around it has changed. */
 static inline void gpu_get(gpu_bench *b, const void *data, void *out) {
   const gpu_array *array = b->arrays;
   while (array_device(array) != data) array++;
@@ -173,8 +174,8 @@ static inline void gpu_clear(gpu_bench *b) {
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* What kernels are tried on: warps of both sizes, and blocks and threads in eight orders. The orders of one size of
- * warps lie side by side. */
+/* The devices on which kernels run: warps of 32 and of 64, each with blocks and threads in order and in four random
+ * orders. All devices of one warp size are adjacent. */
 static const char *const gpu_devices[] = {"emulated",
                                           "emulated:seed=1",
                                           "emulated:seed=2",
@@ -187,16 +188,16 @@ static const char *const gpu_devices[] = {"emulated",
                                           "emulated:warp=64,seed=8"};
 enum { GPU_DEVICES = sizeof gpu_devices / sizeof *gpu_devices, GPU_FIRST_OF_64 = 5 };
 
-/* Fewer, for kernels that take long. */
+/* Fewer devices, for slow kernels. */
 static const char *const gpu_test_devices[] = {
     "emulated",        "emulated:warp=64",        "emulated:seed=3",
     "emulated:seed=8", "emulated:warp=64,seed=5", "emulated:warp=64,seed=12"};
 enum { GPU_TEST_DEVICES = sizeof gpu_test_devices / sizeof gpu_test_devices[0] };
 
-/* The first of these devices whose bits this one's must be. */
+/* Returns the index of the device whose bits this device's results must have: the first of its warp size. */
 static inline int gpu_test_like(int device) { return device < 2 ? device : device < 4 ? 0 : 1; }
 
-/* The devices of a test: for cmocka's group. They stay, and so does what a kernel leaves in its scratch memory. */
+/* The devices of a cmocka group. They are kept between tests, and so are the contents of their scratch memory. */
 typedef struct gpu_benches {
   gpu_bench reference, each[GPU_DEVICES];
 } gpu_benches;

@@ -1,6 +1,6 @@
-/* Calls of kernels on the emulator, compared with the reference device: warps of 32 and 64, eight orders of threads,
- * addresses that are not multiples of 16, counted rows. Inputs, and outputs of unused rows, must not change by a bit;
- * inputs of unused rows are NaN. */
+/* Calls of kernels on the emulator, compared with the reference device: warps of 32 and 64, five orders of threads for
+ * each, addresses that are not multiples of 16, counted rows. Inputs, and outputs of unused rows, must not change by a
+ * bit; inputs of unused rows are NaN. */
 #ifndef TRI_TESTS_GPU_PROBLEM_H
 #define TRI_TESTS_GPU_PROBLEM_H
 
@@ -28,8 +28,8 @@ struct problem {
   tri_dtype type, wide;
   int64_t rows, live, width;
   bool counted;
-  bool pieces; /* of norms: two to a row */
-  bool tall;   /* adds up rows: tried with many of them, and not with the widest */
+  bool pieces; /* of norms: two pieces in each row */
+  bool tall;   /* sums of rows: tested with many rows, and not with the widest */
   array arrays[MOST_ARRAYS];
   int num_arrays;
 };
@@ -63,7 +63,7 @@ static inline void of_rows(problem *p, role is, int64_t width) {
 }
 static inline void of_wides(problem *p, role is, int64_t count) { add_array(p, is, p->wide, count, count, 1.0); }
 
-/* As many rows as `live`; -1: all, without counting. */
+/* Begins a problem with `live` counted rows; -1: all rows, without a count. */
 static inline problem begin(const char *name, problem_call *call, tri_dtype type, int64_t rows, int64_t live,
                             int64_t width) {
   problem p = {.name = name, .call = call, .type = type, .wide = tri_dtype_wide(type), .rows = rows, .width = width};
@@ -79,7 +79,7 @@ static inline void end(problem *p) {
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* With memory for each array of a problem. */
+/* A device, with memory for each array of a problem. */
 typedef struct bench {
   tri_device *device;
   void *memory[MOST_ARRAYS];
@@ -95,7 +95,7 @@ static inline void close_bench(bench *b) {
   tri_device_destroy(b->device);
 }
 
-/* Calls it with all arrays `offset` elements behind a multiple of 64 bytes; after[i] is what they hold then. */
+/* Runs the call with all arrays `offset` elements after a multiple of 64 bytes. Sets after[i] to their contents. */
 static inline void run(bench *b, const problem *p, int64_t offset, unsigned char *after[MOST_ARRAYS]) {
   unsigned char *images[MOST_ARRAYS] = {0};
   void *at[MOST_ARRAYS] = {0};
@@ -136,7 +136,7 @@ static inline void release(const problem *p, unsigned char *after[MOST_ARRAYS]) 
 
 /* ---- comparisons ------------------------------------------------------------------------------------------------- */
 
-/* By norm; and to the bit where the reference has written nothing. */
+/* Compares by norm. Elements that the reference has not written must be equal to the bit. */
 static inline void compare(const problem *p, unsigned char *want[MOST_ARRAYS], unsigned char *got[MOST_ARRAYS],
                            const char *who) {
   for (int i = 0; i < p->num_arrays; i++) {
@@ -204,10 +204,11 @@ static inline int close_all(void **state) {
   return 0;
 }
 
-/* Orders of threads do not depend on the type: fp32 is tried with all of them. */
+/* Returns whether to test this device: orders of threads do not depend on the type, so only fp32 is tested with all of
+ * them. */
 static inline bool is_tried(const problem *p, int name) { return p->type == TRI_FP32 || name % GPU_FIRST_OF_64 < 2; }
 
-/* On the emulated GPUs; where an array lies does not show in its bits. */
+/* Checks the problem on the emulated GPUs. The alignment of an array must not change any bit. */
 static inline void check(problem *p, bool bits_of_the_reference) {
   unsigned char *want[MOST_ARRAYS] = {0}, *first[MOST_ARRAYS] = {0}, *got[MOST_ARRAYS] = {0};
   run(&all->reference, p, 0, want);
@@ -234,8 +235,8 @@ static inline void check(problem *p, bool bits_of_the_reference) {
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
-/* live -1: all rows, uncounted. The widths of norms change hands at 1024 and 8192, sums of columns at 256 columns of
- * bf16, and slabs at 4096 rows of one column. */
+/* live -1: all rows, without a count. Norms change kernels above widths of 1024 and 8192; sums of columns change at 256
+ * columns of bf16 and at 4096 rows of one column. */
 typedef struct shape {
   int64_t rows, live, width;
 } shape;

@@ -1,4 +1,5 @@
-/* Weights for a tri_runner, each a function of its number among all of the model's, as if they were trained. */
+/* Writes weights into a tri_runner. Each is a function of its index among all weights of the model, as in the parameter
+ * table of training. */
 #ifndef TRI_TEST_RUNNER_WEIGHTS_H
 #define TRI_TEST_RUNNER_WEIGHTS_H
 

@@ -1,4 +1,4 @@
-/* Random lists of slices, with who sees whom said pair by pair. */
+/* Random lists of slices, with a matrix of the keys that each query sees. */
 #ifndef TRI_TESTS_SLICE_LISTS_H
 #define TRI_TESTS_SLICE_LISTS_H
 
@@ -40,7 +40,7 @@ static inline void append(list *l, tri_attention_slice s) {
   l->slices[l->count++] = s;
 }
 
-/* Causal ones mostly, full ones, windows that may be longer than the slice, and any band. */
+/* Draws a slice: causal, full, a window that may be longer than the slice, or any band. */
 static inline tri_attention_slice draw_slice(dice *d, int64_t query, int64_t queries, int64_t key, int64_t keys) {
   tri_attention_slice s = tri_slice_causal(query, queries, key, keys);
   switch (roll(d, 6)) {

@@ -32,7 +32,8 @@ static int end(void **state) {
 
 /* ---- statuses ---------------------------------------------------------------------------------------------------- */
 
-/* Each that the headers name is one of the library's, and what has none is its own mistake. */
+/* Each status in the headers is the result of a status of the library. A status without a counterpart becomes
+ * TRIREME_INTERNAL. */
 static void test_statuses(void **state) {
   (void)state;
   int seen = 0;
@@ -65,12 +66,12 @@ static void test_questions(void **state) {
   API_FAILS(trireme_question_set(NULL, "model", "x"), TRIREME_BAD_USAGE, "`question` is NULL");
   API_OK(trireme_question_set(question, "set", "adapter.rank=4"));
   API_OK(trireme_question_set(question, "set", "adapter.targets=[q_proj]"));
-  API_FAILS(trireme_plan(question, 1, &answers), TRIREME_BAD_CONFIG, "q_proj"); /* gpt2 calls it otherwise */
+  API_FAILS(trireme_plan(question, 1, &answers), TRIREME_BAD_CONFIG, "q_proj"); /* gpt2 has another name for it */
   trireme_question_destroy(question);
   assert_null(answers);
 }
 
-/* A search among layouts with some keys given. */
+/* Searches layouts with some keys fixed. */
 static void test_fixed_keys(void **state) {
   (void)state;
   trireme_answers *best = NULL;
@@ -92,7 +93,7 @@ static void test_answers(void **state) {
   (void)state;
   trireme_answers *best = NULL, *one = NULL;
   trireme_question *question = ask();
-  API_OK(trireme_question_set(question, "sequence", "512")); /* in place of the first */
+  API_OK(trireme_question_set(question, "sequence", "512")); /* replaces the first one */
   API_OK(trireme_plan(question, 3, &best));
   assert_int_equal(trireme_answers_count(best), 3);
   API_OK(trireme_simulate(question, trireme_answers_layout(best, 1), &one));
@@ -131,7 +132,7 @@ static bool set_locale_with_comma(void **state) {
   return false;
 }
 
-/* The answers are the same where the caller has called setlocale, and it is still set behind. */
+/* The answers are the same if the caller has called setlocale, and the locale is unchanged afterwards. */
 static void test_callers_locale(void **state) {
   trireme_answers *plain = NULL, *other = NULL;
   trireme_question *question = ask();
@@ -241,7 +242,7 @@ static void test_corpus(void **state) {
 static void test_tokenizer(void **state) {
   static const char text[] =
       "a\0\xff"
-      "b\xe2\x82"; /* any bytes, and a letter that has only begun */
+      "b\xe2\x82"; /* any bytes, ending with an incomplete character */
   char path[TRI_PATH_BYTES];
   trireme_tokenizer *tokenizer = NULL, *again = NULL;
   int32_t *ids = NULL;

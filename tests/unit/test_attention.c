@@ -1,6 +1,6 @@
-/* Attention: the reference against a plain softmax over all positions, and every vector unit of the CPU device against
- * the reference. q, k and v lie interleaved in rows, as in training, with guard bytes around every buffer; outputs are
- * poisoned before. One, two and three threads give the same bits. */
+/* Attention: the reference compared with a plain softmax over all positions, and every vector unit of the CPU device
+ * compared with the reference. q, k and v are interleaved in rows, as in training, with guard bytes around every
+ * buffer; outputs are poisoned before. One, two and three threads give the same bits. */
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"
@@ -33,8 +33,8 @@ static const shape shapes[] = {
     {1, 1, 40, 4, 2, 64, 1, 0},
     {2, 5, 133, 2, 2, 32, 1, 0},
     {1, 64, 300, 3, 1, 64, 1, 0},
-    /* capped: about as the scores are, far beyond them (Gemma 2's 50), far below; with a cache; most of them at the cap
-     */
+    /* With soft caps: about as large as the scores, far above them (Gemma 2's 50), and far below; with a cache; with
+     * most scores at the cap. */
     {2, 63, 63, 6, 2, 64, 1, 1.5},
     {1, 129, 129, 2, 1, 33, 1, 50},
     {1, 65, 65, 2, 1, 80, 1, 0.02},
@@ -118,7 +118,7 @@ static tri_attention_slice slice_of(const shape *s, int64_t batch) {
   return tri_slice_causal(batch * s->queries, s->queries, batch * s->keys, s->keys);
 }
 
-/* Inputs and results of one run; gradients are only there where queries == keys. */
+/* Inputs and results of one run; gradients only if queries == keys. */
 typedef struct bench {
   shape s;
   tri_dtype type, wide;
@@ -184,7 +184,7 @@ static double element(const plain *p, int64_t row, int64_t offset, int64_t d) {
   return load(p->b->type, at(&p->b->rows), row * row_of(&p->b->s) + offset + d);
 }
 
-/* Softmax weights of one query over its keys. */
+/* Computes the softmax weights of one query over its keys. */
 static void weights_of(const plain *p, int64_t query, double *weights) {
   const shape *s = &p->b->s;
   int64_t seen = s->keys - s->queries + query + 1, kv = p->head / (s->heads / s->kv_heads);
@@ -203,7 +203,7 @@ static void weights_of(const plain *p, int64_t query, double *weights) {
   for (int64_t j = 0; j < seen; j++) weights[j] /= total;
 }
 
-/* sum over queries and components of gradient_out * out, for one batch entry and head. */
+/* Returns the sum over queries and components of gradient_out * out, for one batch entry and head. */
 static double plain_loss(const plain *p) {
   const shape *s = &p->b->s;
   int64_t kv = p->head / (s->heads / s->kv_heads);
@@ -242,7 +242,7 @@ static void test_reference(void **state) {
     whole_loss(&b); /* checks every output */
     bench_release(&b);
   }
-  /* Difference quotients of every input of a small one. */
+  /* Compares the gradients of a small problem with difference quotients of every input. */
   bench b = bench_of((shape){2, 4, 4, 4, 2, 3, 1, 0}, TRI_FP64);
   run(device, &b);
   double *rows = at(&b.rows), *gradient = at(&b.gradient_rows);
@@ -276,7 +276,7 @@ static void compare(const char *what, const bench *b, const block *got, const bl
     error += (x - y) * (x - y);
     size += y * y;
   }
-  /* A single position has weight 1 and no gradient of q and k: nothing is exactly nothing. */
+  /* A single position has weight 1, and its q and k have zero gradients, so the error must be exactly 0. */
   if (!(sqrt(error) <= limit * sqrt(size) + 1e-30)) {
     fail_msg("%s at B %d, %d of %d, H %d/%d, D %d, cap %g, %s: off by %.3g of %.3g", what, (int)b->s.batch,
              (int)b->s.queries, (int)b->s.keys, (int)b->s.heads, (int)b->s.kv_heads, (int)b->s.head_dim, b->s.soft_cap,
@@ -365,7 +365,7 @@ static void run_device(const char *name) {
 
 VECTOR_UNIT_TESTS(run_device)
 
-/* However long the sequence: the scratch memory of a thread is a few tiles and one head's rows. */
+/* For any length of the sequence, the scratch memory of a thread is a few tiles and one head's rows. */
 static void test_workspace(void **state) {
   (void)state;
   tri_device *device = NULL;

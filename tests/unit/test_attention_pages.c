@@ -1,5 +1,5 @@
-/* Attention of generated text on pages: a query's bits, whatever it is computed beside: its sequence in one piece or in
- * several, other sequences, other pages, other threads; and its numbers, beside the reference device in fp64. */
+/* Attention of generated text on pages. A query's result has the same bits if its sequence is read in one piece or
+ * several, with other sequences, in other pages and on other threads; and it is near the reference device's in fp64. */
 #include "attention_problem.h"
 
 #include "device/device.h"
@@ -14,7 +14,7 @@ typedef struct page_shape {
 typedef struct page_problem {
   page_shape of;
   int64_t keys;
-  double *q, *k, *v; /* [keys, heads or kv_heads, head_dim]: values that bf16 has */
+  double *q, *k, *v; /* values that bf16 represents exactly */
 } page_problem;
 
 static double drawn_value(int64_t stream, int64_t i) {
@@ -37,7 +37,7 @@ static void free_problem(page_problem *p) {
   free(p->v);
 }
 
-/* A device with a cache whose pages begin as not-a-numbers, and the tables of two sequences. */
+/* A device with a cache whose pages begin as NaN, and the page tables of two sequences. */
 typedef struct cache {
   tri_device *device;
   tri_dtype type;
@@ -62,7 +62,7 @@ static void free_cache(cache *c) {
   tri_device_destroy(c->device);
 }
 
-/* Rows of one or two sequences, each from position `first` on, into a run_pieces; out[rows, heads, head_dim]. */
+/* Rows of one or two sequences, each from position `first` on, for run_pieces; out[rows, heads, head_dim]. */
 typedef struct piece {
   const page_problem *of;
   int sequence;
@@ -137,7 +137,7 @@ static void run_pieces(cache *c, const piece *parts, int num_parts, double *out)
   buffer_free(&o);
 }
 
-/* In one piece, alone. */
+/* Runs the sequence in one piece, alone. */
 static bool run_whole(const char *kind, tri_dtype type, const page_problem *p, double *out) {
   cache c = make_cache(kind, 1, type, p->of, 0);
   if (c.device == NULL) return false;
@@ -146,7 +146,7 @@ static bool run_whole(const char *kind, tri_dtype type, const page_problem *p, d
   return true;
 }
 
-/* In drawn pieces, beside another sequence, in other pages, on three threads. */
+/* Runs the sequence in random pieces, with another sequence, in other pages, on three threads. */
 static void run_in_pieces(const char *kind, tri_dtype type, const page_problem *p, const page_problem *other,
                           int64_t stream, double *out) {
   const int64_t width = p->of.heads * p->of.head_dim;
@@ -178,7 +178,7 @@ static void check_shape(page_shape of, int64_t keys, int64_t stream) {
   assert_true(run_whole("reference", TRI_FP64, &p, plain));
   for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
     for (int t = 0; t < 2; t++) {
-      if (!run_whole(units[u], types[t], &p, whole)) continue; /* not of this CPU */
+      if (!run_whole(units[u], types[t], &p, whole)) continue; /* this CPU does not have the unit */
       run_in_pieces(units[u], types[t], &p, &other, stream, pieces);
       assert_memory_equal(whole, pieces, count * sizeof *whole);
       for (size_t i = 0; i < count; i++) {

@@ -6,7 +6,7 @@
 
 static double scale_of(const shape *s) { return s->scale > 0 ? s->scale : 1 / sqrt((double)s->head_dim); }
 
-/* The derivative of a score by the product that it is made of. */
+/* Returns the derivative of a score with respect to its product q k. */
 static double slope_of(const shape *s, double product) {
   return s->soft_cap > 0 ? scale_of(s) / pow(cosh(scale_of(s) * product / s->soft_cap), 2) : scale_of(s);
 }
@@ -89,7 +89,7 @@ static void test_whole_matrices(void **state) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     for (size_t t = 0; t < 3; t++) {
       const shape *s = &shapes[i];
-      if (types[t].type != TRI_FP64 && s->size > 1) continue; /* statistics in fp32 hold less of large scores */
+      if (types[t].type != TRI_FP64 && s->size > 1) continue; /* fp32 statistics are too inexact for large scores */
       tensors x = tensors_make(s, types[t].type);
       reference_forward(&x);
       reference_backward(&x);

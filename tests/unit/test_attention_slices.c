@@ -1,7 +1,7 @@
-/* Attention over lists of slices: documents, gaps, full and causal, several slices on a query and on a key, calls that
- * are merged and gradients that accumulate. The oracle is a softmax in double over a mask of who sees whom. Random
- * lists, with the strides of heads that GPT-NeoX has and with those of [heads, rows], on the reference and on every
- * vector unit that this CPU has; one, two and three threads give the same bits. */
+/* Attention over lists of slices: documents, gaps, full and causal slices, several slices for a query and for a key,
+ * calls that are merged, and gradients that accumulate. The oracle is a softmax in double with a mask. Random lists,
+ * with the strides of GPT-NeoX's heads and with those of [heads, rows], on the reference and on every vector unit of
+ * this CPU; one, two and three threads give the same bits. */
 #include "attention_problem.h"
 #include "check.h"
 #include "sanitized.h"
@@ -10,7 +10,7 @@
 
 /* ---- random lists ------------------------------------------------------------------------------------------------ */
 
-/* Documents of any length with rows between them that belong to none, and slices that say nothing. */
+/* Makes documents of any length, with rows between them that belong to none, and slices without effect. */
 static void make_apart(dice *d, int64_t query_rows, int64_t key_rows, list *l) {
   int64_t query = 0, key = 0;
   while (query < query_rows && key < key_rows && l->count < MOST_SLICES) {
@@ -35,13 +35,14 @@ static void make_shared(dice *d, int64_t query_rows, int64_t key_rows, list *l) 
   }
 }
 
-/* Queries see the last `window` keys: those at the beginning as usual, and one slice for each other. */
+/* Makes a window: each query sees the last `window` keys. Needs a slice for the first queries, and one for each later
+ * query. */
 static void make_window(int64_t rows, int64_t window, list *l) {
   append(l, tri_slice_causal(0, window, 0, window));
   for (int64_t r = window; r < rows; r++) append(l, tri_slice_full(r, 1, r - window + 1, window));
 }
 
-/* A window over keys that come in blocks, one after the other: each block shows most queries nothing. */
+/* Makes a window over keys in adjacent blocks: in each block most queries see no key. */
 static void make_blocks(int64_t rows, int64_t window, int64_t block, list *l) {
   for (int64_t first = 0; first < rows; first += block) {
     tri_attention_slice s = tri_slice_full(0, rows, first, block < rows - first ? block : rows - first);
@@ -88,7 +89,7 @@ static void lay_out(tri_attention *c, bool by_heads) {
   c->out_row = c->heads * c->out_head + GAP;
 }
 
-/* Of q, k or v: elements of the buffer that has it. */
+/* Returns the number of elements of the buffer of q, k or v. */
 static size_t elements_of(const bench *x, int which) {
   const tri_attention *c = &x->call;
   if (x->by_heads) return which == 0 ? (size_t)(c->query_rows * c->q_row) : 0;
@@ -168,7 +169,7 @@ static void run_backward(tri_device *device, const bench *x, int calls) {
 
 /* ---- the oracle -------------------------------------------------------------------------------------------------- */
 
-/* Dense and in double: [heads, rows, D], and [heads, rows] of log_sum_exp. */
+/* Results, dense and in double: [heads, rows, D], and [heads, rows] of log_sum_exp. */
 typedef struct answer {
   int64_t count[PARTS];
   double *values[PARTS];
@@ -199,7 +200,7 @@ typedef struct inputs {
   double *q, *k, *v, *g;
 } inputs;
 
-/* One query of one head. */
+/* Computes one query of one head. */
 static void oracle_row(const bench *x, const inputs *in, int64_t h, int64_t row, answer *a) {
   const tri_attention *c = &x->call;
   const int64_t D = c->head_dim, g = h / (c->heads / c->kv_heads), at = (h * c->query_rows + row) * D;
@@ -318,7 +319,7 @@ static void check_gaps(const bench *x) {
 
 static double tolerance_of(tri_dtype type) { return type == TRI_FP64 ? 1e-12 : type == TRI_FP32 ? 3e-6 : 1e-2; }
 
-/* Gradients that are there before: 1 each. */
+/* Sets the gradients to 1 before the call, which adds to them. */
 static void fill_gradients(bench *x) {
   for (int i = 0; i < 3; i++)
     for (size_t e = 0; e < x->gradients[i].bytes / tri_dtype_bytes(x->call.gradient_type); e++)
@@ -403,13 +404,13 @@ static tri_attention call_of(tri_dtype type, int64_t query_rows, int64_t key_row
                          .shares_keys = shared};
 }
 
-/* A scale of its own, and a cap that some scores lie far below and others beyond. */
+/* Sets a scale that is not the default, and a cap that some scores exceed and others are far below. */
 static void cap_scores(tri_attention *call, int i) {
   call->scale *= i % 2 == 0 ? 1.7 : 0.6;
   call->soft_cap = i % 4 == 1 ? 0.8 : 4;
 }
 
-/* Two chunks of a sequence against all keys so far: queries are apart, keys are shared. */
+/* Two chunks of a sequence against all keys so far: they share the keys, but not the queries. */
 static void check_zig_zag(tri_device *device, tri_dtype type) {
   static list l;
   memset(&l, 0, sizeof l);
@@ -533,7 +534,7 @@ static void test_window_of_one(void **state) {
   tri_device_destroy(device);
 }
 
-/* What calls before gave a query that no slice of this one names stays as it is, to the bit. */
+/* Results of earlier calls do not change, to the bit, for a query that is in no slice of this call. */
 static void test_merge_leaves_others_alone(void **state) {
   (void)state;
   static list whole, some;
@@ -569,8 +570,8 @@ static void test_merge_leaves_others_alone(void **state) {
   }
 }
 
-/* A workspace serves fewer slices than it was asked for: which way the backward goes, and what that needs, depends on
- * their number. */
+/* A workspace can serve fewer slices than it was planned for, although the algorithm of the backward and its memory
+ * depend on their number. */
 static void test_workspace_serves_fewer(void **state) {
   (void)state;
   static const char *const devices[] = {"cpu", "reference", "emulated"};

@@ -1,4 +1,5 @@
-/* The best peak of a device: kept in a file, found again, and measured again where a step was faster. */
+/* The highest measured peak of a device is stored in a file and read again, and is measured again if a step was faster.
+ * */
 #include "check.h"
 
 #include "base/memory.h"
@@ -20,7 +21,7 @@ static int enter(void **state) {
   (void)state;
   char name[] = "/tmp/trireme-peak-XXXXXX";
   if (mkdtemp(name) == NULL) return 1;
-  snprintf(folder, sizeof folder, "%s/cache", name); /* which is not there */
+  snprintf(folder, sizeof folder, "%s/cache", name); /* does not exist yet */
   return setenv("TRIREME_CACHE", folder, 1);
 }
 
@@ -30,7 +31,7 @@ static int leave(void **state) {
   return tri_directory_remove(folder) != TRI_OK;
 }
 
-/* The only file of the folder. */
+/* Finds the only file of the folder. */
 static void find_file(char out[TRI_PATH_BYTES]) {
   char command[TRI_PATH_BYTES + 32];
   snprintf(command, sizeof command, "ls %s/peak-*", folder);
@@ -51,7 +52,7 @@ static void test_kept(void **state) {
   assert_true(tri_best_peak_read(folder, "another machine") == 0);
   find_file(path);
   CHECK_OK(tri_file_read(path, 4096, &text, &bytes));
-  for (size_t i = 0; i < bytes; i++) { /* each byte matters, and so does the length */
+  for (size_t i = 0; i < bytes; i++) { /* a change of any byte, or of the length, is detected */
     text[i] ^= 1;
     CHECK_OK(tri_file_replace(path, text, bytes));
     assert_true(tri_best_peak_read(folder, "a machine") == 0);
@@ -65,13 +66,13 @@ static void test_kept(void **state) {
   assert_true(tri_best_peak_read(folder, "a machine") == 5);
   tri_free(text);
   assert_int_equal(unlink(path), 0);
-  assert_int_equal(mkdir(path, 0777), 0); /* a folder in its place counts as no file */
+  assert_int_equal(mkdir(path, 0777), 0); /* a folder with the file's name counts as no file */
   assert_true(tri_best_peak_read(folder, "a machine") == 0);
   CHECK_FAILS(tri_best_peak_write(folder, "a machine", 5), TRI_BAD_FILE, "is a folder");
   assert_int_equal(rmdir(path), 0);
 }
 
-/* While processes write, a reader finds one of their numbers at any time. */
+/* While processes write, a reader always finds the number of one of them. */
 static void test_at_once(void **state) {
   enum { WRITERS = 4, TIMES = 50 };
   (void)state;
@@ -121,14 +122,14 @@ static void test_doubted(void **state) {
   *t = (tri_training){.config = config, .device = device, .peak_flops = 1000, .measured_flops = 1000};
   tri_best_peak_key(device, TRI_FP32, false, key);
   products = 0;
-  CHECK_OK(tri_training_doubt_peak(t, 1)); /* all of it is not more */
+  CHECK_OK(tri_training_doubt_peak(t, 1)); /* a step at the peak is not faster than it */
   CHECK_OK(tri_training_doubt_peak(t, NAN));
   assert_true(products == 0 && t->peak_flops == 1000);
   CHECK_OK(tri_training_doubt_peak(t, 1.5));
   assert_true(products > 0 && t->peak_flops > 1000);
   assert_true(tri_best_peak_read(folder, key) == t->peak_flops);
   products = 0;
-  CHECK_OK(tri_training_doubt_peak(t, 3)); /* once */
+  CHECK_OK(tri_training_doubt_peak(t, 3)); /* measured again only once */
   assert_true(products == 0);
   CHECK_OK(tri_best_peak_write(folder, key, 1e300)); /* the stored peak is higher than any measured one */
   t->peak_doubted = false;

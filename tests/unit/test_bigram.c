@@ -1,4 +1,4 @@
-/* The bigram baseline against counts made by brute force, and that its probabilities add up to one. */
+/* The bigram baseline, compared with counts by brute force; its probabilities add up to one. */
 #include "check.h"
 #include "data/bigram.h"
 #include "data/corpus_writer.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { VOCAB = 11, TOKENS = 70001 }; /* more than one piece of reading */
+enum { VOCAB = 11, TOKENS = 70001 }; /* more tokens than one read */
 
 static void test_against_brute_force(void **state) {
   (void)state;
@@ -16,7 +16,7 @@ static void test_against_brute_force(void **state) {
   unsigned seed = 5;
   for (int i = 0; i < TOKENS; i++) {
     seed = seed * 1103515245u + 12345u;
-    stream[i] = (int32_t)((seed >> 16) % 7 * ((seed >> 20) % 2)) + (i % 3 == 0); /* 8, 9 and 10 never come */
+    stream[i] = (int32_t)((seed >> 16) % 7 * ((seed >> 20) % 2)) + (i % 3 == 0); /* 8, 9 and 10 do not occur */
   }
   char folder[] = "/tmp/trireme-bigram-XXXXXX", prefix[64];
   assert_non_null(mkdtemp(folder));

@@ -41,7 +41,7 @@ static double wanted_in(const json_t *object, tri_board_column column) {
   return real_in(json_array_get(sources, (size_t)(column - TRI_BOARD_SOURCE_1)), "share");
 }
 
-/* The last of that name in the line; NaN: it has none. */
+/* Returns the last number of that name in the line, or NaN. */
 static double named_in(const tri_board_line *line, const char *name) {
   for (int64_t i = line->num_named - 1; i >= 0; i--) {
     const tri_board_named *number = &line->named[i];
@@ -138,7 +138,7 @@ static void reads_what_jansson_reads(void **state) {
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) compare_line(lines[i], strlen(lines[i]), true);
 }
 
-/* Every beginning of a line is not a line. */
+/* No proper prefix of a line is accepted. */
 static void refuses_what_is_half_written(void **state) {
   (void)state;
   static const char line[] = "{\"step\": 12, \"loss\": 1.5e-3, \"sources\": [{\"share\": 1}], \"bad_steps\": 0}";
@@ -146,7 +146,7 @@ static void refuses_what_is_half_written(void **state) {
   assert_true(compare_line(line, sizeof line - 1, true));
 }
 
-/* As tri_metrics_step writes them. */
+/* Lines in the form that tri_metrics_step writes. */
 static void reads_numbers_of_all_sizes(void **state) {
   (void)state;
   uint64_t at = 0;
@@ -260,7 +260,7 @@ static void follows_a_file_that_was_cut(void **state) {
   check_steps(&f->series, 4, 4);
   assert_int_equal(f->series.rewinds, 1);
   write_steps(f, "w", 1, 4, 0);
-  write_steps(f, "a", 5, 30, 0.5); /* longer than ever before it is looked at again */
+  write_steps(f, "a", 5, 30, 0.5); /* longer than the file ever was when it is read again */
   read_all(f);
   check_steps(&f->series, 30, 30.5);
   assert_int_equal(f->series.columns[TRI_BOARD_LOSS][3] == 4.0F, 1);
@@ -280,7 +280,7 @@ static void follows_a_file_that_was_replaced(void **state) {
   check_steps(&f->series, 12, 112);
 }
 
-/* Steps that come again without the file being cut: the newer hold. */
+/* If steps are repeated without the file being truncated, the newer ones count. */
 static void takes_the_newer_of_two(void **state) {
   fixture *f = *state;
   write_steps(f, "w", 1, 9, 0);
@@ -291,7 +291,7 @@ static void takes_the_newer_of_two(void **state) {
   assert_int_equal(f->series.rewinds, 1);
 }
 
-/* Times that no step takes: their sum stays one. */
+/* Impossible step times are left out; the sum remains one. */
 static void sums_what_is_a_time(void **state) {
   fixture *f = *state;
   put(f, "w", "{\"step\": 1, \"step_s\": 0.5}\n{\"step\": 2, \"step_s\": 1e308}\n{\"step\": 3, \"step_s\": 1e308}\n");
@@ -301,7 +301,7 @@ static void sums_what_is_a_time(void **state) {
   assert_true(f->series.seconds[3] == 0.5 && f->series.seconds[4] == 1.0);
 }
 
-/* However long the file is, no more steps are held; one that was cut is read again. */
+/* A long file keeps at most the largest number of steps. After a truncation it is read again. */
 static void holds_as_much_as_it_may(void **state) {
   fixture *f = *state;
   f->series.most = 7;
@@ -328,7 +328,7 @@ static void passes_over_odd_lines(void **state) {
   fixture *f = *state;
   char *noise = calloc((3 << 20) + 1, 1);
   assert_non_null(noise);
-  memset(noise, 'x', 3 << 20); /* longer than what is read at once */
+  memset(noise, 'x', 3 << 20); /* longer than one read */
   put(f, "w", "\n{\"step\": 0}\nnonsense\n");
   write_steps(f, "a", 1, 2, 0);
   put(f, "a", noise);
@@ -355,7 +355,7 @@ static void reads_no_link_and_no_pipe(void **state) {
   CHECK_FAILS(tri_series_read(&f->series, 1, &more), TRI_BAD_FILE, "not a plain file");
 }
 
-/* However it is cut into reads, it is the same. */
+/* The result does not depend on how the file is divided into reads. */
 static void does_not_depend_on_when_it_is_read(void **state) {
   fixture *f = *state;
   uint64_t at = 5;
@@ -462,7 +462,7 @@ static void make_series(fixture *f, uint64_t seed) {
   read_all(f);
 }
 
-/* The mean that the header defines, over all values before and with i. */
+/* Returns the mean defined in the header, over all values up to i. */
 static double smoothed_at(const float *values, int64_t i, double smoothing) {
   double sum = 0, weights = 0, weight = 1, keep = smoothing > 1 ? 1 - 1 / smoothing : 0;
   for (int64_t k = i; k >= 0; k--) {
@@ -514,14 +514,14 @@ static void columns_are_what_lies_in_them(void **state) {
   }
 }
 
-/* All of a series, none of it, one step of it. */
+/* All of a series, none of it, and one step of it. */
 static void columns_at_the_ends(void **state) {
   fixture *f = *state;
   tri_bucket_place places[2];
   tri_bucket buckets[2 * TRI_BOARD_COLUMNS];
   tri_bucket_request all = {TRI_BOARD_AXIS_STEP, NAN, NAN, 2, 1}, outside = {TRI_BOARD_AXIS_STEP, 1e6, 2e6, 2, 1};
   tri_series_buckets(&f->series, &all, places, buckets);
-  assert_int_equal(places[0].count + places[1].count, 0); /* of no steps */
+  assert_int_equal(places[0].count + places[1].count, 0); /* contains no steps */
   write_steps(f, "w", 1, 1, 0);
   read_all(f);
   tri_series_buckets(&f->series, &all, places, buckets);

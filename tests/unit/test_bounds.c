@@ -86,8 +86,8 @@ static tri_cluster draw_cluster(draws *d) {
                                       .launch = toss(d) ? 0 : 1e-6}};
 }
 
-/* Adds measured times: gathers whose seconds grow faster than their bytes, and an update that is faster than the
- * memory's bandwidth says. */
+/* Adds measured times: gathers whose seconds grow faster than their bytes, and an update faster than the memory's
+ * bandwidth allows. */
 static void measure(draws *d, tri_cluster *cluster) {
   tri_measured *m = &cluster->measured;
   const double update_s = 7 * 4 * (double)(1 << 20) / (0.8 * cluster->memory_bandwidth);
@@ -107,7 +107,7 @@ static void measure(draws *d, tri_cluster *cluster) {
   tri_measured_complete(m);
 }
 
-/* Any division that leaves no stage without a layer but the first and the last. */
+/* Draws a division of the layers in which only the first and the last stage may be empty. */
 static void draw_stage_layers(draws *d, int64_t layers, tri_layout *layout) {
   int64_t numbers[64], stages = layout->pipeline * layout->virtual_stages, left = layers - (stages - 2);
   if (stages < 2 || stages > 64 || left < 0) return;
@@ -214,7 +214,7 @@ static void test_bounds(void **state) {
                              .link_share = 1,
                              .levels = true,
                              .planned = true};
-  tri_system other = system; /* whose memory is counted, and holds the least that one may */
+  tri_system other = system; /* its memory is computed from these settings, which are the smallest ones */
   other.planned = false;
   other.gathers_again = true;
   other.overlap_layers = true;

@@ -1,5 +1,5 @@
-/* Who holds, counts and saves what of a model on a mesh that is longer than 1 along every axis: all ranks' tables and
- * buckets are made, and every element of every parameter has to be found as often as it should be. */
+/* Which ranks store, count and save the elements of a model, on a mesh that is longer than 1 along every axis: makes
+ * the tables and buckets of all ranks, and counts every element of every parameter. */
 #include "check.h"
 #include "engine/checkpoint_map.h"
 #include "schedule/parts.h"
@@ -8,7 +8,7 @@
 
 enum { MICRO_BATCHES = 1, MOST_ENTRIES = 64 };
 
-/* Grouped heads: with 4 tensor ranks, pairs hold copies of one key head. */
+/* Returns a model with grouped heads: with 4 tensor ranks, pairs of ranks have copies of one key head. */
 static tri_model model_of(bool tied) {
   return (tri_model){.family = TRI_FAMILY_LLAMA,
                      .num_layers = 3,
@@ -41,9 +41,9 @@ static tri_layout layout_of(int64_t tensor, int64_t context, int64_t data, int64
 }
 
 typedef struct totals {
-  int64_t counted; /* elements that the clip adds up, all ranks' */
+  int64_t counted; /* elements that the clip sums, over all ranks */
   int64_t updated; /* elements that the optimizer updates */
-  int64_t held;    /* elements that ranks hold parts or copies of, each replica's once */
+  int64_t held;    /* elements of parts and copies on all ranks, each replica counted once */
   size_t saved;    /* bytes */
 } totals;
 
@@ -101,8 +101,8 @@ static totals totals_of(const tri_model *model, const tri_layout *layout, int64_
   return found;
 }
 
-/* The clip and a checkpoint have every element once; the optimizer has it once, or without ZeRO once a replica, for
- * each part or copy that there is. */
+/* The clip and a checkpoint have every element once. The optimizer updates it once (without ZeRO: once on each replica)
+ * for each part or copy. */
 static void check_layout(const tri_model *model, const tri_layout *layout) {
   int64_t num_values = 0;
   totals found = totals_of(model, layout, &num_values);
@@ -127,8 +127,8 @@ static void every_element_counts_once(void **state) {
   }
 }
 
-/* Tensor ranks whose parts differ in size open their buckets at the same parameters, however full they are: they add up
- * norms' gradients together, a bucket at a time. */
+/* Tensor ranks whose parts differ in size begin their buckets at the same parameters, because they sum the gradients of
+ * norms together, bucket by bucket. */
 static void tensor_ranks_have_the_same_buckets(void **state) {
   (void)state;
   tri_model model = model_of(false);
@@ -155,7 +155,7 @@ static void tensor_ranks_have_the_same_buckets(void **state) {
   }
 }
 
-/* A parameter whose replicas are another domain has buckets of its own, cut for that. */
+/* A parameter that is replicated over a different domain has buckets of its own, with the blocks of that domain. */
 static void buckets_follow_the_domain(void **state) {
   (void)state;
   tri_model model = model_of(false);
@@ -186,7 +186,7 @@ static void buckets_follow_the_domain(void **state) {
   tri_parameter_table_destroy(table);
 }
 
-/* Which replica updates each tensor of a matrix: 0 where some other optimizer's, -1 where it is cut. */
+/* Finds the replica that updates each matrix; 0 for parameters that are not matrices. Fails if a matrix is split. */
 static void find_owners(const tri_model *model, const tri_layout *layout, const tri_optimizer_settings *optimizer,
                         int rank, int64_t owners[MOST_ENTRIES]) {
   const tri_layer_range all = {-1, model->num_layers + 1};

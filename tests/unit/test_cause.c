@@ -40,7 +40,7 @@ static void expect(tri_status status, const char *text) {
   if (strstr(tri_status_message(), text) == NULL) fail_msg("`%s` is not in `%s`", text, tri_status_message());
 }
 
-/* Each is there beside all that come after it, and wins. */
+/* Adds the kinds of faults in ascending order of priority: the newest one is always reported. */
 static void test_order(void **state) {
   (void)state;
   tri_ending *e = begin(EXITED_9);
@@ -75,7 +75,7 @@ static void test_asked(void **state) {
   expect(TRI_INTERRUPTED, "the run is complete");
   e->launcher_result = EXITED_9;
   expect(TRI_INTERRUPTED, "interrupted after step 4, without a checkpoint of it");
-  e->requested = true; /* by a scheduler, which does not make it two */
+  e->requested = true; /* by a scheduler, which does not change the cause */
   expect(TRI_INTERRUPTED, "interrupted after step 4, without a checkpoint of it");
   e->asked = 0;
   expect(TRI_INTERRUPTED, "interrupted after step 4, without a checkpoint of it");
@@ -88,8 +88,7 @@ static void test_asked(void **state) {
   expect(TRI_BAD_CONFIG, "no space");
 }
 
-/* A launcher that says all is well, though a rank said otherwise, or ended without a goodbye; and the other way round.
- */
+/* A launcher that reports success although a rank failed or ended without a message; and the reverse. */
 static void test_launchers_status(void **state) {
   (void)state;
   tri_ending *e = begin(0);
@@ -104,7 +103,7 @@ static void test_launchers_status(void **state) {
   assert_int_equal(tri_cause_report(e), TRI_OK);
 }
 
-/* However much the ranks' libraries print, the beginning and the launcher's last message are kept. */
+/* If the ranks' libraries print very much, the beginning and the launcher's last message are kept. */
 static void test_noise(void **state) {
   (void)state;
   char line[3000], text[64];

@@ -12,7 +12,7 @@ static int count_of(const char *text, const char *word) {
   return found;
 }
 
-/* A curve through (1, low), (2, nothing), (3, high), and a dot, as a page gets it. */
+/* Returns a curve through (1, low), (2, no value), (3, high), and a dot, in the form for a page. */
 static char *draw(double low, double high, bool logarithmic) {
   tri_page page;
   tri_chart c;
@@ -40,12 +40,12 @@ static void parts(void **state) {
   char *text = draw(2, 7, false);
   assert_non_null(strstr(text, "aria-label=\"&lt;a&gt; &amp; &quot;b&quot;\">"));
   assert_non_null(strstr(text, ">&lt;a&gt; &amp; &quot;b&quot;</text>"));
-  assert_null(strstr(text, "xmlns")); /* goes without saying in a page */
+  assert_null(strstr(text, "xmlns")); /* not needed within a page */
   assert_int_equal(count_of(text, "<line stroke"), 3 + 6);
   assert_non_null(strstr(text, "text-anchor=\"end\">7</text>"));
   assert_non_null(strstr(text, " r=\"3\"><title>&lt;t&gt;</title></circle>"));
   const char *curve = strstr(text, " d=\"");
-  assert_int_equal(count_of(curve, "M"), 2); /* broken where there is no value */
+  assert_int_equal(count_of(curve, "M"), 2); /* interrupted where a value is missing */
   assert_int_equal(count_of(curve, "L"), 0);
   free(text);
 }
@@ -60,7 +60,7 @@ static void logarithms(void **state) {
   free(text);
 }
 
-/* One value, none, and values that are all equal: no number that is not one. */
+/* One value, none, and equal values: the SVG has only finite numbers. */
 static void odd_values(void **state) {
   (void)state;
   const double odd[][2] = {{3, 3}, {NAN, 3}, {NAN, NAN}, {0, INFINITY}, {-1, 0}, {-1e308, 1e308}};

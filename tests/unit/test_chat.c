@@ -90,8 +90,8 @@ static void test_rendering_is_bounded(void **state) {
   expect_failure("{% macro m(a) %}{{ m(a) }}{% endmacro %}{{ m(1) }}", "the template calls itself more than 1000 deep");
 }
 
-/* Of two values that hold the one below them twice, 40 deep, and of long texts: each of these takes far more than a
- * million steps, though it makes few values. */
+/* Compares two values that contain the one below them twice, 40 levels deep, and long texts: each takes far more than a
+ * million steps, though it creates few values. */
 static void test_comparing_is_bounded(void **state) {
   (void)state;
   static const char shared[] =
@@ -152,7 +152,7 @@ static void release(reader *r) {
   tri_chat_template_destroy(r->format.template);
 }
 
-/* The text with [ ] around answers. */
+/* Renders the text with [ ] around answers. */
 static void expect_answers(const char *source, const char *line, const char *wanted) {
   reader r;
   char text[1024];
@@ -211,7 +211,7 @@ static void test_forms(void **state) {
 #define NULLS(role, text)                                                                                              \
   "{\"role\": \"" role "\", \"content\": " text ", \"tool_calls\": null, \"name\": null, \"weight\": null}"
 
-/* As transformers: a member of a message that is null is absent, and deeper ones stay. */
+/* As in transformers, a member of a message that is null is absent, and null at deeper levels is kept. */
 static void test_null_is_absent(void **state) {
   (void)state;
   static const char source[] =
@@ -231,7 +231,7 @@ static void test_null_is_absent(void **state) {
   expect_bad(source, MESSAGES(USER("a") ", " NULLS("assistant", "null")), "message 2: `content` is missing");
 }
 
-/* LLaMA-Factory's. */
+/* LLaMA-Factory's form. */
 static void test_function_calls(void **state) {
   (void)state;
   static const char source[] =
@@ -263,7 +263,7 @@ static void test_weights(void **state) {
              "message 2: `weight` is 0.5; it takes true, false, 0 or 1");
 }
 
-/* The names that other programs have for such a flag: ms-swift, xtuner, axolotl, verl. */
+/* The names of such a flag in other programs: ms-swift, xtuner, axolotl, verl. */
 static void test_flags_of_other_programs(void **state) {
   (void)state;
   static const char *const names[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
@@ -293,7 +293,7 @@ static void test_flags_of_other_programs(void **state) {
              "message 1: only answers of the assistant can be learnt, but `training` of this message is true");
 }
 
-/* Templates that print the past in another way than the present. */
+/* Templates that render earlier turns differently from the current one. */
 static void test_answers_without_a_common_beginning(void **state) {
   (void)state;
   expect_answers(

@@ -43,7 +43,7 @@ static void write_text(const char *path, const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* A pid that was in use and is not any more. */
+/* Returns a pid that was in use and is free now. */
 static pid_t dead_pid(void) {
   pid_t child = fork();
   if (child == 0) _exit(0);
@@ -53,8 +53,8 @@ static pid_t dead_pid(void) {
 
 /* ---- saving and reading ------------------------------------------------------------------------------------------ */
 
-/* First, since the peak is that of the whole program: neither saving nor reading nor verifying may hold a second copy
- * of the tensors. */
+/* Runs first, since it measures the peak of the whole program: saving, reading and verifying must not hold a second
+ * copy of the tensors. */
 static void test_no_second_copy(void **state) {
   (void)state;
   size_t bytes = 96u << 20;
@@ -114,7 +114,7 @@ static void test_round_trip(void **state) {
     tri_safetensors_close(&plain);
     assert_true(entry.checksum == tri_element_sum(width, 0, (int64_t)(entry.tensor->bytes / width), raw));
   }
-  /* Wider types first. */
+  /* Tensors of wider types come first. */
   assert_string_equal(tri_checkpoint_get_entry(checkpoint, 0).tensor->name, ct_tensors[2].name);
   assert_true(tri_checkpoint_has(checkpoint, "transformer.wte.weight"));
   assert_false(tri_checkpoint_has(checkpoint, "lm_head.weight"));
@@ -144,7 +144,7 @@ static void test_nothing_to_find(void **state) {
   CHECK_FAILS(tri_checkpoint_verify(NULL, root), TRI_BAD_FILE, "has no COMPLETE");
 }
 
-/* A root of several new levels, and names that are none of ours. */
+/* A root with several missing parent folders, and folders with names that are not the program's. */
 static void test_new_root(void **state) {
   (void)state;
   char deep[TRI_PATH_BYTES], path[TRI_PATH_BYTES], other[TRI_PATH_BYTES];
@@ -174,7 +174,7 @@ static void test_keep(void **state) {
   assert_true(exists("step-00000003"));
   assert_false(exists("step-00000002") || exists("step-00000006"));
   assert_int_equal(newest_step(), 3);
-  /* A folder that is not complete is not one of the N, and is not removed. */
+  /* An incomplete folder does not count as one of the N, and is not removed. */
   char other[TRI_PATH_BYTES];
   CHECK_OK(tri_directory_create(ct_join(other, root, "step-00000009")));
   save(4, 0, 1);
@@ -205,7 +205,7 @@ static void test_keep_what_is_proven(void **state) {
   mark(6, false);
   assert_int_equal(newest_step(), 5);
   assert_int_equal(tri_checkpoint_highest_step(root), 5);
-  /* Once the newest is proven there is no reason to keep more than was asked for. */
+  /* Once the newest checkpoint is proven, no more than the requested number are kept. */
   save(7, 0, 2);
   assert_true(exists("step-00000002") && exists("step-00000005"));
   CHECK_OK(tri_checkpoint_prove(root, 7, 2));
@@ -217,7 +217,7 @@ static void test_keep_what_is_proven(void **state) {
   assert_string_equal(path, "");
 }
 
-/* Nothing of a save that would hold NaN or infinity stays, whatever the type and wherever it is. */
+/* A save with NaN or infinity leaves nothing, for every type and every position of the value. */
 static void test_not_finite(void **state) {
   (void)state;
   save(1, 0, 0);
@@ -282,7 +282,8 @@ static void test_plain_folder(void **state) {
   CHECK_OK(tri_checkpoint_open(root, &checkpoint));
   assert_null(tri_checkpoint_get_state(checkpoint));
   assert_false(tri_checkpoint_get_entry(checkpoint, 0).has_checksum);
-  /* Saved from a base model: without the prefix. */
+  /* The file is that of a base model, whose names have no prefix. Its tensors are found by their names with and without
+   * it. */
   CHECK_OK(tri_checkpoint_read(checkpoint, "transformer.wte.weight", TRI_FP32, 1, (int64_t[]){4}, NULL, back));
   assert_memory_equal(values, back, sizeof values);
   CHECK_OK(tri_checkpoint_read(checkpoint, "wte.weight", TRI_FP32, 1, (int64_t[]){4}, NULL, back));
@@ -343,7 +344,7 @@ static void save_two(char path[TRI_PATH_BYTES]) {
   CHECK_OK(ct_do_save(&(ct_save){.root = root, .step = 2, .tokenizer = tokenizer}, path));
 }
 
-/* The newest is step 1 now, and the log says that step 2 was passed over because of this file. */
+/* Checks that step 1 is now the newest, and that the log names this file as the reason why step 2 was ignored. */
 static void expect_passed_over(const char *path, const char *part, const char *reason) {
   char found[TRI_PATH_BYTES], log[4096], wanted[TRI_PATH_BYTES + 64];
   CHECK_OK(ct_newest(root, found, log, sizeof log));
@@ -384,7 +385,7 @@ static void test_flipped_bytes(void **state) {
     }
   }
   assert_int_equal(newest_step(), 2);
-  /* The message of damage in a tensor names it. */
+  /* The message about damage in a tensor names the tensor. */
   ct_join(file, path, "model.safetensors");
   flip(file, size_of(file) - 1);
   expect_passed_over(path, "model.safetensors", "tensor `transformer.ln_f.bias` is damaged: its bytes [");
@@ -437,7 +438,7 @@ static void test_all_bad(void **state) {
   assert_non_null(strstr(log, "step-00000001"));
 }
 
-/* Written by a later program: nothing wrong with it, but not for us. */
+/* A checkpoint of a later version is refused, although it is not damaged. */
 static void test_later_version(void **state) {
   (void)state;
   char path[TRI_PATH_BYTES], file[TRI_PATH_BYTES], *text = NULL, line[128];
@@ -478,8 +479,8 @@ static void test_stale_folders(void **state) {
   assert_int_equal(newest_step(), 3);
 }
 
-/* A crash between the two renames of a replacement: the old one has only its `.old-` name, and is found; it goes when
- * the next save has succeeded, not before. */
+/* A crash between the two renames of a replacement: the old checkpoint has only its `.old-` name, and is found. It is
+ * removed after the next save has succeeded, not before. */
 static void test_interrupted_replacement(void **state) {
   (void)state;
   char path[TRI_PATH_BYTES], old[TRI_PATH_BYTES], name[64], file[TRI_PATH_BYTES];
@@ -490,7 +491,7 @@ static void test_interrupted_replacement(void **state) {
   const ct_save bad = {.root = root, .step = 9, .tokenizer = "/proc/none/tokenizer.json"};
   CHECK_FAILS(ct_do_save(&bad, NULL), TRI_BAD_FILE, "cannot open /proc/none/tokenizer.json");
   assert_int_equal(newest_step(), 8);
-  /* The remains of a removal are neither found nor worth a word. */
+  /* The remains of a removal are neither found nor logged. */
   char log[4096];
   assert_int_equal(unlink(ct_join(file, old, "COMPLETE")), 0);
   CHECK_OK(ct_newest(root, path, log, sizeof log));
@@ -514,7 +515,8 @@ static void test_failing_saves(void **state) {
   assert_int_equal(tri_memory_bytes(), 0);
 }
 
-/* The old checkpoint stays good, the new one leaves nothing, and the message says how much is wanted. */
+/* Checks that the old checkpoint remains good, that nothing of the new one remains, and that the message has the
+ * required bytes. */
 static void expect_full(const char *where, const char *reason) {
   char path[TRI_PATH_BYTES], wanted[TRI_PATH_BYTES + 256], temporary[TRI_PATH_BYTES], name[64];
   size_t bytes = 8u << 20;

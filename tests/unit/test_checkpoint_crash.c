@@ -20,7 +20,7 @@ static int tear_down(void **state) {
   return tri_directory_remove(root) != TRI_OK;
 }
 
-/* Saves until killed, each step twice, and says which steps are safe. */
+/* Saves each step twice until it is killed, and reports the steps that are safe. */
 static void save_for_ever(int report, int64_t first) {
   for (int64_t step = first;; step++) {
     for (int64_t variant = 0; variant < 2; variant++) {
@@ -30,8 +30,8 @@ static void save_for_ever(int report, int64_t first) {
   }
 }
 
-/* Starts a child that saves from `first` on, kills it after a while, which begins with its first save where `saved`
- * says so, and gives back the last step that it called safe. */
+/* Starts a child that saves from `first` on, and kills it after a while, counted from its first save if `saved` is set.
+ * Returns the last step that it reported as safe. */
 static int64_t run_and_kill(int64_t first, bool saved, useconds_t after_us) {
   int ends[2];
   assert_int_equal(pipe(ends), 0);
@@ -47,7 +47,7 @@ static int64_t run_and_kill(int64_t first, bool saved, useconds_t after_us) {
   assert_int_equal(kill(child, SIGKILL), 0);
   int how = 0;
   assert_int_equal(waitpid(child, &how, 0), child);
-  assert_true(WIFSIGNALED(how)); /* it did not give up by itself */
+  assert_true(WIFSIGNALED(how)); /* it was killed, and did not end by itself */
   while (read(ends[0], &step, sizeof step) == (ssize_t)sizeof step) safe = step;
   close(ends[0]);
   return safe;
@@ -72,14 +72,14 @@ static void test_kill(void **state) {
   }
   print_message("%" PRId64 " steps were saved between kills\n", saved);
   assert_true(saved > 0);
-  /* One more save clears away what the dead left. */
+  /* Another save removes the files of the killed processes. */
   char command[TRI_PATH_BYTES + 64];
   CHECK_OK(ct_do_save(&(ct_save){.root = root, .step = newest + 1, .keep = 1}, NULL));
   snprintf(command, sizeof command, "test \"$(ls -A '%s')\" = step-%08" PRId64, root, newest + 1);
   assert_int_equal(system(command), 0);
 }
 
-/* In a child with a file system of its own of 2 MiB: step 1 fits, a large step 2 does not, and step 1 is still good. */
+/* Runs in a child, in a file system of 2 MiB: step 1 fits, a large step 2 does not, and step 1 remains good. */
 static int fill_disk(void) {
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
       mount("trireme", root, "tmpfs", 0, "size=2m") != 0) {
@@ -104,7 +104,7 @@ static int fill_disk(void) {
   assert_false(tri_path_exists(ct_join(at, root, temporary)));
   CHECK_OK(tri_checkpoint_newest(NULL, root, path));
   assert_int_equal(ct_check_content(path), 1);
-  /* Small ones until the disk is full: each failure leaves all that came before. */
+  /* Small checkpoints until the disk is full: a failed save leaves all earlier ones. */
   int64_t step = 3;
   while (ct_do_save(&(ct_save){.root = root, .step = step}, NULL) == TRI_OK) step++;
   assert_non_null(strstr(tri_status_message(), "No space left on device"));

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Calls in their order. */
+/* The calls, in order. */
 typedef struct event {
   ino_t flushed; /* inode of an fsync; 0: a rename */
   char to[TRI_PATH_BYTES];
@@ -57,7 +57,7 @@ static ino_t inode_of(const char *path) {
   return facts.st_ino;
 }
 
-/* The last event before `end` that flushed it, or -1. */
+/* Returns the index of the last event before `end` that flushed the file, or -1. */
 static int flushed_before(int end, ino_t inode) {
   while (--end >= 0 && events[end].flushed != inode) {
   }
@@ -108,7 +108,7 @@ static void test_checkpoint(void **state) {
   check_flushed(path);
 }
 
-/* A save of the same step replaces the first one, which has another name until then. */
+/* A save of the same step replaces the first one, which is renamed first. */
 static void test_checkpoint_that_replaces_one(void **state) {
   (void)state;
   char path[TRI_PATH_BYTES];

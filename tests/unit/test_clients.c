@@ -1,4 +1,5 @@
-/* Connections of the board's server: whose time is up is ended, and who has been waited for longest makes room. */
+/* Connections of the board's server: a connection is ended when its time is over; if there are too many, the one that
+ * the server has waited for longest is ended. */
 #include "board/clients.h"
 
 #include "check.h"
@@ -22,7 +23,7 @@ static pair connect_to(tri_clients *clients) {
   return p;
 }
 
-/* Waits for it. */
+/* Waits until the connection is ended. */
 static bool is_ended(const pair *p) {
   char byte;
   return recv(p->ends[1], &byte, 1, 0) == 0;
@@ -46,14 +47,14 @@ static void test_room(void **state) {
   pair thinks = connect_to(clients), answered = connect_to(clients);
   tri_client_think(thinks.client);
   tri_client_answer(answered.client, 100);
-  pair third = connect_to(clients); /* only the client that takes an answer is waited for */
+  pair third = connect_to(clients); /* the server waits only for the client that receives an answer */
   assert_true(is_ended(&answered) && is_open(&thinks) && is_open(&third));
   pair fourth = connect_to(clients);
   assert_true(is_ended(&third) && is_open(&thinks) && is_open(&fourth));
   leave(&fourth);
   pair fifth = connect_to(clients); /* there is room */
   assert_true(is_open(&thinks) && is_open(&fifth));
-  tri_client_wait(thinks.client); /* since now: the other has waited longer */
+  tri_client_wait(thinks.client); /* from now on, so the server has waited longer for the other */
   pair sixth = connect_to(clients);
   assert_true(is_ended(&fifth) && is_open(&thinks) && is_open(&sixth));
   pair *left[] = {&thinks, &answered, &third, &fifth, &sixth};

@@ -1,11 +1,11 @@
-/* Whom the engine asks for a collective on device memory: a library of the device's own first, where a group has one.
- */
+/* How the engine runs a collective on device memory: with the device's own library first, if the group has joined one.
+ * */
 #include "check.h"
 #include "comm/device_collectives.h"
 #include "device/device.h"
 #include "engine/collectives.h"
 
-/* The last call of a library. */
+/* The last call of the library. */
 typedef struct asked {
   const char *what;
   tri_queue *queue;

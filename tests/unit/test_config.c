@@ -1,4 +1,4 @@
-/* The table-driven reader, on a table made for the purpose: every type, a section in a section, a name that expands. */
+/* The table-driven reader, with a table for the test: every type, a section in a section, and a name that expands. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "config/config.h"
@@ -49,7 +49,7 @@ static const tri_config_key sail_keys[] = {
 };
 static const tri_config_table sail_table = {.noun = "sail file", .keys = sail_keys, .num_keys = 2};
 
-/* `main: small` stands for a file of its own. */
+/* Expands `main: small`, which stands for a file. */
 static tri_status expand_sail(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out) {
   if (strcmp(name->text, "small") != 0) return tri_yaml_fail(name, "the sail", " `%s` is unknown", name->text);
   const char *text = "weight: 0.25\narea: 7\n";
@@ -158,7 +158,7 @@ static void fills_in_defaults(void **state) {
   assert_int_equal(s.wood, 5);
   assert_int_equal(s.main.area, 7);
   assert_true(s.main.weight == 0.25);
-  assert_int_equal(s.anchors, 0); /* left to the owner */
+  assert_int_equal(s.anchors, 0); /* the owner sets this default */
 }
 
 static void reads_every_type(void **state) {
@@ -296,7 +296,7 @@ static void lays_options_over_the_file(void **state) {
   EXPECT_OK(read(LEAST "crew: 5\nhome: Chios\n", plain, 7, &s));
   assert_int_equal(s.oars, 3);
   assert_int_equal(s.crew, 0);
-  assert_string_equal(s.name, "a: *b #"); /* no YAML in the shell's quotes */
+  assert_string_equal(s.name, "a: *b #"); /* the text of an option is not parsed as YAML */
   assert_string_equal(s.home, "");
   assert_true(s.bounds[0] == 1 && s.bounds[1] == 2000);
   assert_true(s.banks[0] == 2 && s.banks[1] == 1 && s.banks[2] == 0.25);
@@ -352,7 +352,7 @@ static void names_the_option_at_fault(void **state) {
   const char *const no_equals[] = {"oars"};
   EXPECT_FAILS(TRI_BAD_USAGE, "--set oars: `=` is missing; write --set key=value, for example --set optimizer.lr=1e-4",
                read(LEAST, no_equals, 1, &s));
-  /* An option below an expanded name: the file of that name has no `main:`. */
+  /* An option for a key below an expanded name; the file of that name has no `main:`. */
   const char *const below[] = {"main.area=x"};
   EXPECT_FAILS(TRI_BAD_CONFIG, "--set main.area=x: `area` must be a whole number, not `x`", read(LEAST, below, 1, &s));
   char huge[10000];
@@ -400,7 +400,7 @@ static void checks_structs(void **state) {
   assert_null(text);
 }
 
-/* Any double but NaN and the infinities: bits at random. */
+/* Returns a random double, from random bits; not NaN or infinity. */
 static double any_double(tri_random_key key, uint64_t *index) {
   for (;;) {
     uint64_t bits = (uint64_t)tri_random_u32(key, *index) << 32 | tri_random_u32(key, *index + 1);
@@ -433,7 +433,7 @@ static void formats_doubles_that_read_back(void **state) {
   }
 }
 
-/* Text of letters that YAML could take for something else. */
+/* Makes a text of characters that YAML could interpret. */
 static void any_text(tri_random_key key, uint64_t *index, char *out, size_t most) {
   static const char *const pieces[] = {
       "a", "Z", "0", ".", "-", "/", " ", ":", "#", "'", "\"", "\\", "{",        "]",

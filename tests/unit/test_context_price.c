@@ -14,7 +14,7 @@
 
 enum { TOKENS = 8 * 8192 };
 
-/* Seconds of what a layer's attention does, with what passes between ranks. */
+/* Returns the seconds of a layer's attention, with its communication between ranks. */
 static double attention_s(const tri_cluster *cluster, const tri_system *system, const tri_model *model,
                           const tri_layout *layout) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
@@ -53,13 +53,14 @@ static void test_shares(void **state) {
   double whole = attention_s(&cluster, &system, &model, &alone);
   double share = whole / 8 / attention_s(&cluster, &system, &model, &ring);
   if (!(fabs(share - 0.902) <= 0.05)) fail_msg("a ring reaches %.3f of an eighth", share);
-  /* Heads are exchanged before and after attention: within a node that costs less than a ring's merging. */
+  /* With heads exchanged before and after attention, the cost is lower within a node than that of merging in a ring. */
   assert_true(whole / 8 / attention_s(&cluster, &system, &model, &heads) > share);
 }
 
 /* ---- capped scores ----------------------------------------------------------------------------------------------- */
 
-/* Attention of 12 heads on 2048 tokens, which two ranks share by `exchange`, or one has. */
+/* Returns the seconds of attention of 12 heads on 2048 tokens, on one rank or on two that share the sequence by
+ * `exchange`. */
 static double scores_s(const tri_cluster *cluster, const tri_system *system, tri_scores scores, int ranks,
                        tri_context_exchange exchange, tri_pass pass, tri_cost *cost) {
   const tri_layout layout = {.tensor = 1,

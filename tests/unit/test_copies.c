@@ -1,6 +1,6 @@
-/* Copies of parameters in the activations' type, on a device whose packed weights are that and no more: the update
- * writes them, and prepare packs only what it has not written. A run that packs everything before each step is the
- * oracle. */
+/* Copies of parameters in the activations' type, on a device whose packed weights are plain copies: the update writes
+ * them, and prepare packs only the ones that it has not written. The oracle is a run that packs everything before each
+ * step. */
 #include "check.h"
 
 #include "device/kernels.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { LAYERS = 2, VOCABULARY = 37, SEQUENCE = 8, BATCH = 2, STEPS = 6, SKIPPED_STEP = 2 };
-/* Matrices of a layer: q, k and v; the projection; up (Llama: and gate); down. One more: the head. */
+/* Matrices of a layer: q, k and v; the projection; up (Llama: and gate); down. Plus one: the head. */
 enum { MATRICES = 4 * LAYERS + 1 };
 
 /* ---- a device that counts ---------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static size_t value_bytes(const tri_engine *engine) {
   return (size_t)tri_engine_parameters(engine)->num_elements * sizeof(float);
 }
 
-/* The caller's to free. */
+/* Returns a copy that the caller frees. */
 static void *values_of(const bench *b, tri_engine *engine) {
   void *out = malloc(value_bytes(engine));
   assert_non_null(out);
@@ -181,7 +181,7 @@ static void test_updates_write_them(void **state) {
   }
 }
 
-/* As a checkpoint is loaded: between an update and the next forward. */
+/* Values change between an update and the next forward, as when a checkpoint is loaded. */
 static void test_other_values_are_packed(void **state) {
   (void)state;
   bench b;

@@ -1,5 +1,5 @@
-/* Corpora read and written. The indexes that are read here are put together byte by byte from the description of the
- * format, not by our writer; that our writer's files are right is seen by tests/oracle/test_corpus.py. */
+/* Reading and writing of corpora. The test builds the indexes that it reads byte by byte from the description of the
+ * format, without our writer; tests/oracle/test_corpus.py checks the files of our writer. */
 #include "data/corpus.h"
 
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* ---- an index by hand ------------------------------------------------------------------------------------------ */
+/* ---- an index by hand -------------------------------------------------------------------------------------------- */
 
 typedef struct bytes {
   unsigned char data[4096];
@@ -64,7 +64,7 @@ static tri_status open_index(void **state, const bytes *index, size_t bin_bytes,
   return tri_corpus_open(in_folder(state, "c", prefix), out);
 }
 
-/* The fault is found, and the message names the file and the field. */
+/* Checks that the fault is found, and that the message names the file and the field. */
 static void expect_refusal(void **state, const bytes *index, size_t bin_bytes, const char *part) {
   tri_corpus *corpus = NULL;
   assert_failure(open_index(state, index, bin_bytes, &corpus), TRI_BAD_FILE, part);
@@ -200,7 +200,7 @@ static void names_missing_files(void **state) {
   assert_failure(tri_corpus_open(prefix, &corpus), TRI_BAD_FILE, "nothing.bin: No such file");
 }
 
-/* Sequences in an order of their own, with a gap, one of them empty: the stream is their concatenation. */
+/* Sequences out of order, with a gap and an empty one: the stream is their concatenation. */
 static void reads_sequences_anywhere(void **state) {
   bytes index = make_index(1, 1);
   poke(&index, AT_POINTERS, 100, 8);
@@ -241,7 +241,7 @@ static void refuses_ids_of_another_vocabulary(void **state) {
   tri_corpus_close(corpus);
 }
 
-/* ---- the writer ------------------------------------------------------------------------------------------------ */
+/* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 static void add(tri_corpus_writer *writer, int32_t first, int32_t count) {
   for (int32_t i = 0; i < count; i++) {
@@ -269,7 +269,7 @@ static void expect_corpus(const char *prefix, const int32_t *ids, int64_t tokens
   tri_corpus_close(corpus);
 }
 
-/* The type changes where Megatron-LM's does. */
+/* The type changes at the same vocabulary sizes as Megatron-LM's. */
 static void chooses_the_type_by_vocabulary(void **state) {
   const struct {
     int64_t vocab_size;
@@ -335,7 +335,7 @@ static void moves_the_tail(void **state) {
       tri_corpus_writer_destroy(from);
       continue;
     }
-    add(from, 70, 1); /* and it can go on */
+    add(from, 70, 1); /* the writer can still be used */
     commit(from);
     int32_t rest[9];
     memcpy(rest, ids, (size_t)kept * sizeof *ids);
@@ -371,7 +371,7 @@ static void leaves_nothing_uncommitted(void **state) {
   expect_empty_folder(state);
 }
 
-/* /dev/full is a disk without room: the temporary file is made a link to it. */
+/* /dev/full is a full disk: the temporary file is a link to it. */
 static void says_when_the_disk_is_full(void **state) {
   char prefix[TRI_PATH_BYTES], partial[TRI_PATH_BYTES];
   if (access("/dev/full", W_OK) != 0) {
@@ -389,7 +389,7 @@ static void says_when_the_disk_is_full(void **state) {
   expect_empty_folder(state);
 }
 
-/* The same by the limit on the size of a file: here some of it was written. */
+/* The same with a limit on the size of a file: here a part of the file was written. */
 static void says_how_much_was_written(void **state) {
   char prefix[TRI_PATH_BYTES];
   struct rlimit before;

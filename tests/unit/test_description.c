@@ -134,7 +134,8 @@ static void test_a_plain_copy_serves_both_directions(void **state) {
 
 /* ---- a copy that the update writes ------------------------------------------------------------------------------- */
 
-/* Two calls read one parameter, each from a buffer of its own; packs both ways, and returns how often. */
+/* Two calls read one parameter, each with buffers of its own. Prepares both directions of both calls, and returns the
+ * number of packs. */
 static int prepare_twice(tri_run *run, tri_dtype type) {
   const tri_weight weight = {.in = 200, .out = 300, .order = TRI_WEIGHT_OUT_IN};
   num_packed = 0;
@@ -166,12 +167,12 @@ static void test_what_the_update_writes_is_not_packed(void **state) {
   assert_int_equal(prepare_twice(&run, TRI_BF16), 2); /* it was not marked as written */
   copy.written = copy.count;
   assert_int_equal(prepare_twice(&run, TRI_BF16), 1);
-  assert_ptr_equal(packed_into[0], buffers[TRI_OP_BUFFERS]); /* the other call's */
-  assert_int_equal(prepare_twice(&run, TRI_BF16), 2);        /* once is once */
+  assert_ptr_equal(packed_into[0], buffers[TRI_OP_BUFFERS]); /* buffer of the second call */
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 2);        /* the mark is valid once only */
   copy.written = copy.count - 1;
   assert_int_equal(prepare_twice(&run, TRI_BF16), 2);
   copy = (tri_run_copy){0};
-  device.description = tri_description_cpu; /* packed may be any layout */
+  device.description = tri_description_cpu; /* a packed weight may have any layout */
   assert_int_equal(prepare_twice(&run, TRI_BF16), 4);
   assert_null(copy.values);
 }

@@ -1,5 +1,5 @@
-/* A crash inside a kernel that a test framework's handler of SIGSEGV jumps out of: the process says why it cannot go
- * on, and ends. */
+/* A crash in a kernel while a handler of SIGSEGV, such as that of a test framework, jumps out of it: the process prints
+ * why it cannot continue, and ends. */
 #include "check.h"
 #include "device/device.h"
 #include "device/kernels.h"
@@ -20,7 +20,7 @@ static void jump(int number) {
   siglongjmp(outside, 1);
 }
 
-/* Behind its memory: an emulated kernel leaves it at the last of its elements, and so does a guarded one. */
+/* The kernel writes beyond its memory, on an emulated or a guarded device. */
 static void crash_and_go_on(const char *name) {
   enum { ELEMENTS = 64, TOO_MANY = 4096 };
   tri_device *device = NULL;
@@ -42,7 +42,7 @@ static void expect_an_end(const char *name) {
   int ends[2], result = 0;
   char said[4096];
   size_t length = 0;
-  if (SANITIZED) skip(); /* they follow stacks, and a jump from one to another is not one that they know */
+  if (SANITIZED) skip(); /* sanitizers do not support jumps between stacks */
   assert_int_equal(pipe(ends), 0);
   fflush(NULL);
   const pid_t child = fork();

@@ -1,4 +1,4 @@
-/* Memory is counted by one way in and one way out: after each kind of object is gone, nothing is held. */
+/* All memory of a device is counted: after an object of any kind is destroyed, the count is what it was before. */
 #include "check.h"
 
 #include "base/memory.h"
@@ -76,7 +76,7 @@ typedef struct small {
   tri_executor *executor;
 } small;
 
-/* The optimizer keeps one number. */
+/* The optimizer has a state of one number. */
 static const tri_updates states = {.state_bytes = sizeof(double)};
 
 static void create_small(tri_device *device, tri_dtype type, bool training, small *out) {
@@ -116,7 +116,7 @@ static void use_peak(tri_device *device, tri_dtype type) {
   double flops = 0;
   size_t peak = device->memory_peak_bytes;
   CHECK_OK(tri_matmul_flops(device, type, 0.01, &flops));
-  assert_int_equal(device->memory_peak_bytes, peak); /* the peak that a run reports is its own */
+  assert_int_equal(device->memory_peak_bytes, peak); /* the peak of a run is not affected */
 }
 
 static void test_every_object_gives_back(void **state) {
@@ -129,7 +129,7 @@ static void test_every_object_gives_back(void **state) {
     CHECK_OK(tri_device_create(devices[i % NUM_DEVICES], 1, &device));
     uses[i / NUM_DEVICES](device, TRI_FP32);
     assert_int_equal(device->memory_bytes, 0);
-    tri_device_destroy(device); /* with the kernels that it had made for the object */
+    tri_device_destroy(device); /* with the kernels that it compiled for the object */
     assert_int_equal(tri_memory_bytes(), outside);
   }
 }
@@ -167,7 +167,7 @@ static double after_forgetting(const small *s, void *memory) {
   return value;
 }
 
-/* Nor is anything left of the gradients of the step before; the optimizer's states are for all steps. */
+/* Gradients of the previous step are not reused either; the optimizer's states are kept over all steps. */
 static void test_a_step_inherits_no_gradients(void **state) {
   (void)state;
   tri_device *device = NULL;

@@ -1,5 +1,5 @@
-/* Sequences drawn for plans, compared with those that the loader reads from a corpus; and the expected largest of
- * several areas, compared with the largest of many drawn ones. */
+/* Sequences drawn for plans, compared with those that the loader reads from a corpus; and the expected maximum of
+ * several areas, compared with maxima of drawn ones. */
 #include "base/memory.h"
 #include "data/lengths.h"
 #include "data/source.h"
@@ -106,7 +106,7 @@ static void draws_what_the_loader_reads(void **state) {
     assert_ok(tri_source_create(corpus, &options, &source));
     assert_ok(tri_drawn_documents_create(&lengths, SEQUENCE, packed, &drawn));
     moments wanted = sampled_area(&source), found = drawn_area(drawn);
-    /* Five standard errors, and a hundredth for lengths that are known by ranges alone. */
+    /* Allows five standard errors, and a hundredth because lengths are known only as ranges. */
     double allowed = 5 * sqrt(wanted.error * wanted.error + found.error * found.error) + 0.01 * wanted.mean;
     assert_true(found.error < 0.02 * found.mean);
     if (!(fabs(found.mean - wanted.mean) <= allowed)) {
@@ -144,13 +144,13 @@ static tri_attention_fractions *make_areas(void) {
 static void expects_the_largest(void **state) {
   (void)state;
   tri_attention_fractions *areas = make_areas();
-  /* Of n: 0.2 + 0.8 n / (n + 3). */
+  /* The expected maximum of n values is 0.2 + 0.8 n / (n + 3). */
   static const int64_t numbers[] = {1, 2, 5, 40};
   for (int i = 0; i < 4; i++) {
     double n = (double)numbers[i], wanted = 0.2 + 0.8 * n / (n + 3) - areas->busiest;
     assert_true(fabs(tri_attention_fraction_most(areas, numbers[i]) - wanted) < 2e-3);
   }
-  /* Of sums, beside as many as can be drawn. */
+  /* Maxima of sums, compared with the mean over TRIALS drawn ones. */
   enum { TRIALS = 1500 };
   static const int64_t sums[][2] = {{1, 4}, {2, 8}, {4, 2}, {8, 64}, {64, 16}};
   draws d = {tri_random_stream(9, TRI_RANDOM_TEST, 0), 0};
@@ -189,7 +189,7 @@ static void orders_have_the_mean(void **state) {
     both += one[i] * other[i];
   }
   assert_true(fabs(sum) < 1e-12);
-  assert_true(both < 0.9 * squares); /* another order */
+  assert_true(both < 0.9 * squares); /* a different order */
   assert_true(fabs(sqrt(squares / 33) - areas->deviation / areas->busiest) < 0.02);
   tri_free(areas);
 }
@@ -210,14 +210,15 @@ static void cuts_as_the_engine(void **state) {
   layout.context = 4;
   layout.context_row_pairs = 100;
   assert_ok(tri_attention_fraction_table_find(table, &layout, &cut));
-  /* Between that of all sequences whole and 5 % above: that is what the cut keeps to. */
+  /* The mean area is within 15 % of that of whole sequences, and the busiest rank's is within 5 % of the mean, as the
+   * cut guarantees. */
   assert_true(fabs(cut->mean - whole->mean) < 0.15 * whole->mean);
   assert_true(cut->busiest >= cut->mean && cut->busiest <= 1.05 * cut->mean);
   for (int64_t i = 1; i < cut->count; i++) assert_true(cut->areas[i - 1] <= cut->areas[i]);
-  layout.tensor = 2; /* says nothing to it */
+  layout.tensor = 2; /* has no effect on areas */
   assert_ok(tri_attention_fraction_table_find(table, &layout, &again));
   assert_ptr_equal(cut, again);
-  layout.context_inner = 4; /* heads alone: whole sequences */
+  layout.context_inner = 4; /* only heads are exchanged: whole sequences */
   assert_ok(tri_attention_fraction_table_find(table, &layout, &again));
   assert_ptr_equal(whole, again);
   tri_attention_fraction_table_destroy(table);

@@ -24,7 +24,7 @@ static void test_barriers(void **state) {
   }
 }
 
-/* A kernel that races is wrong under every seed, and not in the same way. */
+/* A kernel with a race has wrong results under every seed, and different ones. */
 static void test_a_missing_barrier_shows(void **state) {
   (void)state;
   static float out[NUM_SEEDS][256];
@@ -78,7 +78,7 @@ typedef struct warps_arguments {
   int warp;
 } warps_arguments;
 
-/* All masks, in three types; a warp_barrier between, which other warps do not come to. */
+/* All masks, in three types, with a warp_barrier between that other warps do not reach. */
 KERNEL(warps) {
   double sum = 0;
   for (int mask = 1; mask < a.warp; mask++) {
@@ -202,7 +202,8 @@ static void write_diary(uint64_t seed, diary *out) {
                &(orders_arguments){out}));
 }
 
-/* Each thread of each block twice, and in no round before all have done the last. */
+/* Checks that each thread of each block was recorded twice, and that no thread began a round before all had ended the
+ * last one. */
 static void check_diary(const diary *d) {
   static int seen[BLOCKS * ORDER_THREADS];
   memset(seen, 0, sizeof seen);
@@ -235,7 +236,7 @@ static void test_seeds_give_orders(void **state) {
       assert_true(threads > BLOCKS * ORDER_THREADS / 2);
     }
   }
-  for (int i = 0; i < 2 * BLOCKS * ORDER_THREADS; i++) { /* seed 0 takes them as they come */
+  for (int i = 0; i < 2 * BLOCKS * ORDER_THREADS; i++) { /* seed 0 runs them in order */
     const int block = i / (2 * ORDER_THREADS), round = i / ORDER_THREADS % 2;
     if (round == 0) assert_int_equal(diaries[0].steps[i], block * ORDER_THREADS + i % ORDER_THREADS);
   }
@@ -244,10 +245,10 @@ static void test_seeds_give_orders(void **state) {
 /* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
 typedef struct poison_arguments {
-  int *numbers; /* that are none, of each block */
+  int *numbers; /* uninitialised, from each block */
 } poison_arguments;
 
-/* Nothing is left from the block before: neither in what is declared nor in what was asked for. */
+/* A block finds nothing of the previous one in shared memory, neither in declared nor in requested memory. */
 KERNEL(poison) {
   SHARED(numbers, declared);
   SHARED_ASKED(asked, more);
@@ -285,7 +286,8 @@ typedef struct copies_arguments {
   int *wrong;
 } copies_arguments;
 
-/* Three groups on their way: none is there before it is waited for, and then those that were, and those alone. */
+/* Three groups of copies in flight: none has arrived before it is waited for, and then only the ones that were waited
+ * for. */
 KERNEL(copies) {
   SHARED(tiles, t);
   int wrong = 0;
@@ -349,7 +351,7 @@ typedef struct counting {
   double product;
 } counting;
 
-/* Locals and floating point survive each leave. */
+/* Local variables and floating-point state survive each switch. */
 static void count_up(void *argument) {
   counting *c = argument;
   volatile char room[4096];
@@ -379,7 +381,7 @@ static void test_fibers(void **state) {
   for (int round = 0; round < 4; round++)
     for (int f = 0; f < FIBERS; f++) tri_fiber_enter(fibers, f);
   all[1] = (counting){.fibers = fibers, .which = 1};
-  tri_fiber_begin(fibers, 1, count_up, &all[1]); /* in the middle of what it did */
+  tri_fiber_begin(fibers, 1, count_up, &all[1]); /* a fiber is started again while it is in progress */
   for (int round = 0; round < 11; round++) tri_fiber_enter(fibers, 1);
   for (int round = 0; round < 7; round++)
     for (int f = 0; f < FIBERS; f += 2) tri_fiber_enter(fibers, f);
@@ -403,7 +405,7 @@ static void *run_many(void *argument) {
   return NULL;
 }
 
-/* Each thread of the CPU has an emulator of its own: one per device. */
+/* Each thread of the CPU uses an emulator of its own, one for each device. */
 static void test_emulators_side_by_side(void **state) {
   (void)state;
   pthread_t threads[3];

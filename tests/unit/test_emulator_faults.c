@@ -1,5 +1,5 @@
-/* Mistakes of kernels that the emulator tells: threads that do not meet, launches that no GPU takes, and memory that a
- * kernel leaves, alone and on a device. */
+/* Mistakes of kernels that the emulator detects: threads that do not meet at a barrier, launches that no GPU supports,
+ * and accesses outside of memory, with the emulator alone and with a device. */
 #include "emulator_test.h"
 
 #include <signal.h>
@@ -33,7 +33,7 @@ static int watch(void (*mistake)(const void *), const void *with, char *said, si
   return result;
 }
 
-/* By the signal, or by the report of a sanitizer. */
+/* Returns whether the child was killed by the signal, or by a sanitizer's report. */
 static bool has_died(int result, const char *said) {
   if (WIFSIGNALED(result)) return WTERMSIG(result) == SIGSEGV;
   return WEXITSTATUS(result) != 0 && strstr(said, "Sanitizer") != NULL;
@@ -57,7 +57,7 @@ static void do_overrun(const void *with) {
   (void)run(&s, SYMBOL(overrun), with);
 }
 
-/* A piece of shared memory ends on 16 bytes; an access beyond it soon faults. */
+/* Memory after a piece of shared memory, rounded up to 16 bytes, is protected: a loop beyond the end soon faults. */
 static void test_shared_memory_is_guarded(void **state) {
   (void)state;
   static char said[1 << 16];
@@ -114,7 +114,7 @@ KERNEL(faults) {
   }
 }
 
-/* The emulator goes on afterwards as if nothing had been. */
+/* The emulator can be used afterwards. */
 static void test_faults_are_told(void **state) {
   (void)state;
   static const struct {
@@ -232,7 +232,7 @@ static void test_a_fault_comes_at_the_next_wait(void **state) {
   for (int i = 0; i < COUNT; i++) assert_true(got[i] == 2.0f * (float)i);
   end_scene(&s);
   s = set_scene("emulated:seed=3", ADD_HANGS);
-  CHECK_OK(add_twice(&s)); /* it has only been queued */
+  CHECK_OK(add_twice(&s)); /* the fault is not reported yet: the call only queues */
   CHECK_FAILS(tri_queue_finish(s.device->queue), TRI_DEVICE_FAILED, "kernel `add` of call 12 (add, forward)");
   assert_non_null(strstr(tri_status_message(), "but thread 7 ended without coming there"));
   end_scene(&s);

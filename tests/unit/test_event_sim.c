@@ -1,6 +1,6 @@
-/* The two simulations of a step, compared on random models, machines, systems and layouts: by turns a step takes as
- * long, with the same parts, as by instructions. And a step with an extrapolated middle, compared with one that was
- * simulated in full. */
+/* Compares the two simulations of a step on random models, machines, systems and layouts: by turns and by instructions
+ * a step takes the same time, with the same parts. Also compares a step with an extrapolated middle with one simulated
+ * in full. */
 #include "check.h"
 #include "draws.h"
 #include "model/family.h"
@@ -28,7 +28,7 @@ static tri_model draw_model(draws *d) {
   return model;
 }
 
-/* The host may be slower than the device, messages slower than layers, and nothing may go on beside the device. */
+/* The host may be slower than the device, messages slower than layers, and communication may stop the device. */
 static tri_cluster draw_cluster(draws *d) {
   return (tri_cluster){.name = "drawn",
                        .node_devices = 4,
@@ -80,7 +80,7 @@ static tri_system draw_system(draws *d) {
                       .planned = toss(d)};
 }
 
-/* False where the layout is not legal. */
+/* Returns false if the layout is not legal. */
 static bool draw_layout(draws *d, const tri_model *model, int64_t *batch, tri_layout *out) {
   static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_GPIPE, TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED,
                                                 TRI_SCHEDULE_ZERO_BUBBLE};
@@ -129,7 +129,7 @@ static void check_same(const tri_simulation_request *request, const char *what, 
            expected.step_s, expected.time.bubble);
 }
 
-/* Forwards alone, in both ways, and as the part of a step with a loss that needs them. */
+/* Checks forwards alone in both simulations, and as a part of a step with a loss of preferences, which needs them. */
 static void check_forwards(tri_simulation_request *request, tri_stages *stages, tri_step_sample step) {
   const tri_preference_settings settings = {.loss = TRI_PREFERENCE_KTO, .beta = 0.1};
   const tri_train_objective kto = tri_objective_preference(&settings, 0);

@@ -1,5 +1,4 @@
-/* Exact sums at the ends of double's range: every term comes out again, in any order of summation, and no bit is
- * lost. */
+/* Exact sums over the whole range of double: every term is recovered, in any order of summation, and no bit is lost. */
 #include "base/random.h"
 #include "check.h"
 #include "device/exact_sum.h"
@@ -47,7 +46,7 @@ static void terms_come_out_whole(void **state) {
   }
 }
 
-/* Numbers of every exponent and fraction. */
+/* Random numbers of all exponents and fractions. */
 static void random_terms_cancel(void **state) {
   (void)state;
   enum { TERMS = 20000 };
@@ -84,7 +83,7 @@ static void what_is_not_finite_is_counted(void **state) {
   assert_true(isnan(tri_exact_sum_value(&sum)));
 }
 
-/* Carries are passed on before limbs overflow: as many terms as may wait, each full of ones. */
+/* Carries are propagated before limbs overflow: adds as many terms as may be pending, each with all bits set. */
 static void carries_do_not_wait_for_ever(void **state) {
   (void)state;
   const int64_t most = (int64_t)1 << 29;

@@ -1,6 +1,6 @@
-/* The executor alone: a list of operations with its memory. A pass over a list has the same bits in any pieces, in any
- * frame, and with kept or recomputed activations. Gradients agree with finite differences. An executor that does not
- * fit into memory fails. */
+/* The executor alone, with a list of operations and its memory. A pass over a list has the same bits in any pieces, in
+ * any frame, and with kept or recomputed activations. Gradients agree with finite differences. An executor that does
+ * not fit into memory fails. */
 #include "check.h"
 #include "engine/executor.h"
 #include "model/family.h"
@@ -52,7 +52,7 @@ static tri_memory_request request_of(const bench *b, const int64_t *frames) {
                               .device = &b->device->description};
 }
 
-/* Any numbers, the same each time. */
+/* Any numbers, but the same in each call. */
 static double number_of(int64_t i) { return 0.3 * sin(12.9898 * (double)i + 0.5); }
 
 static void fill_batch(const bench *b, int64_t number) {
@@ -115,7 +115,7 @@ static double loss_of(const bench *b) {
   return results->loss;
 }
 
-/* In two pieces, or in one where the cut is at an end. */
+/* Runs the forward in two pieces, or in one if the cut is at an end. */
 static double forward(const bench *b, int64_t frame, int64_t cut) {
   tri_run run = run_of(b, frame);
   CHECK_OK(tri_executor_clear_results(b->executor));
@@ -140,7 +140,7 @@ static void backward_whole(const bench *b, int64_t frame) {
   backward(b, frame, (tri_backward){.end_call = b->list->num_calls, .inputs = true, .weights = true});
 }
 
-/* A copy of the gradients as they are; free it. */
+/* Returns a copy of the current gradients. The caller frees it. */
 static double *gradients_of(const bench *b) {
   (void)loss_of(b); /* waits for queued work */
   size_t bytes = (size_t)b->table->num_gradient_elements * sizeof(double);
@@ -223,7 +223,8 @@ static void test_forward_in_pieces(void **state) {
   }
 }
 
-/* From layer to layer, as a pipeline's stages are cut; and of inputs first, of weights later. */
+/* Cuts between layers, as between the stages of a pipeline; and runs first the gradients of inputs, then those of
+ * weights. */
 static void test_backward_in_pieces(void **state) {
   (void)state;
   for (int f = 0; f < NUM_FAMILIES; f++) {
@@ -272,8 +273,8 @@ static void test_recomputation(void **state) {
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
 
-/* Two micro-batches in flight: each has what its own forward left, whichever goes back first; gradients add up in the
- * order of the backwards. */
+/* Two micro-batches in flight: each backward uses the activations of its own forward, in either order; gradients are
+ * added in the order of the backwards. */
 static void test_frames(void **state) {
   (void)state;
   bench b;
@@ -296,7 +297,7 @@ static void test_frames(void **state) {
   bench_destroy(&b);
 }
 
-/* The slots of a forward are in its frame or in the transient memory: not in another frame, nor among parameters,
+/* The slots of a forward are in its frame or in the transient memory, and do not overlap other frames, parameters,
  * gradients or batches. */
 static void test_slots_lie_apart(void **state) {
   (void)state;

@@ -1,5 +1,5 @@
-/* Windows of the rows of experts, found by each rank for itself, against the order that they are to have: every pair
- * comes to its holder once, in the order (expert, source rank, place), in windows of `capacity` rows. */
+/* Windows of the rows of experts, which each rank computes for itself, compared with their definition: every pair
+ * arrives at its expert's rank once, in the order (expert, source rank, place), in windows of `capacity` rows. */
 #include "check.h"
 #include "mesh/parts.h"
 #include "ops/experts_internal.h"
@@ -28,7 +28,7 @@ static case_of draw_case(uint32_t *state) {
   c.experts = holders + draw(state, MOST_EXPERTS - 3);
   c.capacity = 1 + draw(state, 40);
   for (int64_t h = 0; h <= holders; h++) c.holders[h] = tri_part_begin(c.experts, holders, h);
-  const bool one = draw(state, 4) == 0; /* all go to one expert */
+  const bool one = draw(state, 4) == 0; /* all rows go to one expert */
   const uint32_t only = draw(state, (uint32_t)c.experts);
   for (int64_t r = 0; r < c.ranks; r++) {
     for (int64_t e = 0; e < c.experts; e++) {
@@ -64,7 +64,7 @@ static tri_expert_host_state notes_of(const case_of *c, const tri_expert_rows *a
   return notes;
 }
 
-/* A row of a pool: whose place it was. */
+/* The origin of a row of the pool. */
 typedef struct pool_row {
   int64_t rank, place;
 } pool_row;

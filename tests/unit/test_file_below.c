@@ -1,5 +1,5 @@
-/* Files below a folder in which others may write: no link leads out of it, wherever on the way it stands, and also none
- * that takes a folder's place again and again while files are opened. */
+/* Files below a folder in which other users may write: a link in any part of a path is refused, also a link that
+ * replaces a folder again and again while files are opened. */
 #include "base/memory.h"
 #include "check.h"
 #include "files/file.h"
@@ -75,7 +75,7 @@ static void no_link_is_followed(void **state) {
   assert_non_null(realpath("secret/file", whole));
   assert_int_equal(symlink(whole, "root/in/whole"), 0);
   assert_int_equal(symlink("../../secret/file", "root/in/relative"), 0);
-  assert_int_equal(symlink("deep/file", "root/in/inner"), 0); /* one that leads nowhere else is a link, too */
+  assert_int_equal(symlink("deep/file", "root/in/inner"), 0); /* a link is refused even if it does not lead outside */
   assert_int_equal(symlink("../secret", "root/folder"), 0);
   assert_int_equal(symlink("loop", "root/loop"), 0);
   assert_int_equal(symlink("/dev/zero", "root/zero"), 0);
@@ -161,7 +161,7 @@ static void nothing_stays_open(void **state) {
   assert_int_equal(count_open(), before);
 }
 
-/* A folder and a link to another one change places, over and over. */
+/* Replaces a folder by a link to another one and back, repeatedly. */
 static void *exchange(void *context) {
   atomic_bool *ends = context;
   while (!atomic_load(ends)) {

@@ -1,4 +1,4 @@
-/* Files that are written piece by piece: whole in their place, or the old ones as they were. */
+/* Files that are written piece by piece: afterwards the new file is complete, or the old one is unchanged. */
 #include "base/memory.h"
 #include "check.h"
 #include "files/file.h"
@@ -47,7 +47,7 @@ static int count_files(void) {
   return count;
 }
 
-/* Pieces of all lengths, over many times what is held at once. */
+/* Pieces of all lengths, many times as many bytes as the buffer has. */
 static void pieces(void **state) {
   (void)state;
   enum { BYTES = 1 << 21, LONGEST = 60000 };
@@ -162,7 +162,7 @@ static void plain_files_only(void **state) {
               "a-folder is a folder, and a file has to be written there; move it away or remove it");
 }
 
-/* A file beyond its limit is refused before it is read, whose memory would be more than the machine has. */
+/* A file above the size limit is refused before it is read, since it would need more memory than the machine has. */
 static void large_files(void **state) {
   (void)state;
   char *text = NULL;
@@ -178,8 +178,7 @@ static void large_files(void **state) {
   CHECK_FAILS(tri_file_read("/proc/self/maps", 10, &text, &bytes), TRI_BAD_FILE, "/proc/self/maps is larger than");
 }
 
-/* A folder in which other users may write: a link that they create under a name that is about to be used is not
- * followed. */
+/* In a folder in which other users may write, a link with the name of the temporary file is not followed. */
 static void names_that_can_be_guessed(void **state) {
   (void)state;
   char temporary[TRI_PATH_BYTES];
@@ -203,7 +202,7 @@ static void private_folders(void **state) {
   mode_t mask = umask(0);
   CHECK_OK(tri_directory_create_private("own"));
   assert_int_equal(mode_of("own"), 0700);
-  assert_int_equal(chmod("own", 0755), 0); /* as an older version made it */
+  assert_int_equal(chmod("own", 0755), 0); /* the mode that an older version set */
   CHECK_OK(tri_directory_create_private("own"));
   assert_int_equal(mode_of("own"), 0700);
   assert_int_equal(chmod("own", 0777), 0);
@@ -218,7 +217,7 @@ static void private_folders(void **state) {
   umask(mask);
 }
 
-/* A child that writes PATH's temporary file; it then ends, or stops. */
+/* Starts a child that creates PATH's temporary file, and then ends or waits. */
 static pid_t write_half(const char *path, bool ends, char temporary[TRI_PATH_BYTES]) {
   int ends_of_pipe[2];
   assert_int_equal(pipe(ends_of_pipe), 0);
@@ -240,14 +239,14 @@ static pid_t write_half(const char *path, bool ends, char temporary[TRI_PATH_BYT
   return child;
 }
 
-/* Makes an empty file that was last written this number of days ago. */
+/* Makes an empty file that was written this number of days ago. */
 static void make_old(const char *path, int days) {
   CHECK_OK(tri_file_replace(path, "", 0));
   const struct timespec then = {.tv_sec = time(NULL) - (time_t)days * 24 * 3600};
   assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[2]){then, then}, 0), 0);
 }
 
-/* Removes what ended processes have left of this file, and nothing else. */
+/* Writing a file removes the temporary files of ended processes for it, and no others. */
 static void left_by_others(void **state) {
   (void)state;
   static const char *const users[] = {"table.tmp.2024", "v.md.tmp", "v.md.trireme-a-1.tmp", "v.md.trireme-a-1-2-3.tmp",
@@ -258,14 +257,14 @@ static void left_by_others(void **state) {
   pid_t child = write_half("v.md", false, alive);
   (void)write_half("v.md", true, dead);
   (void)write_half("w.md", true, other);
-  CHECK_OK(tri_path_with(reused, alive, "")); /* another process had this id before: the start differs */
+  CHECK_OK(tri_path_with(reused, alive, "")); /* an earlier process with the same id: its start time differs */
   char *place = strrchr(reused, '-'), *start = place - 1;
   *start = *start == '0' ? '1' : '0';
-  CHECK_OK(tri_path_with(rebooted, alive, "")); /* before the last boot of this host */
+  CHECK_OK(tri_path_with(rebooted, alive, "")); /* from before the last boot of this host */
   memcpy(rebooted + strlen(rebooted) - strlen("01234567.tmp"), "00000000", 8);
   CHECK_OK(tri_path_with(new, rebooted, ""));
   new[strlen(new) - strlen("7.tmp")] = '2';
-  CHECK_OK(tri_path_with(host, dead, "")); /* of another host */
+  CHECK_OK(tri_path_with(host, dead, "")); /* from another host */
   host[strlen("v.md.trireme-")] = host[strlen("v.md.trireme-")] == 'x' ? 'y' : 'x';
   make_old(reused, 0);
   make_old(rebooted, 2);
@@ -283,7 +282,7 @@ static void left_by_others(void **state) {
   assert_false(tri_path_exists(alive));
 }
 
-/* A name that has no room for the ending of a temporary one. */
+/* A name that is too long for the suffix of a temporary file. */
 static void long_names(void **state) {
   (void)state;
   char name[256], left[TRI_PATH_BYTES];

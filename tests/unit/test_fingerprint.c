@@ -1,4 +1,4 @@
-/* Fingerprints: equal where two tokenizers or corpora do the same, different where they do not. */
+/* Fingerprints: equal if two tokenizers or corpora give the same ids, different if they do not. */
 #include "tokenizer_fixture.h"
 
 #include "data/corpus.h"
@@ -23,7 +23,7 @@ static int remove_folder(void **state) {
   return tri_directory_remove(folder) != TRI_OK;
 }
 
-/* ---- tokenizers ------------------------------------------------------------------------------------------------ */
+/* ---- tokenizers -------------------------------------------------------------------------------------------------- */
 
 static void of_source(const char *source, char out[TRI_FINGERPRINT_BYTES]) {
   tri_tokenizer *tokenizer = NULL;
@@ -33,7 +33,7 @@ static void of_source(const char *source, char out[TRI_FINGERPRINT_BYTES]) {
   tri_tokenizer_destroy(tokenizer);
 }
 
-/* The same after it was saved and read again. */
+/* Returns the fingerprint after the tokenizer was saved and read again. */
 static void of_saved(const char *source, char out[TRI_FINGERPRINT_BYTES]) {
   char path[128];
   tri_tokenizer *tokenizer = NULL;
@@ -57,7 +57,7 @@ static void saving_keeps_it(void **state) {
   of_source("bytes", first);
   of_saved("bytes", second);
   assert_string_equal(first, second);
-  assert_string_equal(first, "77c4e0e684e6407d957fb9b75b4e91ed"); /* recorded: files in use name it */
+  assert_string_equal(first, "77c4e0e684e6407d957fb9b75b4e91ed"); /* recorded, because files in use contain it */
   const char *shared = getenv("TRIREME_SHARED");
   snprintf(source, sizeof source, "gpt2:%s/data/gpt2", shared != NULL ? shared : TRIREME_SOURCE_DIR "/../shared");
   if (access(source + 5, R_OK) != 0) {
@@ -97,7 +97,7 @@ static void of_changed(change what, char out[TRI_FINGERPRINT_BYTES]) {
   of_document(root, out);
 }
 
-/* What changes no id. */
+/* Changes that have no effect on ids. */
 static void ignores_what_does_nothing(void **state) {
   (void)state;
   static const change changes[] = {
@@ -134,7 +134,7 @@ static void ignores_what_does_nothing(void **state) {
   json_decref(root);
 }
 
-/* What changes an id or a text: each of these has a fingerprint of its own. */
+/* Changes that have an effect on ids or texts: each has a fingerprint of its own. */
 static void sees_every_change(void **state) {
   (void)state;
   static const change changes[] = {
@@ -186,7 +186,7 @@ static void sees_every_change(void **state) {
   for (int i = 1; i < COUNT; i++) assert_string_not_equal(all[0], all[i]);
 }
 
-/* Ids exchanged between two tokens, and a merge that is listed again later, which then counts only there. */
+/* Exchanged ids of two tokens; and a merge that is listed again later, which counts only at the later place. */
 static void sees_ids_and_passes_over_dead_merges(void **state) {
   (void)state;
   char base[TRI_FINGERPRINT_BYTES], changed[TRI_FINGERPRINT_BYTES];
@@ -202,7 +202,7 @@ static void sees_ids_and_passes_over_dead_merges(void **state) {
   assert_string_equal(base, changed);
 }
 
-/* ---- corpora --------------------------------------------------------------------------------------------------- */
+/* ---- corpora ----------------------------------------------------------------------------------------------------- */
 
 static void write_corpus(const char *prefix, int64_t tokens, int64_t per_document) {
   tri_corpus_writer *writer = NULL;
@@ -240,7 +240,7 @@ static void flip(const char *prefix, const char *suffix, long at, long count) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* In a small corpus any byte, in a large one those that it says. */
+/* A change of any byte is detected in a small corpus; in a large one, a change in the pieces that are read. */
 static void sees_edits(void **state) {
   (void)state;
   char prefix[128], other[128], base[TRI_FINGERPRINT_BYTES], changed[TRI_FINGERPRINT_BYTES];
@@ -274,8 +274,8 @@ static void sees_edits(void **state) {
       {bytes - TRI_FINGERPRINT_END_BYTES, 1, true},
       {100 * distance / 4096 * 4096, 1, true},
       {100 * distance / 4096 * 4096 + 4095, 1, true},
-      {100 * distance / 4096 * 4096 + 4096, 1, false}, /* between two pieces: what fingerprint.h warns of */
-      {77 * distance + 4100, distance + 4096, true},   /* as long as their distance: never between two */
+      {100 * distance / 4096 * 4096 + 4096, 1, false}, /* between two pieces: not detected (fingerprint.h) */
+      {77 * distance + 4100, distance + 4096, true},   /* as long as the distance between pieces: always detected */
   };
   for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
     flip(prefix, ".bin", edits[i].at, edits[i].count);

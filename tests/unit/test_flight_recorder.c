@@ -29,7 +29,7 @@ static void test_newest(void **state) {
   assert_int_equal(seen[count - 1].step, 7);
   assert_int_equal(seen[count - 1].number, second); /* a record without a number has its ticket's */
   for (int i = 0; i < 3 * TRI_RECORDER_NEWEST; i++) tri_recorder_end(begin("another"));
-  tri_recorder_end(first); /* whose place has gone to others */
+  tri_recorder_end(first); /* its place has been reused */
   assert_int_equal(tri_recorder_look(seen), TRI_RECORDER_NEWEST);
   for (int i = 0; i < TRI_RECORDER_NEWEST; i++) {
     assert_string_equal(seen[i].name, "another");
@@ -58,7 +58,7 @@ static void test_kept(void **state) {
   assert_string_equal(kept[10000].name, "noted");
   assert_true(kept[10000].begin_s == 1.5 && kept[10000].end_s > 1.5 && kept[10000].bytes == 5);
   tri_free(kept);
-  tri_recorder_end(last); /* not kept any more */
+  tri_recorder_end(last); /* no longer kept */
   assert_int_equal(tri_recorder_kept(&kept, &count), TRI_OK);
   assert_int_equal(count, 0);
   tri_free(kept);

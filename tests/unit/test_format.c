@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A number that rounds to 0 is printed without its own sign. */
+/* A number that rounds to 0 is printed without its sign. */
 static void rounds_to_plain_zero(void **state) {
   (void)state;
   static const struct {

@@ -1,10 +1,11 @@
-/* Products in tiles and waves, held to what can be counted by hand. */
+/* Times of GEMMs in tiles and waves, compared with counts by hand. */
 #include "check.h"
 #include "plan/gemm_time.h"
 
 #include <math.h>
 
-/* 10 processors of 1 TFLOP/s each; one shape of tile that takes 2 x 128 x 128 FLOPs for each inner element. */
+/* Returns a cluster of 10 processors of 1 TFLOP/s each, with one shape of tile that takes 2 x 128 x 128 FLOPs for each
+ * inner element. */
 static tri_cluster small_cluster(void) {
   return (tri_cluster){.peak_bf16 = 10e12,
                        .memory_bandwidth = 1e12,
@@ -29,15 +30,15 @@ static void test_waves(void **state) {
   (void)state;
   const tri_cluster c = small_cluster();
   expect(product_s(&c, 128, 128, 128, 1), tile_s(128));
-  expect(product_s(&c, 1, 128, 8, 1), tile_s(128));          /* a tile stands over both edges */
-  expect(product_s(&c, 10 * 128, 128, 128, 1), tile_s(128)); /* one to each processor */
+  expect(product_s(&c, 1, 128, 8, 1), tile_s(128));          /* a tile that extends beyond both edges */
+  expect(product_s(&c, 10 * 128, 128, 128, 1), tile_s(128)); /* one tile for each processor */
   expect(product_s(&c, 10 * 128 + 1, 128, 128, 1), 2 * tile_s(128));
-  expect(product_s(&c, 128, 128, 128, 11), 2 * tile_s(128)); /* several products at once are tiles like others */
+  expect(product_s(&c, 128, 128, 128, 11), 2 * tile_s(128)); /* tiles of several simultaneous products count together */
   expect(product_s(&c, 128 * 100, 128, 128 * 3, 1), 30 * tile_s(128));
   assert_true(product_s(&c, 0, 128, 128, 1) == 0);
 }
 
-/* Ten tiles' worth of processors have one tile to do: parts of at least 256 inner elements, added in fp32. */
+/* One tile for ten processors: it is split into parts of at least 256 inner elements, which are added in fp32. */
 static void test_parts(void **state) {
   (void)state;
   tri_cluster c = small_cluster();
@@ -55,8 +56,8 @@ static void test_choice(void **state) {
   tri_cluster c = small_cluster();
   c.tiles[1] = (tri_tile){64, 64, 0.5};
   c.num_tiles = 2;
-  expect(product_s(&c, 128, 128, 128, 1), tile_s(128) / 4 / 0.5); /* four small tiles side by side */
-  expect(product_s(&c, 1280, 128, 1280, 1), 10 * tile_s(128));    /* many: the large ones */
+  expect(product_s(&c, 128, 128, 128, 1), tile_s(128) / 4 / 0.5); /* four small tiles at the same time */
+  expect(product_s(&c, 1280, 128, 1280, 1), 10 * tile_s(128));    /* many tiles: the large shape is faster */
 }
 
 static void test_rates(void **state) {
@@ -66,11 +67,11 @@ static void test_rates(void **state) {
   expect(product_s(&c, 128, 128, 128, 1), tile_s(128 + 64));
   c.efficiency.matmul = 0.5;
   expect(product_s(&c, 128, 128, 128, 1), 2 * tile_s(128 + 64));
-  expect(product_s(&c, 128, 127, 128, 1), 4 * tile_s(127 + 64)); /* rows of 254 bytes are not vectors */
+  expect(product_s(&c, 128, 127, 128, 1), 4 * tile_s(127 + 64)); /* rows of 254 bytes are too unaligned for vectors */
   expect(product_s(&c, 127, 128, 128, 1), 2 * tile_s(128 + 64)); /* the number of rows is not a stride */
 }
 
-/* Never faster than the peak, and never slower for being asked of a machine with more processors of the same kind. */
+/* A product is never faster than the peak allows, and more processors of the same kind never make it slower. */
 static void test_bounds(void **state) {
   (void)state;
   tri_cluster c = small_cluster(), more = small_cluster();

@@ -10,7 +10,7 @@ enum { GAP = 3 };
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Documents of any length with rows between them that belong to none, and slices that say nothing. */
+/* Makes documents of any length, with rows between them that belong to none, and slices without effect. */
 static void make_apart(dice *d, int64_t query_rows, int64_t key_rows, list *l) {
   int64_t query = 0, key = 0;
   for (int tries = 0; tries < 60 && query < query_rows && key < key_rows && l->count < MOST_SLICES; tries++) {
@@ -35,13 +35,14 @@ static void make_shared(dice *d, int64_t query_rows, int64_t key_rows, list *l) 
   }
 }
 
-/* Queries see the last `window` keys: those at the beginning as usual, and one slice for each other. */
+/* Makes a window: each query sees the last `window` keys. Needs a slice for the first queries, and one for each later
+ * query. */
 static void make_window(int64_t rows, int64_t window, list *l) {
   append(l, tri_slice_causal(0, window, 0, window));
   for (int64_t r = window; r < rows; r++) append(l, tri_slice_full(r, 1, r - window + 1, window));
 }
 
-/* A window over keys that come in blocks, one after the other: each block shows most queries nothing. */
+/* Makes a window over keys in adjacent blocks: in each block most queries see no key. */
 static void make_blocks(int64_t rows, int64_t window, int64_t block, list *l) {
   for (int64_t first = 0; first < rows; first += block) {
     tri_attention_slice s = tri_slice_full(0, rows, first, block < rows - first ? block : rows - first);
@@ -53,7 +54,8 @@ static void make_blocks(int64_t rows, int64_t window, int64_t block, list *l) {
 
 /* ---- calls on a list --------------------------------------------------------------------------------------------- */
 
-/* How q, k and v lie: heads side by side in rows of 16 bytes' multiples, with gaps that are none, or [heads, rows]. */
+/* Layout of q, k and v: heads adjacent in rows of multiples of 16 bytes; with gaps that are not such multiples; or
+ * [heads, rows]. */
 typedef enum layout { LAYOUT_ALIGNED, LAYOUT_GAPS, LAYOUT_HEADS, LAYOUTS } layout;
 
 typedef enum array { Q, K, V, OUT, LOG_SUM_EXP, GRADIENT_OUT, GRADIENT_Q, GRADIENT_K, GRADIENT_V, ARRAYS } array;
@@ -64,8 +66,8 @@ typedef struct attention_case {
   tri_attention call;
   const list *list;
   int calls;          /* calls that the list is split into; all but the first merge */
-  bool accumulate;    /* onto gradients that are there */
-  size_t shift;       /* elements that addresses are off */
+  bool accumulate;    /* adds to gradients that are not 0 */
+  size_t shift;       /* offset of addresses, in elements */
   bool forward_alone; /* without log_sum_exp */
 } attention_case;
 
@@ -84,7 +86,7 @@ static void lay_out(tri_attention *c, layout how) {
   c->v_head = c->key_rows * c->v_row + 1;
 }
 
-/* What one of the arrays is: rows of heads. */
+/* Shape of one of the arrays: rows of heads. */
 typedef struct form {
   tri_dtype type;
   int64_t rows, heads, row, head, width;
@@ -147,7 +149,7 @@ static void bench_free(bench *x) {
   array_free(&x->workspace);
 }
 
-/* The part of the list that is of one of the calls. */
+/* Returns call i of the list's calls. */
 static tri_attention call_of_part(const attention_case *of, int i, int *first) {
   tri_attention call = of->call;
   *first = of->list->count * i / of->calls;
@@ -176,7 +178,7 @@ static void run(const bench *x, bool backward) {
   }
 }
 
-/* The same by the reference, on copies of the images. */
+/* Runs the reference on copies of the images. */
 static void run_reference(const bench *x, char *at[ARRAYS]) {
   size_t bytes = 0;
   CHECK_OK(tri_reference_attention_workspace(NULL, &x->of.call, &bytes));
@@ -252,7 +254,7 @@ static void download(const char *what, const bench *x) {
   for (array i = OUT; i < ARRAYS; i++) array_download(what, &x->arrays[i]);
 }
 
-/* On the first `num_devices`. */
+/* Checks the case on the first `num_devices` devices. */
 static void check(tri_device *const devices[GPU_TEST_DEVICES], const attention_case *of, int num_devices) {
   bench all[GPU_TEST_DEVICES];
   char *expected[ARRAYS], text[256];
@@ -306,7 +308,7 @@ static attention_case joined(attention_case of, int calls) {
   return of;
 }
 
-/* Each type has lists of its own; longer ones than these are below. */
+/* Each type has its own random lists; longer ones follow below. */
 static void check_random(tri_device *const *devices, tri_dtype type) {
   static list l;
   for (int i = 0; i < 6; i++) {
@@ -354,7 +356,7 @@ static void test_bf16(void **state) { check_random(*state, TRI_BF16); }
 
 static const tri_dtype all_types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
 
-/* Heads around each border of the kernels' two forms: rows of 128 bytes and of 256, and several of the latter. */
+/* Head sizes around the limits of the kernels' forms: rows of 128 bytes and of 256, and several of the latter. */
 static void test_head_sizes(void **state) {
   static const int64_t sizes[3][7] = {
       {1, 15, 16, 17, 32, 33, 80}, {1, 31, 32, 33, 64, 65, 130}, {1, 63, 64, 65, 128, 129, 256}}; /* of all_types */
@@ -383,7 +385,7 @@ static void test_long(void **state) {
   }
   memset(&l, 0, sizeof l);
   append(&l, tri_slice_causal(0, 30, 0, 190));
-  append(&l, tri_slice_causal(64, 100, 0, 20)); /* most see nothing */
+  append(&l, tri_slice_causal(64, 100, 0, 20)); /* most queries see no key */
   for (int i = 0; i < 3; i++) {
     attention_case of = case_of(&l, all_types[i], 190, 190, 1, 1, 24, true, LAYOUT_GAPS);
     check(*state, &of, 2);
@@ -427,7 +429,7 @@ static void test_window_and_zig_zag(void **state) {
   }
 }
 
-/* No slices, slices that say nothing, no rows; and a forward that nothing follows. */
+/* No slices, slices without effect, no rows; and a forward without a backward. */
 static void test_nothing(void **state) {
   static list l;
   for (int i = 0; i < 3; i++) {
@@ -448,7 +450,7 @@ static void test_nothing(void **state) {
   }
 }
 
-/* What calls before gave a query that no slice of this one shows a key stays as it is, to the bit. */
+/* Results of earlier calls do not change, to the bit, for a query that sees no key in this call. */
 static void test_merge_leaves_others_alone(void **state) {
   tri_device *const *devices = *state;
   static list whole, some;

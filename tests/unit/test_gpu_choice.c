@@ -1,4 +1,5 @@
-/* Which GPU a process takes, and how much of its memory; on emulated ones, and on runtimes that only count. */
+/* The choice of a process's GPU, and of the memory that it may use there; tested with emulated GPUs, and with runtimes
+ * that only count. */
 #include "check.h"
 
 #include "device/device.h"
@@ -53,7 +54,7 @@ static void test_numbers_go_on(void **state) {
     assert_int_equal(choice.ordinal, place % 5 < 2 ? place % 5 : place % 5 - 2);
     assert_false(choice.blocking);
     snprintf(named, sizeof named, "%d", place % 5);
-    CHECK_OK(tri_gpu_choose("gpu", all, named, 11 - place, &choice)); /* a number says it, whatever the place */
+    CHECK_OK(tri_gpu_choose("gpu", all, named, 11 - place, &choice)); /* a number counts, whatever the place is */
     assert_int_equal(choice.number, place % 5);
     assert_ptr_equal(choice.runtime, of[place % 5]);
   }
@@ -152,12 +153,12 @@ static void test_memory(void **state) {
   CHECK_OK(tri_device_memory_create(device, 192 * (size_t)MIB - held, &memory));
   tri_device_memory_destroy(device, memory, 192 * (size_t)MIB - held);
   tri_device_destroy(device);
-  /* Not even the queue's scratch. */
+  /* Too little even for the queue's scratch memory. */
   CHECK_FAILS(tri_device_create("emulated:memory=67108864,taken=67000000", 1, &device), TRI_OUT_OF_MEMORY,
               "do not fit");
 }
 
-/* A device that blocks tells a fault where it happens. */
+/* A blocking device reports a fault in the call that causes it. */
 static void test_blocking(void **state) {
   const float zeros[4] = {0};
   (void)state;
@@ -175,7 +176,7 @@ static void test_blocking(void **state) {
       status = tri_queue_finish(device->queue);
     }
     CHECK_FAILS(status, TRI_DEVICE_FAILED, "kernel `add` of call 7 (sum, forward)");
-    assert_null(strstr(strstr(tri_status_message(), "kernel `add`") + 1, "kernel `add`")); /* once */
+    assert_null(strstr(strstr(tri_status_message(), "kernel `add`") + 1, "kernel `add`")); /* only once */
     tri_device_memory_destroy(device, memory, 64);
     tri_device_destroy(device);
   }

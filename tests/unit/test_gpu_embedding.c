@@ -1,10 +1,10 @@
-/* The embedding's kernels for GPUs, on the emulator, beside the reference device on the same inputs: forward, and sums
- * of the gradient's rows by id and by position. Sums have equal bits in every order of blocks and threads. */
+/* The embedding's kernels for GPUs, on the emulator, compared with the reference device on the same inputs: forward,
+ * and sums of the gradient's rows by id and by position. Sums have equal bits in every order of blocks and threads. */
 #include "gpu_array.h"
 
 enum { ALL_ROWS = INT32_MIN }; /* no count */
 
-/* Which rows of the table the rows name. */
+/* The ids of the rows. */
 typedef enum pattern { RANDOM, EQUAL, DIFFERENT, OUTSIDE, REPEATED, MOSTLY_EQUAL, NUM_PATTERNS } pattern;
 
 static const char *const pattern_names[] = {"random", "equal", "different", "outside", "repeated", "mostly equal"};
@@ -40,7 +40,7 @@ static int32_t id_of(const problem *p, int64_t r) {
   return (int32_t)(id + p->first_id);
 }
 
-/* Ids of rows that are not there name the table all the same. */
+/* Returns the ids; those of unused rows are in the table, too. */
 static int32_t *ids_of(const problem *p) {
   int32_t *ids = gpu_bytes((size_t)p->rows * sizeof *ids);
   for (int64_t r = 0; r < p->rows; r++)
@@ -59,7 +59,7 @@ static int32_t *positions_of(const problem *p, bool inside) {
   return positions;
 }
 
-/* Rows that are not there are not-a-number. */
+/* Returns the gradient; unused rows are NaN. */
 static void *gradient_of(const problem *p) {
   void *gradient = gpu_values(p->type, p->rows * p->width, 1, 7);
   for (int64_t i = live_of(p) * p->width; i < p->rows * p->width; i++) gpu_store(p->type, gradient, i, NAN);
@@ -76,7 +76,7 @@ static tri_rows rows_of(gpu_bench *b, const problem *p) {
 
 #define KERNEL(name, ...) CHECK_OK(b->device->kernels->name(b->device->queue, __VA_ARGS__))
 
-/* Puts the arguments, queues the kernel, and returns what it writes. */
+/* Copies the arguments to the device, queues the kernel, and returns its output. */
 typedef void *run(gpu_bench *b, const problem *p);
 
 static void *result(gpu_bench *b, const void *out, size_t bytes) {
@@ -196,7 +196,7 @@ static void test_forward(void **state) {
         problem p = problem_of(s, gpu_types[t], with % 2 == 0 ? RANDOM : MOSTLY_EQUAL);
         p.with_positions = with % 2 == 1;
         p.narrow = with > 1;
-        if (p.narrow && p.type == wide_of(&p)) continue; /* they are one */
+        if (p.narrow && p.type == wide_of(&p)) continue; /* then both types are the same */
         check(*state, run_forward, &p, 0);
       }
     }
@@ -226,7 +226,7 @@ static void test_positions(void **state) {
   }
 }
 
-/* Tiles that are merged once, twice and thrice; ids over many windows; rows in several pieces. */
+/* Runs that are merged once, twice and three times; ids over many windows; rows in several pieces. */
 static void test_many_rows(void **state) {
   static const int64_t rows[] = {1024, 1025, 3000, 8193, 70000};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -242,13 +242,13 @@ static void test_many_rows(void **state) {
         &(problem){
             .type = TRI_FP64, .ids = MOSTLY_EQUAL, .rows = 600001, .width = 1, .table_rows = 50257, .count = ALL_ROWS},
         1);
-  /* More than the warps of a grid. */
+  /* More rows than a grid has warps. */
   check(*state, run_forward,
         &(problem){.type = TRI_BF16, .ids = RANDOM, .rows = 70000, .width = 9, .table_rows = 100, .count = ALL_ROWS},
         2);
 }
 
-/* A row of the table that no row names has the bits that it had. */
+/* A row of the table that no id names keeps its bits. */
 static void test_other_rows_stay(void **state) {
   gpu_benches *all = *state;
   const problem p = {

@@ -1,7 +1,7 @@
-/* Properties of a GPU's kernels that a layer of experts needs besides right numbers (kernel_check has those): a row's
- * product and a group's gradient have the same bits at any position and with any other groups, in small tiles and in
- * large ones; rows that were not announced are not changed; logits that are NaN; tables that do not fit. Warps of 32
- * and of 64 threads. */
+/* Properties of GPU kernels that a layer of experts needs in addition to correct results (kernel_check tests those): a
+ * row's product and a group's gradient have the same bits at any position and with any other groups, in small tiles and
+ * in large ones; rows beyond the count are not changed; logits that are NaN; tables that do not fit. Warps of 32 and of
+ * 64 threads. */
 #include "gpu_array.h"
 
 #include "base/router.h"
@@ -10,7 +10,7 @@
 
 enum { IN = 100, OUT = 136, MOST_GROUPS = 56 };
 
-/* Rows [first, first + rows) of `all` are those of group `which`; the others are spread over the others. */
+/* Rows [first, first + rows) of `all` belong to group `which`; the other rows are distributed over the other groups. */
 typedef struct placing {
   int64_t all, groups, which, first, rows;
 } placing;
@@ -23,7 +23,7 @@ static void place_begins(const placing *p, int32_t begins[MOST_GROUPS + 1]) {
   begins[p->which + 1] = (int32_t)(p->first + p->rows);
 }
 
-/* `own` at the place, other numbers around it. */
+/* Returns rows with `own` at its position, and random numbers around it. */
 static void *place(tri_dtype type, const placing *p, int64_t width, const void *own, uint64_t stream) {
   const size_t row = (size_t)width * tri_dtype_bytes(type);
   char *all = gpu_values(type, p->all * width, 3, stream);
@@ -31,7 +31,7 @@ static void *place(tri_dtype type, const placing *p, int64_t width, const void *
   return all;
 }
 
-/* The group's rows times its matrix, [rows, OUT]; into `out`. */
+/* Copies the product of the group's rows and its matrix, [rows, OUT], to `out`. */
 static void multiply(gpu_bench *b, tri_dtype type, const placing *p, const void *rows, const void *matrix, void *out) {
   const size_t size = tri_dtype_bytes(type), each = (size_t)IN * OUT * size;
   int32_t begins[MOST_GROUPS + 1];
@@ -55,7 +55,7 @@ static void multiply(gpu_bench *b, tri_dtype type, const placing *p, const void 
   free(c);
 }
 
-/* The gradient of the group's matrix, [IN, OUT], wide. */
+/* Copies the gradient of the group's matrix, [IN, OUT], wide. */
 static void multiply_gradient(gpu_bench *b, tri_dtype type, const placing *p, const void *rows, const void *gradients,
                               void *out) {
   const tri_dtype wide = tri_dtype_wide(type);
@@ -82,7 +82,8 @@ static void multiply_gradient(gpu_bench *b, tri_dtype type, const placing *p, co
   free(c);
 }
 
-/* Alone; between others; behind others and off 16 bytes; and among so many that tiles are large: groups, or rows. */
+/* The group alone; between others; after others, not aligned to 16 bytes; and with enough groups, or rows, for large
+ * tiles. */
 enum { ROWS = 37 };
 static const placing placings[] = {{ROWS, 1, 0, 0, ROWS},
                                    {90, 4, 2, 41, ROWS},
@@ -137,7 +138,7 @@ static void test_a_gradient_does_not_see_other_groups(void **state) {
   }
 }
 
-/* More than there is room for: the rest is dropped. array_download sees what is written behind the end of c. */
+/* More rows than there is capacity for: the others are dropped. array_download detects writes beyond the end of c. */
 static void test_more_rows_than_announced(void **state) {
   gpu_benches *all = *state;
   enum { ROOM = 20, GROUPS = 3 };
@@ -185,7 +186,7 @@ static const tri_router odd_routers[] = {{EXPERTS, CHOSEN, 1, 1, 1, 1, TRI_ROUTE
                                          {EXPERTS, CHOSEN, 8, 3, 2, 1, TRI_ROUTER_SIGMOID, false, true},
                                          {EXPERTS, CHOSEN, 4, 2, 3, 2, TRI_ROUTER_SIGMOID, true, false}};
 
-/* Rows 0, 2 and 4 are fine, row 1 has one logit that is not a number, row 3 nothing else. */
+/* Rows 0, 2 and 4 are valid, row 1 has one logit that is NaN, row 3 only such logits. */
 static void check_odd_logits(gpu_bench *on, tri_dtype type, const tri_router *router) {
   const tri_dtype wide = tri_dtype_wide(type);
   const size_t size = tri_dtype_bytes(wide);
@@ -241,7 +242,7 @@ static void test_routers_that_make_no_sense(void **state) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* More tiles than a block of the scan has threads, and more groups; beside a count that needs no table. */
+/* More tiles, and more groups, than a block of the scan has threads; and a count that needs no table. */
 static void test_many_rows_into_groups(void **state) {
   gpu_benches *all = *state;
   static const int64_t sizes[][2] = {{270001, 3}, {2050, 1500}};
@@ -263,7 +264,7 @@ static void test_many_rows_into_groups(void **state) {
       memcpy(next, begins, (size_t)(groups + 1) * 4);
       assert_int_equal(begins[0], 0);
       assert_int_equal(begins[groups], rows);
-      for (int64_t r = 0; r < rows; r++) { /* the next place of its group, until that is full */
+      for (int64_t r = 0; r < rows; r++) { /* the next row of its group, until the group is full */
         assert_int_equal(places[r], next[experts[r]]++);
         assert_int_equal(order[places[r]], r);
       }

@@ -1,5 +1,5 @@
-/* The loss's kernels for GPUs, on the emulator, beside the reference device on the same inputs: rows with infinities
- * and not-a-numbers among them, labels of other slices, and gradients that lie over their own logits. */
+/* The loss's kernels for GPUs, on the emulator, compared with the reference device on the same inputs: rows with
+ * infinities and NaN, labels of other slices, and gradients that overwrite their own logits. */
 #include "gpu_array.h"
 #include "mesh/label.h"
 
@@ -8,7 +8,7 @@ typedef struct problem {
   int64_t rows, vocabulary, ld, first_id;
   size_t misaligned;
   bool special;  /* rows that are not all finite */
-  bool in_place; /* the gradient lies over the logits */
+  bool in_place; /* the gradient overwrites the logits */
   tri_logit_form form;
 } problem;
 
@@ -27,7 +27,7 @@ static void make_special(const problem *p, void *logits, int64_t r) {
   }
 }
 
-/* Between the rows there are NaNs, which are not read. */
+/* Returns the logits, with NaN between the rows, where nothing is read. */
 static void *logits_of(const problem *p) {
   void *logits = gpu_values(wide_of(p), p->rows * p->ld, 4, 1);
   for (int64_t r = 0; r < p->rows; r++) {
@@ -76,8 +76,8 @@ static void *set_poison(gpu_bench *b, int64_t count, tri_dtype type) {
 
 /* ---- the kernels ------------------------------------------------------------------------------------------------- */
 
-/* Three numbers a row; and the losses that follow, and what becomes of the sums where the maximum of another slice is
- * larger. */
+/* Three numbers for each row; the losses computed from them; and the sums rescaled to the larger maximum of another
+ * slice. */
 enum { MAXIMUM, SUM, LABEL_LOGIT, LOSS, RESCALED, COLUMNS };
 
 typedef struct statistics {
@@ -88,7 +88,8 @@ static void statistics_free(statistics *s) {
   for (int c = 0; c < COLUMNS; c++) free(s->columns[c]);
 }
 
-/* The latter two of `given`, where there is some, as they follow from its own. */
+/* Computes the statistics. LOSS and RESCALED are computed from `given` if it is not NULL, so that errors do not add up.
+ * */
 static statistics run_statistics(gpu_bench *b, const problem *p, const statistics *given) {
   void *columns[COLUMNS];
   statistics out;
@@ -115,7 +116,7 @@ static statistics run_statistics(gpu_bench *b, const problem *p, const statistic
   return out;
 }
 
-/* The gradient; where it lies over the logits, all of their memory. */
+/* Returns the gradient; if it overwrites the logits, all of their memory. */
 static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statistics *given) {
   const size_t narrow = tri_dtype_bytes(p->type);
   const int64_t ld = p->in_place ? p->ld * (int64_t)(wide_bytes(p) / narrow) : p->ld + 3;
@@ -167,7 +168,7 @@ static void check_statistics(gpu_benches *all, const problem *p, int devices) {
   statistics_free(&expected);
 }
 
-/* All bytes that are not an element of the gradient are as the reference leaves them: as they were. */
+/* Compares the gradient with the reference's. All other bytes must be unchanged, as the reference leaves them. */
 static void check_gradient(gpu_benches *all, const problem *p, int devices) {
   const size_t narrow = tri_dtype_bytes(p->type);
   const size_t row_bytes = p->in_place ? (size_t)p->ld * wide_bytes(p) : (size_t)(p->ld + 3) * narrow;
@@ -300,7 +301,7 @@ static void test_real_vocabularies(void **state) {
   }
 }
 
-/* The alignment of the arrays changes no bit. */
+/* The alignment of the arrays has no effect on the bits. */
 static void test_misaligned_bits(void **state) {
   gpu_benches *all = *state;
   problem p = {.type = TRI_FP32, .rows = 5, .vocabulary = 5001, .ld = 5008, .form = {1, 0}};

@@ -1,6 +1,6 @@
-/* Matrix products by the GPU's own kernels, on the emulator, against the reference: types, transpositions, leading
- * dimensions, bias, accumulation, packing; sizes that no tile divides, addresses off 16 bytes. Warps of 32 and of 64
- * each give the same bits in every order of threads. */
+/* Matrix products by the GPU's own kernels, on the emulator, compared with the reference: types, transpositions,
+ * leading dimensions, bias, accumulation, packing; sizes that no tile divides, addresses that are not multiples of 16
+ * bytes. Warps of 32 and of 64 each give the same bits in every order of threads. */
 #include "device/reference/reference.h"
 #include "gpu_array.h"
 
@@ -8,7 +8,7 @@
 
 typedef struct product_case {
   tri_matmul product; /* b plain */
-  size_t shift;       /* elements that addresses are off */
+  size_t shift;       /* offset of addresses, in elements */
   bool packed;        /* through matmul_pack */
 } product_case;
 
@@ -86,7 +86,7 @@ static double tolerance(const tri_matmul *p) {
   return p->c_type == TRI_FP64 ? 1e-12 : p->c_type == TRI_FP32 ? 1e-5 : 1e-2;
 }
 
-/* `expected` is what c is to be; between its rows, what it was. */
+/* `expected`: the expected c, with the old contents between its rows. */
 static void compare(const char *what, const tri_matmul *p, const gpu_array *c, const char *expected) {
   const size_t bytes = tri_dtype_bytes(p->c_type);
   double difference = 0, norm = 0;
@@ -103,7 +103,7 @@ static void compare(const char *what, const tri_matmul *p, const gpu_array *c, c
     fail_msg("%s: off by %.3g of %.3g", what, sqrt(difference), sqrt(norm));
 }
 
-/* Returns c's bytes, the caller's. */
+/* Returns the bytes of c, which the caller frees. */
 static char *run(const bench *on, const product_case *of) {
   tri_device *device = on->device;
   operands x = operands_make(device, of);
@@ -134,7 +134,7 @@ static char *run(const bench *on, const product_case *of) {
   return expected;
 }
 
-/* On every device, with equal bits where there should be. */
+/* Checks the product on every device, with equal bits for each warp size. */
 static void check(const bench on[GPU_TEST_DEVICES], const product_case *of, int num_devices) {
   char *results[GPU_TEST_DEVICES] = {0}, text[256];
   const tri_matmul *p = &of->product;
@@ -227,7 +227,7 @@ static void test_bf16_narrowed(void **state) {
   check_all(*state, TRI_BF16, TRI_FP32, TRI_FP32);
 }
 
-/* From a wide weight, and from one that is narrow already. */
+/* Packs a wide weight, and one that is narrow already. */
 static void test_packed(void **state) {
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
     product_case x = random_case(*state, variant, TRI_BF16, variant % 3 == 0 ? TRI_BF16 : TRI_FP32,
@@ -237,7 +237,7 @@ static void test_packed(void **state) {
   }
 }
 
-/* One packed weight serves the product that it was packed for and the one of the backward. */
+/* One packed weight serves two products: the one that it was packed for, and that of the backward. */
 static void test_packed_once(void **state) {
   fixture *f = *state;
   tri_device *device = f->on[0].device;
@@ -275,7 +275,7 @@ static void test_packed_once(void **state) {
   operands_free(&x);
 }
 
-/* Enough of c for large tiles: in types, transpositions, and a part of a tile at each side. */
+/* A c that is large enough for large tiles: types, transpositions, and partial tiles at each side. */
 static void test_large(void **state) {
   fixture *f = *state;
   static const tri_dtype types[] = {TRI_FP64, TRI_FP32, TRI_BF16};

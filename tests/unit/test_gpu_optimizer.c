@@ -1,10 +1,10 @@
-/* AdamW for GPUs, on the emulator, beside the reference device on the same inputs. */
+/* AdamW for GPUs, on the emulator, compared with the reference device on the same inputs. */
 #include "gpu_array.h"
 
 enum { PARAMETER, MOMENT1, MOMENT2, OUTPUTS };
 
-/* Whether the parameter's values are written in the activations' type too; if so, from how many elements behind an
- * aligned address on. */
+/* Offset from an aligned address, in elements, of the copy of the parameter in the activations' type; NO_COPY: no copy
+ * is written. */
 enum { NO_COPY = -1 };
 
 typedef struct problem {
@@ -17,7 +17,7 @@ typedef struct problem {
 
 static tri_dtype wide_of(const problem *p) { return tri_dtype_wide(p->type); }
 
-/* As numpy rounds it in tests/oracle: to nearest even. */
+/* Rounds to nearest even, as numpy does in tests/oracle. */
 static uint16_t bf16_of(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -36,7 +36,7 @@ static void check_copy(gpu_bench *b, const problem *p, const void *copy, const u
   free(got);
 }
 
-/* The three arrays one behind the other. */
+/* Returns the three arrays, one after the other. */
 static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
   const tri_adamw options = {
       .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = p->weight_decay, .lr_scale = 0.5};
@@ -69,7 +69,7 @@ static unsigned char *run_adamw(gpu_bench *b, const problem *p) {
   return out;
 }
 
-/* Returns what came out on the first. */
+/* Checks the devices, and returns the results of the first. */
 static unsigned char *check(gpu_benches *all, const problem *p, int devices) {
   const size_t bytes = (size_t)p->count * tri_dtype_bytes(wide_of(p));
   unsigned char *expected = run_adamw(&all->reference, p), *first = run_adamw(&all->each[0], p);
@@ -102,7 +102,7 @@ static void test_adamw(void **state) {
   }
 }
 
-/* Neither where the arrays lie nor with how many others an element is updated changes a bit of it. */
+/* The bits of an element do not depend on the alignment of the arrays or on the number of other elements. */
 static void test_same_bits(void **state) {
   const problem many = {TRI_FP32, 4200003, 5, 0, 0.1, NO_COPY}, few = {TRI_FP32, 1001, 5, 1, 0.1, NO_COPY};
   unsigned char *of_many = check(*state, &many, 2), *of_few = check(*state, &few, 2);
@@ -113,7 +113,7 @@ static void test_same_bits(void **state) {
   free(of_few);
 }
 
-/* A copy is the parameter rounded once, wherever either begins; and changes no bit of what is updated. */
+/* A copy is the parameter rounded once, for any alignment of both, and does not change the bits of the update. */
 static void test_copy(void **state) {
   static const int64_t counts[] = {0, 1, 3, 4, 5, 255, 1001, 4099};
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {

@@ -1,6 +1,7 @@
-/* Rows in groups: sorting rows by their expert, products of each group with a matrix of its own, sums of rows that come
- * back, and gated activations with a weight. Against plain loops in double; and what is promised of bits: a row's
- * result does not depend on where the row lies or which others there are, nor a group's sum on where the group lies. */
+/* Rows in groups: sorting of rows by their expert, products of each group with its own matrix, sums of returned rows,
+ * and gated activations with a weight. Compared with plain loops in double. Also the guarantees about bits: a row's
+ * result does not depend on its position or on the other rows, and a group's sum does not depend on the group's
+ * position. */
 #include "base/random.h"
 #include "check.h"
 #include "device/cpu/matmul.h"
@@ -15,7 +16,7 @@
 
 #define KERNEL(device, name, ...) CHECK_OK((device)->kernels->name((device)->queue, __VA_ARGS__))
 
-/* A CPU device whose bf16 products go one way. */
+/* Returns a CPU device that computes bf16 products in one way. */
 static tri_device *cpu_with(int threads, tri_cpu_bf16 bf16, bool pack_fp32) {
   tri_device *device = NULL;
   CHECK_OK(tri_device_create("cpu", threads, &device));
@@ -26,7 +27,7 @@ static tri_device *cpu_with(int threads, tri_cpu_bf16 bf16, bool pack_fp32) {
 
 static draws begin_draws(uint64_t stream) { return (draws){tri_random_stream(11, TRI_RANDOM_TEST, stream), 0}; }
 
-/* Between -2 and 2; of so few bits that bf16 has them all, or of as many as there are. */
+/* Returns values between -2 and 2; with few_bits, bf16 represents them exactly. */
 static typed_array draw_array(tri_dtype type, int64_t count, bool few_bits, uint64_t stream) {
   typed_array x = typed_make(type, count);
   draws d = begin_draws(stream);
@@ -44,7 +45,7 @@ enum { MOST_GROUPS = 70 };
 typedef struct problem {
   tri_device *device;
   tri_grouped_matmul call;
-  int64_t rows; /* there are; the call has room for more */
+  int64_t rows; /* number of rows; the capacity of the call is larger */
   int32_t begins[MOST_GROUPS + 1];
   typed_array a, b, c, before;
   char text[160];
@@ -69,7 +70,7 @@ enum { NUM_SHAPES = sizeof shapes / sizeof *shapes };
 typedef struct variant {
   tri_dtype a, b, c;
   bool b_transposed, accumulate, packed;
-  int64_t gap; /* between rows */
+  int64_t gap; /* elements between rows */
 } variant;
 
 static const char *describe(problem *x) {
@@ -82,12 +83,13 @@ static const char *describe(problem *x) {
   return x->text;
 }
 
-/* Behind the rows that there are: not-a-numbers in inputs, marks in outputs. */
+/* Sets the elements from index `from` on, those of unused rows, to NaN. */
 static void blot(const typed_array *x, int64_t from) {
   for (int64_t i = from; i < x->count; i++) typed_put(x, i, NAN);
 }
 
-/* Rows of a to come from the problem; the matrices are drawn by group, so that a group has its own wherever it is. */
+/* The problem sets the rows of a. The matrices depend on the group, so that a group has the same matrix at any
+ * position. */
 static void problem_begin(problem *x, tri_device *device, bool gradient, const shape *s, const variant *v) {
   enum { ROOM = 9 };
   *x = (problem){.device = device};
@@ -126,7 +128,7 @@ static void problem_end(problem *x) {
   free(x->before.data);
 }
 
-/* Each group's matrix in the device's own layout; NULL where it has none. */
+/* Packs each group's matrix in the device's layout. Returns NULL if the device has no such layout. */
 static void *pack(const problem *x, tri_grouped_matmul *call) {
   size_t bytes = 0;
   const tri_device_description *of = &x->device->description;
@@ -144,7 +146,7 @@ static void *pack(const problem *x, tri_grouped_matmul *call) {
   return packed;
 }
 
-/* False where it was to be packed and the device does not. */
+/* Returns false if the product should be packed and the device does not pack. */
 static bool multiply_into(problem *x, bool packed, void *c) {
   size_t bytes = 0;
   tri_grouped_matmul call = x->call;
@@ -164,7 +166,7 @@ static bool multiply_into(problem *x, bool packed, void *c) {
 static void check_element(problem *x, int64_t at, double sum, double magnitude, double terms) {
   const tri_matmul *p = &x->call.product;
   if (p->accumulate) sum += typed_get(&x->before, at);
-  /* A device may round an fp32 b to bf16 beside a bf16 a: these values have few bits. */
+  /* A device may round an fp32 b to bf16 if a is bf16; these values are exact in bf16. */
   const double allowed = 4 * typed_rounding(tri_dtype_wide(p->a_type)) * sqrt(terms) * (magnitude + fabs(sum)) +
                          typed_rounding(p->c_type) * fabs(sum);
   if (fabs(typed_get(&x->c, at) - sum) <= allowed) return;
@@ -204,7 +206,7 @@ static void check_gradient(problem *x, int64_t g) {
   }
 }
 
-/* Gaps between rows and between matrices, and rows that are not there, stay as they were. */
+/* Checks that gaps between rows and between matrices, and unused rows, are unchanged. */
 static void check_gaps(problem *x) {
   const tri_matmul *p = &x->call.product;
   const size_t bytes = tri_dtype_bytes(p->c_type);
@@ -240,7 +242,8 @@ static void check_same(problem *x, const typed_array *c, int64_t at, int64_t own
   fail_msg("%s: other bits, %s, at element %lld", describe(x), what, (long long)own);
 }
 
-/* Group g's first `rows` rows alone: each as it was among others. A gradient's group is whole. */
+/* Computes group g's first `rows` rows alone, and compares with the results among other groups. For a gradient, `rows`
+ * is the whole group. */
 static void check_alone(problem *x, const problem *all, int64_t g, int64_t rows, bool packed) {
   const tri_matmul *p = &all->call.product;
   const int64_t first = all->begins[g], stride = all->call.stride;
@@ -261,7 +264,7 @@ static void check_alone(problem *x, const problem *all, int64_t g, int64_t rows,
   free(c.data);
 }
 
-/* The rows of each group the other way round, and one row more at the beginning of the first. */
+/* Reverses the rows of each group, with an additional row at the beginning of the first group. */
 static void check_turned(problem *x, bool packed) {
   const tri_matmul *p = &x->call.product;
   problem turned = *x;
@@ -385,7 +388,7 @@ static void check_sums(tri_device *device, tri_dtype type, int64_t terms, int64_
   for (int64_t i = 0; i < CAPACITY * terms; i++) {
     typed_put(&places, i, i < LIVE * terms ? (double)pick(&d, -1, LIVE * terms - 1) : 1e6);
   }
-  for (int64_t j = 0; j < terms; j++) typed_put(&places, j, -1); /* a row of none */
+  for (int64_t j = 0; j < terms; j++) typed_put(&places, j, -1); /* a sum without terms */
   KERNEL(device, sum_rows, type, (tri_rows){CAPACITY, &count}, terms, width, places.data, in.data, out.data,
          accumulate);
   for (int64_t i = 0; i < LIVE * width; i++) {
@@ -451,7 +454,8 @@ static void check_gated(tri_device *device, tri_dtype type, tri_activation kind,
       const double gate = typed_get(&x, at), up = typed_get(&x, at + width), slope = typed_get(&dy, r * width + c);
       const double by_gate = slope * (gated(kind, gate + h, up, w) - gated(kind, gate - h, up, w)) / (2 * h);
       check_near(typed_get(&y, r * width + c), gated(kind, gate, up, w), 8 * rounding, "y");
-      const bool bends = (kind == TRI_ACTIVATION_RELU || kind == TRI_ACTIVATION_RELU2) && fabs(gate) <= h; /* at 0 */
+      const bool bends =
+          (kind == TRI_ACTIVATION_RELU || kind == TRI_ACTIVATION_RELU2) && fabs(gate) <= h; /* a kink at 0 */
       if (!bends) check_near(typed_get(&dx, at), by_gate, 32 * rounding + 1e-8, "the gradient of a gate");
       check_near(typed_get(&dx, at + width), slope * gated(kind, gate, 1, w), 16 * rounding, "the gradient of up");
       sum += slope * gated(kind, gate, up, 1);
@@ -538,8 +542,8 @@ static void test_bf16_native(void **state) {
 
 /* ---- deep products, and many threads ----------------------------------------------------------------------------- */
 
-/* Products and gradients whose order of summation is most in danger: depths that are cut in parts, more rows than a
- * part, other threads. */
+/* Products and gradients whose order of summation could most easily change: depths that are split in parts, more rows
+ * than a part, different numbers of threads. */
 static void check_deep(tri_dtype type, tri_dtype to, bool gradient, const shape *s) {
   typed_array before = {0};
   for (int threads = 1; threads <= 3; threads += 2) {

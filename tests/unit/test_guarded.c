@@ -1,4 +1,5 @@
-/* The guarded device: the reference device's bits, late; and each mistake that it is there for, made and found. */
+/* The guarded device: it computes the bits of the reference device, but as late as possible; and it detects each kind
+ * of mistake for which it exists. */
 #include "check.h"
 
 #include "base/sanitizer.h"
@@ -42,13 +43,13 @@ static tri_status many_kernels(tri_queue *queue, double *a, double *b, double *c
   TRI_KERNEL_CALL(queue, activation_forward, TRI_FP64, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), COUNT, a, b);
   TRI_KERNEL_CALL(queue, add, TRI_FP64, tri_all_rows(1), COUNT, a, b, b);
   TRI_KERNEL_CALL(queue, matmul, &product, a, b, NULL, c, NULL);
-  product = (tri_matmul){0}; /* it was copied */
+  product = (tri_matmul){0}; /* the call has copied it */
   TRI_KERNEL_CALL(queue, rms_norm_forward, &norm, b, NULL, NULL, a, b, c + ROWS * ROWS);
   TRI_KERNEL_CALL(queue, column_sum, TRI_FP64, tri_all_rows(ROWS), WIDTH, WIDTH, b, a, true);
   return TRI_OK;
 }
 
-/* All that three arrays hold after some kernels. */
+/* Returns the contents of three arrays after some kernels. */
 static void run_many(const char *name, double out[3 * COUNT]) {
   tri_device *device = create(name);
   double start[COUNT], *arrays[3];
@@ -122,7 +123,7 @@ static void test_nothing_runs_before_a_wait(void **state) {
   a = device_memory(device, start);
   memcpy(host, start, BYTES);
   CHECK_OK(tri_queue_download(device->queue, host, a, BYTES));
-  for (int i = 0; i < COUNT; i++) assert_true(isnan(host[i])); /* not even what was there before */
+  for (int i = 0; i < COUNT; i++) assert_true(isnan(host[i])); /* not even the old contents */
   CHECK_OK(tri_queue_mark(device->queue, &event));
   CHECK_OK(device->kernels->fill_zero(device->queue, BYTES, a));
   CHECK_OK(tri_device_event_wait(&event));
@@ -157,7 +158,7 @@ static void test_poison(void **state) {
 
 /* ---- queues ------------------------------------------------------------------------------------------------------ */
 
-/* A second queue reads what the first one writes. Returns whether it read the result. */
+/* A second queue reads the results of the first. Returns whether it read them. */
 static bool read_in_second_queue(uint64_t seed, bool with_wait) {
   char name[64];
   snprintf(name, sizeof name, "guarded:seed=%llu", (unsigned long long)seed);
@@ -190,7 +191,7 @@ static void test_events_between_queues(void **state) {
     assert_true(read_in_second_queue(seed, true));
     wrong += !read_in_second_queue(seed, false);
   }
-  assert_in_range(wrong, 5, 20); /* a missing wait is found, by most seeds */
+  assert_in_range(wrong, 5, 20); /* a missing wait is found with most seeds */
 }
 
 static void test_waits_that_never_end_are_told(void **state) {
@@ -212,7 +213,7 @@ static void test_waits_that_never_end_are_told(void **state) {
   tri_device_destroy(other);
 }
 
-/* A queue goes when all of it is done, and who waits for it goes on. */
+/* After a queue is destroyed, which waits for its work, queues that wait for it continue. */
 static void test_a_queue_that_is_gone_has_been_passed(void **state) {
   (void)state;
   tri_device *device = create("guarded");
@@ -233,7 +234,7 @@ static void test_a_queue_that_is_gone_has_been_passed(void **state) {
 
 /* ---- mistakes of the host ---------------------------------------------------------------------------------------- */
 
-/* A fresh device with an array and work queued under a name, for one mistake. */
+/* A new device with an array and queued work, for one mistake. */
 typedef struct scene {
   tri_device *device;
   double *a;
@@ -293,7 +294,7 @@ static void test_copies_may_follow_each_other(void **state) {
   end_scene(s);
 }
 
-/* Two queues use one piece of host memory, without an order between them: found by most seeds. */
+/* Two queues use one piece of host memory, without an order between them: found with most seeds. */
 static void test_copies_that_race(void **state) {
   (void)state;
   int found = 0;
@@ -337,7 +338,7 @@ static void test_copies_of_rows(void **state) {
     assert_true(back[i] == want);
   }
   copy.rows++;
-  CHECK_OK(tri_queue_copy(s->device->queue, &copy)); /* reads beyond the end, and says so before it writes there */
+  CHECK_OK(tri_queue_copy(s->device->queue, &copy)); /* reads beyond the end, and fails before it writes */
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "is not inside allocation 1, of 192 bytes");
   end_scene(s);
 }
@@ -348,7 +349,8 @@ static void test_wrong_sides(void **state) {
   CHECK_OK(s->device->kernels->add(s->device->queue, TRI_FP64, tri_all_rows(1), COUNT, s->a, s->host, s->a));
   CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL,
               "kernel `add` of call 12 (linear, forward): its argument 5, 0x");
-  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL, "is not this device's memory"); /* and again */
+  CHECK_FAILS(tri_queue_finish(s->device->queue), TRI_INTERNAL,
+              "is not this device's memory"); /* and in the next call, too */
   end_scene(s);
   s = set_scene("guarded");
   CHECK_OK(tri_queue_move(s->device->queue, s->a, s->host, BYTES));
@@ -517,7 +519,7 @@ static int watch_die(void (*mistake)(scene *), char *out, size_t out_bytes) {
   return result;
 }
 
-/* Under a sanitizer the handler from before is its own, which reports in its turn and exits. */
+/* With a sanitizer, the previous handler is the sanitizer's, which prints its own report and exits. */
 static void check_death(void (*mistake)(scene *), const char *const *words) {
   static char said[1 << 16];
   int result = watch_die(mistake, said, sizeof said);
@@ -561,7 +563,7 @@ static void read_elsewhere(scene *s) {
   sink = *(volatile double *)nowhere;
 }
 
-/* Others' crashes are theirs. */
+/* Crashes for other reasons are passed to the previous handler. */
 static void test_other_crashes_are_left_alone(void **state) {
   (void)state;
   static char said[1 << 16];
@@ -584,7 +586,7 @@ static void test_addresses_are_no_pairs_of_numbers(void **state) {
       const size_t bytes = (size_t)1 << (i % 27);
       CHECK_OK(tri_device_memory_create(devices[d], bytes, &blocks[d][i]));
       const uintptr_t at = (uintptr_t)blocks[d][i] & 0xffffffff;
-#if !TRI_THREAD_SANITIZER /* which has places of its own for everything */
+#if !TRI_THREAD_SANITIZER /* ThreadSanitizer uses address ranges of its own */
       assert_true(at >= low && at + bytes <= 3 * low);
 #endif
     }

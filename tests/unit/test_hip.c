@@ -82,7 +82,7 @@ static void make_note(bytes *b) {
   write_kernel(b);
 }
 
-/* Behind a note of another's, in the second part of a file. */
+/* Writes a file whose note is in its second part, after a note of another kind. */
 static void make_file(bytes *b) {
   bytes note = {.count = 0};
   Elf64_Ehdr file = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64}, .e_phoff = sizeof file};
@@ -121,7 +121,7 @@ static void kernels_of_a_code_object(void **state) {
   tri_free(kernels);
 }
 
-/* In memory of exactly that size, for who looks at each read. */
+/* Reads a copy of exactly that size, so that sanitizers detect reads beyond the end. */
 static tri_status read_copy(const bytes *b, size_t size, int *count) {
   tri_gpu_code_kernel *kernels = NULL;
   unsigned char *copy = malloc(size > 0 ? size : 1);
@@ -177,7 +177,7 @@ static void chips(void **state) {
 
 /* ---- why there is no GPU ----------------------------------------------------------------------------------------- */
 
-/* As a user who is not root: for root everything may be used. */
+/* Runs as a user other than root, because root may use every file. */
 static void check_absence(const char *kfd, const char *nodes, const char *expected) {
   pid_t child = fork();
   assert_true(child >= 0);

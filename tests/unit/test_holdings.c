@@ -80,7 +80,8 @@ static void tune(tri_model *model, tuning how) {
 
 /* ---- gradients of a list ----------------------------------------------------------------------------------------- */
 
-/* Whether call `call` computes the gradient of entry i: calls name the first of parameters that are adjacent. */
+/* Returns whether call `call` computes the gradient of entry i. If parameters are adjacent, a call names only the first
+ * of them. */
 static bool has_gradient_of(const tri_parameter_table *table, const tri_op_call *call, int64_t i, int *number) {
   for (int p = 0; p < TRI_OP_PARAMETERS; p++) {
     int64_t last = call->parameters[p];
@@ -92,7 +93,7 @@ static bool has_gradient_of(const tri_parameter_table *table, const tri_op_call 
   return false;
 }
 
-/* The call of the list of one rank that does the same. */
+/* Returns the same call in the list for one rank. */
 static const tri_op_call *same_call(const tri_op_list *list, const tri_op_call *call) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *other = &list->calls[c];
@@ -113,7 +114,7 @@ static bool is_split(const tri_parameter *entry) {
   return entry->local[0] != entry->shape[0] || entry->local[1] != entry->shape[1];
 }
 
-/* Whether a call is followed by a collective in the backward, or moves rows between ranks. */
+/* Returns whether a collective follows the call in the backward, or the call moves rows between ranks. */
 static bool ends_partial(const tri_op_call *call) {
   static const char *const names[] = {"copy_to_tensor",   "reduce_from_tensor", "gather_sequence",
                                       "scatter_sequence", "take_slice",         "join_slices"};
@@ -129,7 +130,8 @@ static bool has_split_parameter(const tri_parts *parts, const tri_op_call *call,
   return found;
 }
 
-/* partial[slots]: the backward leaves a part of the slot's gradient on each rank, as behind columns that are cut. */
+/* Sets partial[slots]: the backward gives each rank only a part of the sum of the slot's gradient, such as before a
+ * split of columns. */
 static void find_partial(const tri_parts *parts, const tri_op_list *one, bool *partial) {
   const tri_op_list *list = parts->lists[0];
   memset(partial, 0, (size_t)list->num_slots * sizeof *partial);
@@ -148,9 +150,9 @@ static void find_partial(const tri_parts *parts, const tri_op_list *one, bool *p
   }
 }
 
-/* Whether the gradient of a whole parameter is a part of a sum: something that the call computes it from is cut, or a
- * part of a sum. A bias depends on the gradient of the output alone, and so do positions. Rows of experts are counted
- * by other rules on each mesh. */
+/* Returns whether the gradient of a whole parameter is a partial sum: the call computes it from something that is split
+ * or is a partial sum itself. Gradients of biases and of positions depend only on the gradient of the output. Rows of
+ * experts are compared by other rules for each mesh. */
 static bool is_partial_by(const tri_parts *parts, const tri_op_call *call, const tri_op_list *one, int number,
                           const bool *partial) {
   const tri_op_list *list = parts->lists[0];
@@ -214,7 +216,7 @@ static tri_layout layout_of(int64_t tensor, int64_t context, int64_t data, int64
                       .bucket_bytes = 9000};
 }
 
-/* Buckets say whether some of their gradients are partial, and the program sums just those. */
+/* Checks that buckets mark partial gradients, and that the program sums exactly the marked ones. */
 static void check_sums(const tri_parts *parts) {
   int64_t sums = 0, partial = 0;
   for (int64_t b = 0; b < parts->buckets->count; b++) {
@@ -222,7 +224,7 @@ static void check_sums(const tri_parts *parts) {
     bool some = false;
     for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
       const tri_parameter *entry = &parts->table->entries[i];
-      if (!tri_parameter_has_gradient(entry)) continue; /* frozen ones between those of the bucket */
+      if (!tri_parameter_has_gradient(entry)) continue; /* frozen parameters between those of the bucket */
       assert_int_equal(entry->placement.parts, bucket->parts);
       some = some || tri_parameter_is_partial(entry);
     }

@@ -73,7 +73,7 @@ static const tri_config_key place_keys[] = {{.name = "path",
                                              .help = "where"}};
 static const tri_config_table place_table = {.noun = "place", .keys = place_keys, .num_keys = 1};
 
-/* The file that the name stands for says its name. */
+/* Expands a name to a file that contains the name. */
 static tri_status expand_place(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out) {
   char text[64];
   snprintf(text, sizeof text, "path: %s\n", name->text);

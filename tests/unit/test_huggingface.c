@@ -1,5 +1,5 @@
-/* config.json of Hugging Face's: to a model, and back. That transformers reads what is written here is
- * tests/oracle/test_huggingface.py. */
+/* Conversion of Hugging Face's config.json to a model, and back. tests/oracle/test_huggingface.py checks that
+ * transformers reads the result. */
 #include "check.h"
 
 #include "base/memory.h"
@@ -17,7 +17,7 @@ static tri_status parse(const char *text, tri_model *out) {
   return tri_huggingface_parse("C/config.json", text, strlen(text), out);
 }
 
-/* The keys of the file that openai-community/gpt2 has. */
+/* The keys of the file of openai-community/gpt2. */
 static void test_gpt2(void **state) {
   (void)state;
   tri_model m;
@@ -43,7 +43,7 @@ static void test_gpt2(void **state) {
   assert_string_equal(m.name, "inline");
 }
 
-/* The keys of the file that meta-llama/Llama-3.1-8B has. */
+/* The keys of the file of meta-llama/Llama-3.1-8B. */
 #define LLAMA31(rope, more)                                                                                            \
   "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0,"                 \
   "\"bos_token_id\": 128000, \"eos_token_id\": [128001, 128008], \"hidden_act\": \"silu\", \"hidden_size\": 4096,"     \
@@ -91,7 +91,7 @@ static const tri_rope_scaling *scaling_of(const char *text, tri_model *m) {
   return &m->rope_scaling;
 }
 
-/* As published models have them (Qwen 2.5's long texts, DeepSeek V2's keys) and the older ways of writing. */
+/* The keys of published models (Qwen 2.5 for long texts, DeepSeek V2), and older forms. */
 static void test_rope_types(void **state) {
   (void)state;
   tri_model m;
@@ -108,7 +108,7 @@ static void test_rope_types(void **state) {
                          ""),
                  &m);
   assert_true(s->factor == 40 && s->mscale == 0.707 && s->mscale_all_dim == 1 && s->beta_fast == 16 && !s->truncate);
-  /* A factor that is not there is the ratio of both lengths; a length that is not there is the config's. */
+  /* A missing factor is the ratio of the two lengths; a missing length is the config's. */
   s = scaling_of(LLAMA31("\"rope_parameters\": {\"rope_theta\": 1e4, \"rope_type\": \"yarn\", \"factor\": null, "
                          "\"original_max_position_embeddings\": 8192},",
                          ""),
@@ -123,7 +123,7 @@ static void test_rope_types(void **state) {
   assert_int_equal(m.max_sequence, 5120);
 }
 
-/* Phi-3's form: the original length at the top, no factor; its first names; and transformers' own. */
+/* Phi-3's form: the original length at the top level, no factor; its first names; and transformers' own form. */
 static void test_longrope(void **state) {
   (void)state;
   tri_model m;
@@ -173,7 +173,7 @@ static void test_relatives(void **state) {
   assert_int_equal(m.num_kv_heads, 32);
 }
 
-/* The ways in which they say which layers look back through a window. */
+/* The ways in which model types select the layers with a window. */
 static void test_windows(void **state) {
   (void)state;
 #define QWEN "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 4, \"use_sliding_window\": true"
@@ -413,7 +413,7 @@ static void test_round_trip(void **state) {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* The keys of the files that the published weights have. */
+/* The keys in the files of published weights. */
 static void test_families_with_experts(void **state) {
   (void)state;
   tri_model m;

@@ -1,5 +1,5 @@
-/* The fast reader of JSON lines against jansson: where it finds a string, jansson must find the same, unless jansson
- * refuses the line for a number that it cannot represent. */
+/* The fast reader of JSON lines, compared with jansson: if it finds a string, jansson must find the same one, unless
+ * jansson refuses the line because of a number that it cannot represent. */
 #include "data/json_line.h"
 
 #include "base/random.h"
@@ -10,7 +10,7 @@
 
 static uint32_t draw(uint64_t *index) { return tri_random_u32(tri_random_stream(17, TRI_RANDOM_TEST, 0), (*index)++); }
 
-/* Whether the fast reader found the string. */
+/* Compares the readers, and returns whether the fast one found the string. */
 static bool compare(const char *line, size_t bytes) {
   char *copy = malloc(bytes + 1); /* below, the exact length: AddressSanitizer finds a read past the end */
   assert_non_null(copy);
@@ -121,7 +121,7 @@ static void accepts_numbers_of_any_size(void **state) {
   assert_int_equal(*text, 'a');
 }
 
-/* Good lines with a few bytes changed, taken out or doubled. */
+/* Valid lines with a few bytes changed, removed or repeated. */
 static void agrees_on_damaged_lines(void **state) {
   (void)state;
   static const char *const seeds[] = {

@@ -1,5 +1,5 @@
-/* What kernel_check (tests/gpu) finds: the reference device with one wrong kernel in its table, for each kind of
- * mistake; and nothing in the reference device itself. */
+/* The findings of kernel_check (tests/gpu): the reference device with one wrong kernel in its table, for each kind of
+ * mistake; and no findings in the reference device itself. */
 #include "check.h"
 
 #include "base/sanitizer.h"
@@ -72,7 +72,7 @@ static tri_status matmul_writes_gaps(tri_queue *queue, const tri_matmul *product
   return TRI_OK;
 }
 
-/* One wrong element of many. */
+/* One of many elements is wrong. */
 static tri_status matmul_wrong_corner(tri_queue *queue, const tri_matmul *product, const void *a, const void *b,
                                       const void *bias, void *c, void *workspace) {
   TRI_TRY(tri_reference_matmul(queue, product, a, b, bias, c, workspace));
@@ -80,7 +80,7 @@ static tri_status matmul_wrong_corner(tri_queue *queue, const tri_matmul *produc
   return TRI_OK;
 }
 
-/* In fp32, whatever the type. */
+/* Sums in fp32, whatever the type. */
 static tri_status sum_in_fp32(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out,
                               bool accumulate) {
   (void)queue;
@@ -90,7 +90,7 @@ static tri_status sum_in_fp32(tri_queue *queue, tri_dtype type, int64_t count, c
   return TRI_OK;
 }
 
-/* As atomics would have it: another rounding in each call, within every tolerance. */
+/* Differs in each call, within every tolerance, as sums with atomics do. */
 static tri_status rescale_by_chance(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
                                     void *sum) {
   static unsigned calls;
@@ -158,7 +158,7 @@ static kernel_result run(const tri_device_kernels *table, const kernel_cases *ke
 
 static const tri_dtype types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
 
-/* `text` is in the first failure, of every type. */
+/* Checks that the first failure contains `text`, for every type. */
 static void check_found(const tri_device_kernels *table, const char *name, const char *text) {
   for (int t = 0; t < 3; t++) {
     const kernel_result r = run(table, cases_of(name), types[t], 100);
@@ -209,8 +209,8 @@ static void test_memory_that_is_not_its_own_is_found(void **state) {
   PLANTED(matmul, matmul_writes_gaps, "of c, which is not its to write");
 }
 
-/* The second call has nothing behind its arguments but what the host's memory ends with: AddressSanitizer would stop
- * it, as a guarded device would. */
+/* After the arguments of the second call, host memory ends: AddressSanitizer would stop the write, as a guarded device
+ * would. */
 #if !TRI_ADDRESS_SANITIZER
 static void test_writing_beyond_the_end_is_found(void **state) {
   (void)state;
@@ -233,7 +233,7 @@ static void test_faults_and_missing_kernels(void **state) {
   assert_false(run(&table, cases_of("matmul_pack"), TRI_FP32, 1).missing); /* the reference packs nothing */
 }
 
-/* A seed gives the same problems whichever kernels are tried before. */
+/* A seed gives the same problems, whichever kernels are tested before. */
 static void test_a_seed_repeats(void **state) {
   (void)state;
   tri_device_kernels table = tri_reference_kernels;

@@ -1,5 +1,5 @@
-/* The CPU kernels at the edges of the number formats and of their arguments, on every vector unit that this CPU has,
- * against libm in double, against counting on one's fingers, or against the definition of the format. */
+/* The CPU kernels at the limits of the number formats and of their arguments, on every vector unit of this CPU,
+ * compared with libm in double, with results computed by hand, or with the definition of the format. */
 #include "base/random.h"
 #include "check.h"
 #include "device/exact_sum.h"
@@ -48,12 +48,12 @@ enum { HALVES = 65536, NUM_LOW = 7 };
 
 static const uint32_t low[NUM_LOW] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff};
 
-/* The nearest of the two bf16 numbers around a finite fp32 number, found by comparing distances; the even one halfway.
- */
+/* Returns the nearest of the two bf16 numbers around a finite fp32 number, by comparing distances; halfway between
+ * them, the even one. */
 static uint16_t nearest_bf16(uint32_t bits) {
   uint16_t down = (uint16_t)(bits >> 16), up = (uint16_t)(down + 1);
   double value = (double)float_of(bits), below = (double)float_of((uint32_t)down << 16);
-  /* Beyond the largest number the next would be 2^128: infinity stands for it. */
+  /* Above the largest number the next one would be 2^128, for which infinity is used. */
   double above = (up & 0x7fff) == 0x7f80 ? copysign(0x1p128, below) : (double)float_of((uint32_t)up << 16);
   double to_below = fabs(value - below), to_above = fabs(above - value);
   if (to_below != to_above) return to_below < to_above ? down : up;
@@ -82,7 +82,7 @@ static void check_bf16(tri_device *device) {
   CHECK_OK(KERNEL(convert, HALVES, TRI_BF16, all, TRI_FP32, back));
   for (uint32_t i = 0; i < HALVES; i++) {
     bool same = bits_of(back[i]) == i << 16;
-    /* The reference goes by way of double, which quiets NaNs. */
+    /* The reference converts through double, which makes NaNs quiet. */
     if (!same && !(isnan(back[i]) && isnan(float_of(i << 16)))) {
       fail_msg("%s: bf16 %04x became %08x", device->info.name, i, bits_of(back[i]));
     }
@@ -94,7 +94,7 @@ static void test_bf16(void **state) {
   on_every_unit(check_bf16);
 }
 
-/* The reference computes in double: rounding that to fp32 and then to bf16 would be rounding twice. */
+/* The reference computes in double: rounding to fp32 first, and then to bf16, would round twice. */
 static void test_bf16_from_double(void **state) {
   (void)state;
   tri_device *device = NULL;
@@ -121,7 +121,7 @@ static void make_grid(float from, float to) {
   }
 }
 
-/* The gradient of a row whose maximum is 0 and sum is 1 is exp of the logits, where the label is elsewhere. */
+/* If a row's maximum is 0 and its sum is 1, its gradient is exp of the logits, except at the label. */
 static void check_exp(tri_device *device) {
   int32_t label = GRID;
   float zero = 0, one = 1;
@@ -151,15 +151,15 @@ static double relu(double x) { return fmax(x, 0); }
 static double silu(double x) { return x / (1.0 + exp(-x)); }
 static double quick_gelu(double x) { return x / (1.0 + exp(-1.702 * x)); }
 static double relu2(double x) { return fmax(x, 0) * fmax(x, 0); }
-/* tanh(log(1 + e)) without cancellation. */
+/* Returns tanh(log(1 + e)), without cancellation. */
 static double mish(double x) {
   const double e = exp(x);
   return x * e * (e + 2) / (e * (e + 2) + 2);
 }
 
-/* Relative to the result itself, on both sides of zero: a factor of the far left is small, not wrong. */
+/* Compares relative to the result itself, on both sides of zero, because results far on the left are small. */
 static void check_grid(const tri_device *device, const char *name, plain_function *function, double tolerance) {
-  /* The reference's own formula cancels on the left: there it is good to the last bit of 1 only. */
+  /* The reference's formula cancels on the left: there it is accurate only to the last bit of 1. */
   double floor = strcmp(device->info.name, "reference") == 0 ? 1e-14 : 1e-36;
   for (int i = 0; i < GRID; i++) {
     double expected = function((double)grid_x[i]);
@@ -215,7 +215,7 @@ static double plain_activation(tri_activation kind, double x) {
   return NAN;
 }
 
-/* All slopes from -9 to 9, by differences; not where a function may have a bend, at 0. */
+/* Compares all slopes from -9 to 9 with differences, except at 0, where a function may have a kink. */
 static void check_slopes(tri_device *device) {
 #define KIND(VALUE, ...) TRI_ACTIVATION_##VALUE,
   static const tri_activation kinds[] = {TRI_ACTIVATIONS(KIND)};
@@ -244,7 +244,7 @@ static void test_activations(void **state) {
   on_every_unit(check_activations);
 }
 
-/* A NaN of any payload and sign must come out as one: a bad step is found by its NaN. */
+/* A NaN of any payload and sign must give a NaN, since bad steps are detected by NaN. */
 static void check_nan(tri_device *device) {
   enum { COUNT = 19 };
   static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0x7fffffffu, 0xffc12345u, 0x7fc000ffu};
@@ -258,7 +258,7 @@ static void check_nan(tri_device *device) {
       for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         CHECK_OK(KERNEL(activation_forward, TRI_FP32, kinds[k], tri_all_rows(1), COUNT, x, y));
         assert_true(isnan(y[at]));
-        if (kinds[k] == TRI_ACTIVATION_RELU) continue; /* its slope at a NaN is 1, as PyTorch's */
+        if (kinds[k] == TRI_ACTIVATION_RELU) continue; /* its slope at NaN is 1, as in PyTorch */
         CHECK_OK(KERNEL(activation_backward, TRI_FP32, kinds[k], tri_all_rows(1), COUNT, x, one, y));
         assert_true(isnan(y[at]));
       }
@@ -280,7 +280,7 @@ static void test_nan(void **state) {
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* Squares beyond fp32, and cancellation, which the order of adding would show. */
+/* Squares that overflow fp32, and cancellation, which would show the order of summation. */
 static void check_sums(tri_device *device) {
   static float values[123457];
   enum { COUNT = sizeof values / sizeof values[0] };
@@ -312,7 +312,8 @@ static void test_sums(void **state) {
 
 /* ---- scale ------------------------------------------------------------------------------------------------------- */
 
-/* Halves and signs are exact, but of the smallest numbers, which are rounded to even; infinities and zeros stay. */
+/* Halves and changes of sign are exact, except for the smallest numbers, which are rounded to even; infinities and
+ * zeros do not change. */
 static void check_scale(tri_device *device) {
   const float x[] = {1, -3, 0x1.fffffep-126f, 0x1p-149f, 0x1.fffffep127f, INFINITY, -INFINITY, 0.0f, -0.0f};
   const float halves[] = {0.5f, -1.5f, 0x1p-126f, 0, 0x1.fffffep126f, INFINITY, -INFINITY, 0.0f, -0.0f};
@@ -338,19 +339,20 @@ static void test_scale(void **state) {
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* Each element by the generator's own function, at beginnings of every remainder, also beyond 2^32 and at the end. */
+/* Compares each element with the generator's own function, at first indices of every remainder, also beyond 2^32 and at
+ * the end. */
 static void check_dropout(tri_device *device) {
   enum { COUNT = 5003 };
   static float x[COUNT], y[COUNT];
   static const uint64_t first[] = {0, 1, 2, 3, 4, 517, 0xffffffffull - 40, 0x123456789abcull, UINT64_MAX - COUNT};
   tri_random_key key = tri_random_stream(77, TRI_RANDOM_DROPOUT, 5 << 16 | 3);
-  /* The fourth is met exactly, by the first element: it stays. */
+  /* The fourth equals the first element's random number, which is kept. */
   const double probability[] = {0.0, 0.1, 0.5, (double)tri_random_u32(key, 0) * 0x1p-32, 1.0 - 0x1p-33};
   for (int i = 0; i < COUNT; i++) x[i] = i % 7 == 0 ? INFINITY : (float)(i + 1);
   for (size_t f = 0; f < sizeof first / sizeof first[0]; f++) {
     for (int p = 0; p < 5; p++) {
       int kept = 0;
-      /* Two whole sequences of 7 elements before it where there is room for them. */
+      /* If there is room, two whole sequences of 7 elements come before. */
       int64_t before = first[f] > 14 ? 2 : 0;
       tri_step_values values = {.seed = 77, .step = 5, .first_sample = before};
       tri_dropout options = {probability[p], 3, 7, (int64_t)(first[f] - 7 * (uint64_t)before), 0, 0};
@@ -375,8 +377,8 @@ static void test_dropout(void **state) {
   on_every_unit(check_dropout);
 }
 
-/* Two ranks with rows of three sequences, the first with the outer ones: together they drop what one rank drops, each
- * of its rows to the bit, whatever the width. */
+/* Two ranks with rows of three sequences, the first with the outer rows: together they drop what one rank drops, to the
+ * bit, for any width. */
 static void check_dropout_of_shares(tri_device *device) {
   enum { SEQUENCES = 3, TOKENS = 61, OUTER = 7, WIDEST = 5003 };
   static const int64_t widths[] = {1, 3, 16, 257, WIDEST};
@@ -412,7 +414,7 @@ static void test_dropout_of_shares(void **state) {
 
 /* ---- rows by their numbers --------------------------------------------------------------------------------------- */
 
-/* Rows of any bits are copied exactly if the type stays the same. Only counted rows are written. */
+/* Copies of rows with any bits are exact if the type does not change. Only counted rows are written. */
 static void check_copy_rows(tri_device *device) {
   enum { ROWS = 5, WIDTH = 9003 };
   static const tri_dtype types[] = {TRI_FP32, TRI_BF16, TRI_INT32};
@@ -442,7 +444,7 @@ static void test_copy_rows(void **state) {
 
 /* ---- small results, computed by hand ----------------------------------------------------------------------------- */
 
-/* Ids at both ends of int32 belong to other slices, whatever the first id; the same row may be met many times. */
+/* Ids at both ends of int32 belong to other slices, for any first id; a row may be named many times. */
 static void check_embedding(tri_device *device) {
   enum { ROWS = 6, WIDTH = 3 };
   const int32_t ids[ROWS] = {INT32_MIN, 11, INT32_MAX, 10, 11, 12};
@@ -452,7 +454,7 @@ static void check_embedding(tri_device *device) {
   CHECK_OK(
       KERNEL(embedding_forward, TRI_FP32, tri_all_rows(ROWS), WIDTH, ids, 10, 2, TRI_FP32, table, NULL, NULL, out));
   assert_memory_equal(out, expected, sizeof out);
-  const uint16_t narrow[2 * WIDTH] = {0x3f80, 0x7f80, 0x8081, 0xc000, 0x0000, 0x4080}; /* as they are */
+  const uint16_t narrow[2 * WIDTH] = {0x3f80, 0x7f80, 0x8081, 0xc000, 0x0000, 0x4080}; /* copied unchanged */
   uint16_t copied[ROWS * WIDTH];
   CHECK_OK(
       KERNEL(embedding_forward, TRI_BF16, tri_all_rows(ROWS), WIDTH, ids, 10, 2, TRI_BF16, narrow, NULL, NULL, copied));
@@ -483,10 +485,10 @@ static void check_positions(tri_device *device) {
   assert_true(sums[0] == 0 && sums[1] == 0 && sums[2] == 0 && sums[3] == 0);
 }
 
-/* Rows of one position are added one after the other, as they lie: 2^24 + 1 + 1 is another number than 1 + 1 + 2^24. */
+/* Rows of one position are added in their order: 2^24 + 1 + 1 differs from 1 + 1 + 2^24. */
 static void check_order_of_positions(tri_device *device) {
   if (strcmp(device->info.name, "reference") == 0) return; /* it adds in double */
-  enum { ROWS = 12, WIDTH = 2048 };                        /* beyond the size that stays on a thread */
+  enum { ROWS = 12, WIDTH = 2048 };                        /* more elements than one thread processes alone */
   static float gradient[ROWS * WIDTH], sums[3 * WIDTH];
   const int32_t positions[ROWS] = {2, 0, 0, 2, 1, 0, 1, 1, 2, 1, 2, 0};
   for (int i = 0; i < ROWS * WIDTH; i++) gradient[i] = (i / WIDTH * 7 + i) % 5 == 0 ? 0x1p24f : 1.0f;
@@ -504,7 +506,7 @@ static void test_positions(void **state) {
   on_every_unit(check_order_of_positions);
 }
 
-/* A norm that adds a branch makes what `add` and a norm of its output make, to the bit; also over its inputs. */
+/* A norm that adds a branch gives the bits of `add` followed by a norm, also if it overwrites its inputs. */
 static void check_sums_in_norms(tri_device *device) {
   enum { ROWS = 3, WIDTH = 83, COUNT = ROWS * WIDTH };
   static const tri_dtype types[] = {TRI_FP32, TRI_BF16};
@@ -538,7 +540,7 @@ static void test_sums_in_norms(void **state) {
   on_every_unit(check_sums_in_norms);
 }
 
-/* Weights around zero are others less 1: the same bits, wherever the sum has them. */
+/* An RMS norm with weights around zero (`offset` 1) has the same bits as one whose weights are larger by 1. */
 static void check_weights_around_zero(tri_device *device) {
   enum { WIDTH = 83 };
   static const tri_dtype types[] = {TRI_FP32, TRI_BF16};
@@ -577,7 +579,7 @@ static void check_by_hand(tri_device *device) {
   CHECK_OK(KERNEL(rms_norm_forward, row_of(4, 0.0), x, NULL, NULL, weight, y, &rstd));
   assert_true(fabs((double)rstd - 1.0 / sqrt(7.5)) < 1e-7 && fabs((double)y[3] - 8.0 / sqrt(7.5)) < 1e-6);
 
-  /* Two heads of 4 within a row of 10: each as by itself, and nothing else is written. */
+  /* Two heads of 4 in a row of 10: each is processed by itself, and no other element is written. */
   const float row[10] = {1, 2, 3, 4, NAN, 10, 20, 30, 40, NAN};
   const tri_norm heads = {TRI_FP32, tri_all_rows(1), 2, 4, 10, 5, 9, 5, 0.0, 0};
   float apart[9] = {0}, stretch[2];

@@ -1,5 +1,5 @@
-/* Rows as a capacity with a count on the device. Each kernel with such rows, for counts of 0, some, all and more rows
- * than the capacity, has the same bits as with exactly that many rows. Unused rows have inputs of NaN, ids of the
+/* Rows given as a capacity and a count on the device. Each kernel with such rows, for counts of 0, some, all and more
+ * rows than the capacity, has the same bits as with exactly that many rows. Unused rows have inputs of NaN, ids of the
  * table, and positions outside of it; they are not written. */
 #include "base/random.h"
 #include "check.h"
@@ -42,7 +42,7 @@ static tri_status embedding(bench *b, tri_rows rows) {
 static tri_status rope(bench *b, tri_rows rows) {
   return KERNEL(rope, b->type, rows, WIDTH, 2, WIDTH / 2, 64, b->positions, b->weight, b->bias, false, b->out[0]);
 }
-/* Rows of a table to rows in a row, and some of them to rows of their own. */
+/* Gathers rows of a table by `positions`, and scatters rows of x by `backwards`. */
 static tri_status copy_rows(bench *b, tri_rows rows) {
   const tri_row_copy taken = {rows, WIDTH, b->wide, b->type, WIDTH, WIDTH + 3};
   const tri_row_copy given = {rows, WIDTH, b->type, b->type, WIDTH, 2 * WIDTH};
@@ -111,7 +111,7 @@ static unsigned char *array(tri_dtype type, int64_t live, uint64_t stream) {
   return data;
 }
 
-/* Rows of x are as long as SwiGLU's: the others' begin within them, so each case has x made for it. */
+/* Rows of x have SwiGLU's width. For other kernels rows begin within these, so each case has an x of its own width. */
 static bench bench_make(tri_device *device, tri_dtype type, int64_t live, int64_t x_width) {
   bench b = {.device = device, .type = type, .wide = tri_dtype_wide(type)};
   b.x = array(type, live * x_width, 1);

@@ -1,9 +1,7 @@
-/* Every kernel of the CPU device, of every vector unit that this CPU has, in fp32 and bf16, against the reference
- * device on the same inputs. Attention and matrix products have tests of their own.
- *
- * Every buffer has guard bytes around it, and what a kernel only writes is poisoned with NaN before. Each case runs on
- * one, two and three threads, which must give the same bits; on three, every buffer ends where a page begins that may
- * not be touched. */
+/* All kernels of the CPU device, on every vector unit of this CPU, in fp32 and bf16, compared with the reference device
+ * on the same inputs. Attention and matrix products have tests of their own. Every buffer has guard bytes around it,
+ * and outputs are poisoned with NaN before. Each case runs on one, two and three threads, which must give the same
+ * bits; on three, every buffer ends at a protected page. */
 #include "base/random.h"
 #include "check.h"
 #include "device/exact_sum.h"
@@ -20,7 +18,7 @@ enum { GUARD = 64, BUFFERS = 8 };
 static const int64_t sizes[] = {1, 2, 3, 5, 15, 16, 17, 31, 63, 65, 127, 129, 768, 1000};
 enum { NUM_SIZES = sizeof sizes / sizeof sizes[0] };
 
-/* One argument of a kernel: made once as doubles, laid out for each device. */
+/* An argument of a kernel: created as doubles, and converted for each device. */
 typedef struct buffer {
   tri_dtype type;
   int64_t count;
@@ -64,7 +62,7 @@ static void store(tri_dtype type, void *data, int64_t i, double value) {
   }
 }
 
-/* Adds an argument: normal values of this scale and centre, or NaN where it is only written. */
+/* Adds an argument: normal values of this scale and centre, or NaN if it is only written. */
 static int add(bench *b, tri_dtype type, int64_t count, double centre, double scale) {
   buffer *new = &b->buffers[b->count];
   *new = (buffer){.type = type, .count = count, .values = malloc((size_t)count * sizeof(double) + 1)};
@@ -179,13 +177,14 @@ static tri_status convert_call(tri_device *device, bench *b) {
 
 static const int32_t *ids_of(const bench *b) {
   static int32_t ids[4096];
-  for (int64_t r = 0; r < b->rows; r++) ids[r] = (int32_t)((r * 7 + r * r) % 13) - 1; /* -1 and 11 are another's */
+  for (int64_t r = 0; r < b->rows; r++)
+    ids[r] = (int32_t)((r * 7 + r * r) % 13) - 1; /* -1 and 11 belong to other slices */
   return ids;
 }
 
 enum { POSITIONS = 9 };
 
-/* In no order, with repeats and with some that no row has. */
+/* Returns positions in no order, some repeated, and some not used. */
 static const int32_t *positions_of(const bench *b) {
   static int32_t positions[4096];
   tri_random_key key = tri_random_stream(11, TRI_RANDOM_TEST, (uint64_t)b->rows);
@@ -275,7 +274,7 @@ static tri_status rms_norm_call(tri_device *device, bench *b) {
                 data_of(b, 3));
 }
 
-/* Heads of q within rows of q, k and v: 3 pieces of each row, with gaps between them, into rows of another form. */
+/* Heads of q in rows of q, k and v: 3 pieces of each row, with gaps between them, to rows of a different layout. */
 enum { PIECES = 3 };
 static const tri_norm *pieces_of(const bench *b, double eps) {
   static tri_norm norm;
@@ -328,7 +327,7 @@ static tri_status rms_norm_pieces_backward_call(tri_device *device, bench *b) {
                 b->flag);
 }
 
-/* Another one for each case. */
+/* Returns a different activation for each case. */
 static tri_activation kind_of(const bench *b) {
 #define KIND(VALUE, ...) TRI_ACTIVATION_##VALUE,
   static const tri_activation all[] = {TRI_ACTIVATIONS(KIND)};
@@ -349,7 +348,7 @@ static tri_status activation_call(tri_device *device, bench *b) {
 }
 
 static void activation_in_place_arguments(bench *b) {
-  add(b, b->type, b->rows * b->width, 0.0, 30.0); /* far out too: no NaN, no overflow */
+  add(b, b->type, b->rows * b->width, 0.0, 30.0); /* also large values: no NaN, no overflow */
   output(b, b->type, b->rows * b->width, true);
 }
 static tri_status activation_in_place_call(tri_device *device, bench *b) {
@@ -401,7 +400,7 @@ static tri_status dropout_by_rows_call(tri_device *device, bench *b) {
   return KERNEL(dropout, b->type, count, &options, &values, positions_of(b), data_of(b, 2), data_of(b, 2));
 }
 
-enum { MORE_ROWS = 5, GAP = 3 }; /* than are copied; between rows */
+enum { MORE_ROWS = 5, GAP = 3 }; /* additional rows that are not copied; elements between rows */
 static void copy_rows_arguments(bench *b) {
   const int64_t rows = b->rows + MORE_ROWS + POSITIONS;
   input(b, b->type, rows * (b->width + GAP));
@@ -433,13 +432,13 @@ static tri_status rope_call(tri_device *device, bench *b) {
                 data_of(b, 0), data_of(b, 1), b->flag, data_of(b, 2));
 }
 
-/* As GPT-NeoX lays them: q, k and v head by head, and only a part of each head turns. */
+/* The layout of GPT-NeoX: q, k and v for each head, and only a part of each head is rotated. */
 static void rope_apart_arguments(bench *b) {
   rope_arguments(b);
   output(b, b->type, b->rows * 2 * 3 * (2 * b->width + 3), true);
 }
 static tri_status rope_apart_call(tri_device *device, bench *b) {
-  int64_t head = 2 * b->width + 3; /* 3 elements of each stay */
+  int64_t head = 2 * b->width + 3; /* 3 elements of each do not change */
   for (int i = 0; i < 2; i++) {
     char *x = (char *)data_of(b, 3) + (size_t)(i * head) * tri_dtype_bytes(b->type);
     TRI_TRY(KERNEL(rope, b->type, tri_all_rows(b->rows), 6 * head, 2, 3 * head, 2 * b->width, positions_of(b),
@@ -461,14 +460,14 @@ static const float *weights_of(const bench *b) {
   return weights;
 }
 
-/* Rows of logits are longer than the vocabulary; the largest reach beyond what exp can hold. */
+/* Rows of logits are longer than the vocabulary; the largest logits are too large for exp. */
 static void softmax_arguments(bench *b) {
   add(b, b->wide, b->rows * (b->width + 3), b->flag ? 500.0 : 0.0, b->flag ? 4000.0 : 3.0);
   output(b, b->wide, b->rows, false);
   output(b, b->wide, b->rows, false);
   output(b, b->wide, b->rows, false);
   output(b, b->wide, b->rows, false);
-  output(b, b->type, b->rows * (b->width + 1), true); /* one element a row is not written */
+  output(b, b->type, b->rows * (b->width + 1), true); /* one element of each row is not written */
 }
 static tri_status softmax_call(tri_device *device, bench *b) {
   const int32_t *labels = labels_of(b);
@@ -481,7 +480,7 @@ static tri_status softmax_call(tri_device *device, bench *b) {
                 b->width + 1, data_of(b, 5));
 }
 
-/* Tokens that are given, the likeliest, and sampled ones. */
+/* Given tokens, the likeliest ones, and sampled ones. */
 static void query_arguments(bench *b) {
   add(b, b->wide, b->rows * (b->width + 3), b->flag ? 500.0 : 0.0, b->flag ? 4000.0 : 3.0);
   output(b, TRI_INT32, b->rows, false);
@@ -500,7 +499,7 @@ static tri_status query_call(tri_device *device, bench *b) {
                 data_of(b, 2));
 }
 
-/* Logits that are scaled, and with `flag` also capped, in place; then their statistics and gradient. */
+/* Scales logits in place, and with `flag` also caps them; then computes their statistics and gradient. */
 static void logits_arguments(bench *b) {
   const int logits = add(b, b->wide, b->rows * (b->width + 3), 0.0, b->flag ? 30.0 : 3.0);
   b->buffers[logits].output = true;
@@ -537,7 +536,7 @@ static void adamw_narrow_arguments(bench *b) {
   adamw_arguments(b);
   output(b, b->type, b->rows * b->width, false);
 }
-/* With the copy, whose bits are those that `convert` makes of the parameter. */
+/* Also writes the copy, which must have the bits that `convert` computes from the parameter. */
 static tri_status adamw_narrow_call(tri_device *device, bench *b) {
   tri_adamw options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .lr_scale = 1};
   tri_step_values values = {.lr = 1e-2, .gradient_scale = 0.7, .update = b->flag ? 1000 : 1};
@@ -554,7 +553,7 @@ static tri_status adamw_narrow_call(tri_device *device, bench *b) {
                  b->type == b->wide ? NULL : data_of(b, 4)));
   for (int i = 0; i < 4; i++) assert_memory_equal(alone[i], data_of(b, i), wide_bytes);
   TRI_TRY(KERNEL(convert, count, b->wide, data_of(b, 1), b->type, converted));
-  if (b->type == b->wide) memcpy(data_of(b, 4), converted, bytes); /* no kernel makes one */
+  if (b->type == b->wide) memcpy(data_of(b, 4), converted, bytes); /* no kernel writes a copy */
   assert_memory_equal(converted, data_of(b, 4), bytes);
   for (int i = 0; i < 4; i++) free(alone[i]);
   free(converted);
@@ -589,7 +588,7 @@ static const kernel_case cases[] = {
     {"embedding_forward", embedding_arguments, embedding_call, 2e-7},
     {"embedding_forward of the type", embedding_narrow_arguments, embedding_call, 2e-7},
     {"embedding and position backward", embedding_backward_arguments, embedding_backward_call, 2e-6},
-    {"layer_norm_forward", layer_norm_arguments, layer_norm_call, 2e-5}, /* a row of 3 may be nearly constant */
+    {"layer_norm_forward", layer_norm_arguments, layer_norm_call, 2e-5}, /* a row of 3 may have a tiny variance */
     {"layer_norm_backward", norm_backward_arguments, layer_norm_backward_call, 3e-6},
     {"rms_norm_forward", rms_norm_arguments, rms_norm_call, 2e-6},
     {"rms_norm_backward", norm_backward_arguments, rms_norm_backward_call, 3e-6},
@@ -637,7 +636,7 @@ static void compare(const tri_device *device, const kernel_case *test, bench *b,
     if (!at->output || expected[i] == NULL) continue;
     double largest = 0;
     for (int64_t e = 0; e < at->count; e++) largest = fmax(largest, fabs(expected[i][e]));
-    /* One step of bf16 where both round, and they may round apart. */
+    /* Both results are rounded to bf16, so they may differ by one step. */
     double limit = test->tolerance * largest + 1e-30;
     for (int64_t e = 0; e < at->count; e++) {
       double got = load(at->type, at->data, e);
@@ -696,7 +695,8 @@ static void run_all(const char *name) {
         run_case(device, reference, &cases[c], type, rows, sizes[s], variant >= 2);
       }
       run_case(device, reference, &cases[c], type, 0, 17, variant >= 2);
-      run_case(device, reference, &cases[c], type, 150, 129, variant >= 2); /* beyond the size that stays on a thread */
+      run_case(device, reference, &cases[c], type, 150, 129,
+               variant >= 2); /* more elements than one thread processes alone */
     }
   }
   const kernel_case *softmax = NULL;
@@ -774,7 +774,7 @@ static void test_sums_notice_what_is_not_finite(void **state) {
   }
 }
 
-/* From the known answers published with the generator (Random123, Salmon et al. 2011). */
+/* Known answers published with the generator (Random123, Salmon et al. 2011). */
 static void test_philox_known_answers(void **state) {
   (void)state;
   uint32_t words[4];
@@ -790,7 +790,7 @@ static void test_philox_known_answers(void **state) {
   assert_int_equal(words[3], 0x6d5451fdu);
 }
 
-/* One step by hand: m = 0.1 g, v = 0.05 g^2; both corrected are g and g^2, so the step is lr sign(g). */
+/* One step by hand: m = 0.1 g, v = 0.05 g^2; after correction they are g and g^2, so the step is lr sign(g). */
 static void test_adamw_first_step(void **state) {
   (void)state;
   tri_device *device = NULL;
@@ -816,8 +816,8 @@ static void test_device_names(void **state) {
   tri_device_destroy(device);
 }
 
-/* The kernels of the CPU device that are the reference's, because the CPU has no version of its own yet: none. One more
- * is listed here with its issue; one that was lost by mistake is put back. */
+/* Lists the kernels that the CPU device takes from the reference, because it has none of its own yet: the list is
+ * empty. A new kernel is added here with its issue; a kernel that is listed by mistake must be restored. */
 static void test_kernels_of_reference(void **state) {
   static const char *const devices[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu:avx512bf16"};
   (void)state;

@@ -55,7 +55,7 @@ static void test_others(void **state) {
                                       "srun: error: node: task",
                                       "srun: error: "};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_false(tri_rank_death_find(texts[i], &found));
-  assert_int_equal(found.rank, 5); /* untouched */
+  assert_int_equal(found.rank, 5); /* unchanged */
 }
 
 static int connect_to(const char *name) {
@@ -68,7 +68,7 @@ static int connect_to(const char *name) {
   return to;
 }
 
-/* Does one round of the supervisor. Returns how many sockets were ready, without waiting. */
+/* Runs the supervisor's loop once, without waiting. Returns the number of sockets that were ready. */
 static int hear_once(tri_listener *listener) {
   struct pollfd polled[8];
   size_t count = tri_listener_num_polled(listener);
@@ -78,7 +78,7 @@ static int hear_once(tri_listener *listener) {
   return ready;
 }
 
-/* Connections that send nothing cost nothing, are closed after a while, and leave no place behind. */
+/* Connections that send nothing need no work, are closed after a while, and leave no entry. */
 static void test_silent_connections(void **state) {
   (void)state;
   tri_listener listener;
@@ -95,7 +95,7 @@ static void test_silent_connections(void **state) {
     assert_int_equal(recv(silent, &byte, 1, MSG_DONTWAIT), 0);
     close(silent);
   }
-  /* One that cannot be accepted does not wake it again and again. */
+  /* A connection that cannot be accepted does not wake the supervisor again and again. */
   struct rlimit before, none;
   int waits = connect_to(listener.name);
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);

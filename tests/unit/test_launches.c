@@ -1,6 +1,7 @@
 /* Launches of every kernel, compared with the limits of the chips that it is compiled for: blocks, threads, shared
  * memory, bytes of arguments. The emulator is intercepted (the linker's --wrap) in all problems of kernel_check, with
- * warps of 32 and 64; calls with the sizes of large models are launched, but not run. */
+ * warps of 32 or 64, depending on the seed; calls with the sizes of large models are launched with both, but not run.
+ * */
 #include "check.h"
 
 #include "base/sanitizer.h"
@@ -57,7 +58,7 @@ static const kernel_facts *facts_of(tri_emulator_kernel *kernel, int *warp) {
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-/* A launch as a driver sees it. */
+/* A launch, with the parameters that a driver gets. */
 typedef struct wanted {
   uint32_t grid[3], threads;
   size_t declared_bytes, asked_bytes, argument_bytes, argument_alignment;
@@ -118,10 +119,10 @@ static void test_kernels_as_they_are_listed(void **state) {
 enum { MOST_PIECES = 64 };
 
 static struct {
-  bool runs;        /* launched kernels are run */
+  bool runs;        /* whether launched kernels are run */
   int64_t launches; /* so far */
   const void *places[MOST_PIECES];
-  size_t declared_bytes; /* shared memory of the launch that runs */
+  size_t declared_bytes; /* shared memory of the current launch */
   int num_places;
 } ear;
 
@@ -167,7 +168,7 @@ tri_status __wrap_tri_emulator_run(tri_emulator *emulator, const tri_emulator_la
 
 /* ---- over kernel_check's problems -------------------------------------------------------------------------------- */
 
-#if !TRI_ADDRESS_SANITIZER /* under which kernel_check goes over the same problems by itself */
+#if !TRI_ADDRESS_SANITIZER /* with it, only kernel_check runs these problems */
 static tri_status open_by_name(const void *which, tri_device **out) { return tri_device_create(which, 1, out); }
 
 static void check_problems(const char *device) {
@@ -187,7 +188,7 @@ static void check_problems(const char *device) {
   assert_in_range(ear.launches, 1000, INT64_MAX);
 }
 
-/* The two warps take turns: kernel_check goes over the same problems with both. */
+/* Each seed tests one of the two warp sizes; kernel_check runs the same problems with both. */
 static void test_problems(void **state) {
   (void)state;
   if (in_share(0, 2)) check_problems("emulated:warp=32");
@@ -198,7 +199,7 @@ static void test_problems(void **state) {
 
 /* ---- large models ------------------------------------------------------------------------------------------------ */
 
-/* Tokens of a micro-batch, and the model: GPT-2 1.5B, a 1B Llama, one with a long sequence. */
+/* Tokens of a micro-batch, and the model: GPT-2 1.5B, a 1B Llama, and one with a long sequence. */
 typedef struct model {
   int64_t rows, width, inner, vocabulary, sequence, heads, kv_heads, head_dim;
 } model;
@@ -207,7 +208,7 @@ static const model models[] = {{64 << 10, 1600, 6400, 50257, 1024, 25, 25, 64},
                                {32 << 10, 2048, 8192, 128256, 4096, 32, 8, 64},
                                {1 << 20, 4096, 14336, 128256, 1 << 20, 32, 8, 128}};
 
-/* Nothing is run, and nothing is looked into. */
+/* Launches are not run, so the contents of memory do not matter. */
 static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m, char *x) {
   tri_queue *q = device->queue;
   const tri_rows rows = tri_all_rows(m->rows);
@@ -215,7 +216,7 @@ static tri_status launch_rows(tri_device *device, tri_dtype type, const model *m
   const tri_norm heads = {
       type,        rows, m->heads, m->head_dim, 3 * m->heads * m->head_dim, m->head_dim, 3 * m->heads * m->head_dim,
       m->head_dim, 1e-5, 0};
-  const tri_dtype other = type == TRI_BF16 ? TRI_FP32 : TRI_BF16; /* to its own type it is a copy */
+  const tri_dtype other = type == TRI_BF16 ? TRI_FP32 : TRI_BF16; /* a conversion to its own type is a copy */
   TRI_KERNEL_CALL(q, add, type, rows, m->inner, x, x, x);
   TRI_KERNEL_CALL(q, scale, type, m->rows * m->inner, 0.5, x, x);
   TRI_KERNEL_CALL(q, convert, m->rows * m->inner, type, x, other, x);
@@ -298,7 +299,7 @@ static tri_status launch_attention(tri_device *device, tri_dtype type, const mod
                         .num_slices = m->rows / m->sequence,
                         .most_queries = m->sequence,
                         .most_keys = m->sequence};
-  for (int shared = 0; shared < 2; shared++) { /* and lists of many short slices, as windows are */
+  for (int shared = 0; shared < 2; shared++) { /* and lists of many short slices, as for windows */
     const tri_attention_slice *slices = (const tri_attention_slice *)(void *)x;
     call.shares_queries = call.shares_keys = shared == 1;
     if (shared == 1) call.num_slices = m->rows;
@@ -308,7 +309,7 @@ static tri_status launch_attention(tri_device *device, tri_dtype type, const mod
   return TRI_OK;
 }
 
-/* A layer of experts, as many of them as routers take. */
+/* Launches a layer of as many experts as routers support. */
 static tri_status launch_experts(tri_device *device, tri_dtype type, const model *m, char *x) {
   enum { CHOSEN = 8 };
   tri_queue *q = device->queue;
@@ -341,7 +342,7 @@ static tri_status launch_experts(tri_device *device, tri_dtype type, const model
 
 static void check_models(const char *name) {
   static const tri_dtype types[] = {TRI_FP64, TRI_FP32, TRI_BF16};
-  const size_t bytes = (size_t)1 << 42; /* of addresses alone, as large as any array here: kernels run in pieces */
+  const size_t bytes = (size_t)1 << 42; /* only addresses, enough for the largest array here: kernels run in pieces */
   tri_device *device = NULL;
   void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   assert_true(memory != MAP_FAILED);

@@ -49,7 +49,7 @@ static void test_wsd(void **state) {
   assert_near(tri_learning_rate(TRI_DECAY_WSD, 81, 100, 10, 1e-3, 0, 0.2), 0.95e-3);
   assert_near(tri_learning_rate(TRI_DECAY_WSD, 90, 100, 10, 1e-3, 0, 0.2), 0.5e-3);
   assert_true(tri_learning_rate(TRI_DECAY_WSD, 100, 100, 10, 1e-3, 0, 0.2) == 0);
-  /* No share at all never falls; the whole begins when the warm-up ends. */
+  /* A share of 0 never decays; a share of 1 begins to decay when the warm-up ends. */
   assert_true(tri_learning_rate(TRI_DECAY_WSD, 100, 100, 10, 1e-3, 0, 0) == 1e-3);
   assert_near(tri_learning_rate(TRI_DECAY_WSD, 55, 100, 10, 1e-3, 0, 1.0), 0.5e-3);
 }
@@ -57,7 +57,7 @@ static void test_wsd(void **state) {
 static void test_odd_ends(void **state) {
   (void)state;
   for (int k = 0; k < 4; k++) {
-    /* A warm-up as long as the run, and one that is longer. */
+    /* A warm-up as long as the run, and a longer one. */
     assert_true(tri_learning_rate(kinds[k], 10, 10, 10, 1e-3, 1e-4, 0.2) == 1e-3);
     assert_near(tri_learning_rate(kinds[k], 10, 10, 40, 1e-3, 1e-4, 0.2), 2.5e-4);
     assert_near(tri_learning_rate(kinds[k], 30, 10, 40, 1e-3, 1e-4, 0.2), 2.5e-4);

@@ -1,5 +1,5 @@
-/* Lines of files from other programs: the same as a plain split of the bytes, and never more bytes of a line than
- * requested. */
+/* Lines of files of other programs: they are the same as with a plain split of the bytes, and no more bytes of a line
+ * are kept than requested. */
 #include "check.h"
 #include "files/file.h"
 #include "files/lines.h"
@@ -72,7 +72,7 @@ static void test_small_texts(void **state) {
   compare("a\0b\n\0\nc", 7, 100);
 }
 
-/* Lines of all lengths around those of a piece, from a formula. */
+/* Lines of all lengths around that of a piece, made by a formula. */
 static void test_long_texts(void **state) {
   (void)state;
   enum { BYTES = 3 << 20 };
@@ -104,7 +104,7 @@ static void test_a_line_that_is_too_long_is_named(void **state) {
   tri_lines_close(lines);
 }
 
-/* Without end, and no file: refused as soon as it is longer than it may be. */
+/* An endless file that is not a plain file is refused as soon as a line is longer than allowed. */
 static void test_endless(void **state) {
   (void)state;
   tri_lines *lines = NULL;

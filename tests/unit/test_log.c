@@ -1,4 +1,4 @@
-/* Lines on standard error, which many processes share: each has to come in one write. */
+/* Log lines on standard error, which many processes share: each must be written with one call. */
 #include "base/log.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 static char got[2 * TRI_MESSAGE_BYTES];
 static int ends[2], own_stderr;
 
-/* Each write is a packet. */
+/* Standard error is a socket on which each write is a packet. */
 static int begin(void **state) {
   (void)state;
   own_stderr = dup(STDERR_FILENO);
@@ -30,7 +30,7 @@ static int end(void **state) {
   return close(ends[1]);
 }
 
-/* One packet, and no other. */
+/* Receives one packet, and checks that there is no other. */
 static const char *receive(void) {
   ssize_t length = recv(ends[0], got, sizeof got - 1, 0);
   assert_true(length > 0);
@@ -63,7 +63,7 @@ static void test_long(void **state) {
   assert_int_equal(strlen(receive()), strlen("trireme: ") + TRI_MESSAGE_BYTES - 1 + 1);
 }
 
-/* To a parent that takes lines from the launcher, and cannot be reached otherwise. */
+/* Lines for a parent that reads them from the launcher's output, because it cannot be reached otherwise. */
 static void test_marked(void **state) {
   (void)state;
   tri_log_mark_lines(false);

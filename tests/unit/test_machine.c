@@ -1,4 +1,4 @@
-/* Machines and launchers that are not here, replayed from small trees of files. */
+/* Machines and launchers of other kinds, replayed from small trees of files. */
 #include "files/file.h"
 #include "files/machine.h"
 #include "launch/launcher.h"
@@ -114,7 +114,7 @@ static void test_vector_units(void **state) {
   } cases[] = {
       {"flags : sse2\n", "none beyond the baseline"},
       {"flags : avx2\n", "none beyond the baseline"}, /* no fma */
-      {"flags : avx2 fma avx512f\n", "AVX2"},         /* avx512 without what we need of it */
+      {"flags : avx2 fma avx512f\n", "AVX2"},         /* avx512 without all required extensions */
       {"flags : fma avx2 avx512f avx512bw avx512vl avx512dq\n", "AVX-512"},
       {"flags : fma avx2 avx512f avx512bw avx512vl avx512dq avx512_bf16 amx_bf16\n", "AVX-512 and AMX, with bf16"},
       {"Features : fp asimd evtstrm\nCPU part : 0xd0c\n", "NEON"},
@@ -146,7 +146,7 @@ static void test_this_machine(void **state) {
   assert_true(tri_machine_usable_cores(&m) >= 1);
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- launchers --------------------------------------------------------------------------------------------------- */
 
 static void write_launcher(const char *root, const char *path, const char *says) {
   char script[1024], full[512];
@@ -190,13 +190,13 @@ static void test_the_first_in_the_path_wins(void **state) {
   snprintf(search, sizeof search, "%s/a:%s/b", root, root);
   tri_launcher launcher;
   assert_ok(tri_launcher_find(search, NULL, &launcher));
-  assert_string_equal(launcher.version, "2.0"); /* mpiexec before mpirun, and only what can be run */
+  assert_string_equal(launcher.version, "2.0"); /* mpiexec before mpirun, and only executable files */
   snprintf(search, sizeof search, "%s/a", root);
   assert_ok(tri_launcher_find(search, NULL, &launcher));
   assert_string_equal(launcher.version, "1.0");
 }
 
-/* A machine with both: the one that the program was built with is taken. */
+/* A machine with both: the one of the MPI that the program was built with is used. */
 static void test_the_right_language_wins(void **state) {
   const char *root = *state;
   char search[512];
@@ -211,7 +211,7 @@ static void test_the_right_language_wins(void **state) {
   assert_string_equal(launcher.implementation, "Open MPI");
   write_launcher(root, "/one/mpiexec", "mpiexec (OpenRTE) 4.1.4");
   snprintf(search, sizeof search, "%s/one", root);
-  assert_ok(tri_launcher_find(search, "MPICH 4.0.2", &launcher)); /* there is no other */
+  assert_ok(tri_launcher_find(search, "MPICH 4.0.2", &launcher)); /* the only one */
   assert_false(tri_launcher_speaks(&launcher, "MPICH 4.0.2"));
 }
 

@@ -1,6 +1,6 @@
-/* Matrix products of the CPU device against sums in double, over every combination of types, transpositions, leading
- * dimensions, bias, accumulation and packing. Every buffer ends at a page that may not be touched and has guard bytes
- * before it, what lies between the rows of an input is NaN, and outputs are poisoned. */
+/* Matrix products of the CPU device, compared with sums in double, for every combination of types, transpositions,
+ * leading dimensions, bias, accumulation and packing. Every buffer ends at a protected page and has guard bytes before
+ * it, gaps between the rows of an input are NaN, and outputs are poisoned. */
 #include "base/memory.h"
 #include "check.h"
 #include "device/cpu/cpu.h"
@@ -22,7 +22,7 @@ typedef struct guarded {
   size_t mapped_bytes, bytes;
 } guarded;
 
-/* `bytes` of memory that end where a forbidden page begins, or less than `alignment` before. */
+/* Returns `bytes` of memory that end at a protected page, or less than `alignment` before it. */
 static guarded guarded_create(size_t bytes, size_t alignment) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   size_t whole = (bytes + FRONT + alignment + page - 1) / page * page;
@@ -47,7 +47,7 @@ static void guarded_destroy(guarded *g) {
 
 static uint32_t random_state;
 
-/* Each test draws numbers of its own, whatever those before it drew. */
+/* Each test draws its own numbers, independent of the tests before it. */
 static int begin_test(void **unused) {
   (void)unused;
   random_state = 1;
@@ -111,7 +111,7 @@ static problem problem_create(const tri_matmul *product) {
   problem x = {.product = *p};
   x.a = matrix_create(p->a_type, p->a_transposed ? p->k : p->m, p->a_transposed ? p->m : p->k, p->lda);
   x.b = matrix_create(p->b_type, p->b_transposed ? p->n : p->k, p->b_transposed ? p->k : p->n, p->ldb);
-  x.c = matrix_create(p->c_type, p->m, p->n, p->ldc); /* its gaps are NaN and must stay */
+  x.c = matrix_create(p->c_type, p->m, p->n, p->ldc); /* its gaps are NaN and must not change */
   x.bias = matrix_create(TRI_FP32, 1, p->n, p->n);
   if (!p->accumulate) {
     for (int64_t i = 0; i < p->m; i++) {
@@ -131,7 +131,7 @@ static void problem_destroy(problem *x) {
   guarded_destroy(&x->a);
 }
 
-/* Sum of the products and of their magnitudes. `plain` is the product whose b is what x->b holds. */
+/* Computes the sum of the products and the sum of their magnitudes. `plain` is the product whose b is in x->b. */
 static void sum_of(const problem *x, int64_t i, int64_t j, double *sum, double *magnitude) {
   const tri_matmul *p = &x->product;
   *sum = *magnitude = 0;
@@ -182,7 +182,7 @@ static void check_result(const problem *x, bool rounded_b) {
 }
 
 static void run_and_check(tri_device *device, const tri_matmul *product, bool rounded_b) {
-  if (device == NULL) return; /* the analyzer does not know that there is one */
+  if (device == NULL) return; /* the analyzer does not know that it exists */
   problem x = problem_create(product);
   size_t bytes = 0;
   CHECK_OK(tri_cpu_matmul_workspace(&device->description, product, &bytes));
@@ -195,7 +195,7 @@ static void run_and_check(tri_device *device, const tri_matmul *product, bool ro
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* A device whose bf16 products go one way. */
+/* Returns a device that computes bf16 products in one way. */
 static tri_device *device_with(int threads, tri_cpu_bf16 bf16, bool pack_fp32) {
   tri_device *device = NULL;
   CHECK_OK(tri_device_create("cpu", threads, &device));
@@ -204,7 +204,7 @@ static tri_device *device_with(int threads, tri_cpu_bf16 bf16, bool pack_fp32) {
   return device;
 }
 
-/* A device that packs and uses the CPU's bf16 instructions; NULL where it has none. */
+/* Returns a device that packs and uses the CPU's bf16 instructions; NULL if the CPU has none. */
 static tri_device *native_device(void) {
   bool native = false;
   double ratio = 0;
@@ -283,7 +283,7 @@ static void test_bf16_native(void **unused) {
   tri_device_destroy(device);
 }
 
-/* Of generated text, on every vector unit: few rows, and more than those. */
+/* Products of generated text, on every vector unit: few rows, and more. */
 static void check_few(tri_device *device, tri_dtype a, tri_dtype b, tri_dtype c) {
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
     for (int sample = 0; sample < SAMPLES; sample++) {
@@ -297,7 +297,7 @@ static void check_few(tri_device *device, tri_dtype a, tri_dtype b, tri_dtype c)
 static const char *const units[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu"};
 enum { NUM_UNITS = sizeof units / sizeof units[0] };
 
-/* NULL where this CPU lacks the unit. `native`: with products of pairs of bf16, where the unit has them. */
+/* Returns NULL if this CPU lacks the unit. `native`: with instructions for pairs of bf16, if the unit has them. */
 static tri_device *device_of_unit(int unit, int threads, bool native) {
   tri_device *device = NULL;
   if (tri_device_create(units[unit], threads, &device) != TRI_OK) return NULL;
@@ -309,7 +309,7 @@ static void test_few_rows(void **unused) {
   (void)unused;
   for (int unit = 0; unit < NUM_UNITS; unit++) {
     tri_device *device = device_of_unit(unit, 1 + unit, false);
-    if (device == NULL) continue; /* not of this CPU */
+    if (device == NULL) continue; /* this CPU lacks the unit */
     check_few(device, TRI_FP32, TRI_FP32, TRI_FP32);
     check_few(device, TRI_BF16, TRI_BF16, TRI_BF16);
     check_few(device, TRI_BF16, TRI_FP32, TRI_FP32);
@@ -317,8 +317,7 @@ static void test_few_rows(void **unused) {
   }
 }
 
-/* Weights of generated text are packed in panels, in bf16: a product reads what matmul_pack has made of fp32 or bf16.
- */
+/* Weights of generated text are packed in panels of bf16: products read what matmul_pack has made from fp32 or bf16. */
 static void check_panels(tri_device *device, tri_dtype plain_type, tri_dtype c) {
   for (int variant = 0; variant < NUM_VARIANTS; variant += 2) {
     tri_matmul p = random_product(variant, TRI_BF16, TRI_BF16, c);
@@ -357,13 +356,13 @@ static void test_few_rows_packed(void **unused) {
 
 /* ---- rows of generated text: the same bits in any company -------------------------------------------------------- */
 
-/* A product's operands for the most rows. */
+/* Operands for the largest number of rows. */
 typedef struct rows_problem {
   problem x;
   guarded panels;
 } rows_problem;
 
-/* `m` of its rows, from row `first` on. */
+/* Computes `m` of its rows, from row `first` on. */
 static void rows_result(tri_device *device, const rows_problem *of, int64_t first, int64_t m, char *c) {
   tri_matmul p = of->x.product;
   p.m = m;
@@ -410,7 +409,7 @@ static void check_company(tri_device *one, tri_device *three, const tri_matmul *
   problem_destroy(&of.x);
 }
 
-/* Of b's two layouts, in the types that runs have, in bf16 also packed; sums begin with nothing, a bias or c. */
+/* Both layouts of b, in the types of runs, in bf16 also packed; sums begin with 0, a bias or c. */
 static void check_companies(int unit, bool native) {
   static const tri_dtype types[][3] = {
       {TRI_FP32, TRI_FP32, TRI_FP32}, {TRI_BF16, TRI_BF16, TRI_BF16}, {TRI_BF16, TRI_FP32, TRI_BF16}};
@@ -447,7 +446,7 @@ static void test_company(void **unused) {
   }
 }
 
-/* Longer than a chunk of rows or of depth, in every position. */
+/* Rows, columns and depths that are longer than a chunk. */
 static void check_chunks(tri_device *device) {
   static const int64_t shapes[][3] = {{1030, 5, 70}, {2100, 33, 3}, {9, 40, 4200}, {1027, 3, 4099}, {2, 1100, 9000}};
   for (int which = 0; which < 5; which++) {
@@ -466,7 +465,7 @@ static void check_chunks(tri_device *device) {
   }
 }
 
-/* An fp32 a that is copied because its rows alias. */
+/* An fp32 a that is copied because its rows alias in the cache. */
 static void check_aliased(tri_device *device) {
   for (int which = 0; which < 4; which++) {
     tri_matmul p = {.m = 1024 + 3 * which, .n = 515, .k = 7, .ldb = 515, .ldc = 520, .a_transposed = true};
@@ -490,8 +489,9 @@ static void test_chunks(void **unused) {
   tri_device_destroy(device);
 }
 
-/* Depths of 32 i + 31 with a rest of rows or of columns: on a CPU with a matrix unit oneDNN 2.6 dies of an illegal
- * instruction at some of them, and gets others wrong. The deep ones are for CPUs whose cache they do not fit. */
+/* Depths of 32 i + 31 with an incomplete block of rows or columns: on a CPU with a matrix unit oneDNN 2.6 executes an
+ * illegal instruction at some of them, and computes others wrong. The deep ones are for CPUs whose cache they exceed.
+ * */
 static void test_depth_rests(void **unused) {
   (void)unused;
   static const int64_t rows[] = {17, 33, 40, 65}, columns[] = {24, 33, 64, 80, 130}, depths[] = {31, 63, 95, 4095};
@@ -513,7 +513,8 @@ static void test_depth_rests(void **unused) {
 
 /* ---- packed b ---------------------------------------------------------------------------------------------------- */
 
-/* Packed once for many rows, used with others. Returns whether this product packs at all. */
+/* Packs once for many rows, and uses the result with other numbers of rows. Returns whether this product packs at all.
+ * */
 static bool check_packed(tri_device *device, tri_matmul p, tri_dtype plain_type) {
   if (device == NULL) return false;
   size_t bytes = 0;
@@ -544,12 +545,12 @@ static bool check_packed(tri_device *device, tri_matmul p, tri_dtype plain_type)
   return true;
 }
 
-/* What oneDNN before 2.7.4 and 3.1 is not trusted with on some CPUs; see is_trusted in onednn.c. */
+/* Products that oneDNN before 2.7.4 and 3.1 computes wrong on some CPUs; see is_trusted in onednn.c. */
 static bool may_not_pack(const tri_matmul *p) {
   return p->a_type == TRI_BF16 && (p->n < 64 ? p->k % 32 != 0 : p->k > 31 && p->k % 32 == 31);
 }
 
-/* How many packed: all or none, but for those that may not. */
+/* Returns how many products pack: all or none, except for those that may not. */
 static int check_packed_all(tri_device *device, tri_dtype type, tri_dtype plain_type, tri_dtype c) {
   int packed = 0, total = 0;
   for (int variant = 0; variant < NUM_VARIANTS; variant++) {
@@ -616,7 +617,7 @@ static void check_with_threads(const tri_matmul *p, tri_cpu_bf16 bf16, const int
   problem_destroy(&x);
 }
 
-/* The same bits with any number of threads. These are the shapes that tempt oneDNN to split k. */
+/* The bits are the same with any number of threads. The shapes are those for which oneDNN is likely to split k. */
 static void check_threads(tri_cpu_bf16 bf16, tri_dtype type) {
   static const int64_t shapes[][3] = {{64, 64, 4096}, {17, 33, 5000}, {8, 768, 3072},   {128, 128, 3000},
                                       {1, 300, 4096}, {32, 32, 9000}, {384, 384, 2048}, {200, 1, 5000}};
@@ -634,7 +635,7 @@ static void check_threads(tri_cpu_bf16 bf16, tri_dtype type) {
   }
 }
 
-/* Products with factors of LoRA, and frozen weights that a call of many rows packs for itself. */
+/* Products with LoRA factors, and frozen weights that a call with many rows packs itself. */
 static void test_threads_lora(void **unused) {
   (void)unused;
   static const int threads[] = {1, 2, 5};
@@ -671,7 +672,7 @@ static void test_threads(void **unused) {
   check_threads(TRI_CPU_BF16_NATIVE, TRI_BF16);
 }
 
-/* More shapes than the cache of plans holds. */
+/* More shapes than the cache of plans can hold. */
 static void test_many_shapes(void **unused) {
   (void)unused;
   tri_device *device = device_with(1, TRI_CPU_BF16_WIDENED, true);

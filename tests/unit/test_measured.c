@@ -1,4 +1,4 @@
-/* Tables of measurements: seconds between their rows, at them and beyond them. */
+/* Tables of measurements: seconds at their rows, between them and beyond them. */
 #include "check.h"
 #include "plan/measured.h"
 #include "plan/network.h"
@@ -9,7 +9,7 @@
 static const int64_t sides[] = {64, 256, 1024, 4096};
 enum { SIDES = 4 };
 
-/* A device whose rate rises with each side, not the same for all three. */
+/* The seconds of a device whose rate rises with each side, differently for all three. */
 static double truth_s(double rows, double inner, double columns) {
   double share = pow(rows, 0.2) * pow(inner, 0.1) * pow(columns, 0.05);
   return 2 * rows * inner * columns / (1e9 * share);
@@ -47,7 +47,7 @@ static void exact_at_its_rows(void **state) {
   }
 }
 
-/* A power of each side is a plane in logarithms: interpolation finds it again, inside the grid. */
+/* A power of each side is a plane in logarithms, which interpolation reproduces inside the grid. */
 static void exact_for_powers(void **state) {
   (void)state;
   measured = (tri_measured){0};
@@ -63,7 +63,7 @@ static void more_work_takes_longer(void **state) {
   (void)state;
   measured = (tri_measured){0};
   fill_grid(&measured, TRI_GEMM_PLAIN);
-  measured.products[21].seconds *= 1.6; /* no plane any more */
+  measured.products[21].seconds *= 1.6; /* no longer a plane */
   tri_measured_complete(&measured);
   for (int axis = 0; axis < 3; axis++) {
     double before = 0;
@@ -100,7 +100,7 @@ static void sides_are_alike(void **state) {
   }
 }
 
-/* Beyond a table the rate of its edge goes on. */
+/* Beyond a table, the rate at its edge continues. */
 static void edges_go_on(void **state) {
   (void)state;
   measured = (tri_measured){0};
@@ -112,7 +112,8 @@ static void edges_go_on(void **state) {
   assert_true(near(product_s(&measured, 16, 64, 64), product_s(&measured, 64, 64, 64) / 4, 1e-12));
 }
 
-/* A model's own shape between those of the grid is answered as it was measured, and its neighbours hold to it. */
+/* The shape of a model, between those of the grid, takes its measured time, and its neighbours are interpolated with
+ * it. */
 static void a_shape_between(void **state) {
   (void)state;
   measured = (tri_measured){0};
@@ -136,7 +137,7 @@ static void forms(void **state) {
   fill_grid(&measured, TRI_GEMM_PLAIN);
   tri_measured_complete(&measured);
   plain = product_s(&measured, 256, 256, 256);
-  assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds)); /* a row of another form is used */
+  assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds)); /* a row of another form is found */
   assert_true(near(seconds, plain, 1e-12));
   assert_false(tri_measured_product_s(&measured, TRI_BF16, &cost, &seconds));
   measured.products[measured.num_products++] = (tri_measured_product){
@@ -160,7 +161,7 @@ static double collective_s(double bytes) {
   return seconds;
 }
 
-/* Small ones all take the same; of large ones each byte does. */
+/* Below the smallest measurement the time is constant; above the largest it is proportional to the bytes. */
 static void links(void **state) {
   (void)state;
   double seconds;
@@ -182,7 +183,7 @@ static void links(void **state) {
   assert_true(tri_measured_message_s(&measured, 400, &seconds) && near(seconds, 4e-5, 1e-12));
 }
 
-/* The planner asks the tables first, and its links for groups that they do not have. */
+/* The planner uses the tables first, and its links for groups that are not in the tables. */
 static void prices(void **state) {
   (void)state;
   static tri_cluster cluster;
@@ -207,7 +208,7 @@ static void prices(void **state) {
   assert_true(near(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){2, 4}, &system), 3, 1e-12));
   double four = tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){4, 1}, &system);
   assert_true(four > 0 && four < 1e-3);
-  cluster.nodes = 2; /* neighbours are not what is far apart */
+  cluster.nodes = 2; /* measured neighbours are not nodes that are far apart */
   assert_true(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){2, 4}, &system) < 1e-3);
 }
 

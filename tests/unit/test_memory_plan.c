@@ -1,4 +1,4 @@
-/* Memory plans: intervals that share memory, and places of a list's slots. */
+/* Memory plans: intervals that share memory, and addresses of a list's slots. */
 #include "base/random.h"
 #include "schedule/memory_plan.h"
 #include "schedule/parts.h"
@@ -13,7 +13,8 @@ static bool overlap(const tri_interval *a, const tri_interval *b) {
          b->offset < a->offset + a->bytes;
 }
 
-/* As the header says it, tried offset by offset: the lowest of 0 and the ends of others that are placed. */
+/* Finds the place by the header's definition, trying all offsets: the lowest of 0 and the ends of others that are
+ * placed. */
 static size_t lowest_free(const tri_interval *intervals, const int64_t *order, int64_t placed) {
   tri_interval trial = intervals[order[placed]];
   size_t lowest = SIZE_MAX;
@@ -27,7 +28,7 @@ static size_t lowest_free(const tri_interval *intervals, const int64_t *order, i
   return lowest;
 }
 
-/* Largest first; of equals the one that begins first, then the first of the array. */
+/* Checks the order: largest first; of equal ones the one that begins first, then the first of the array. */
 static void check_places(const tri_interval *intervals, int64_t count) {
   int64_t order[MOST];
   for (int64_t i = 0; i < count; i++) {
@@ -74,7 +75,7 @@ static void test_intervals(void **state) {
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-/* Everything that is kept lies apart, and inside its frame; regions follow one another and add up. */
+/* Kept slots do not overlap, and are inside their frame; regions are adjacent, and their sizes add up. */
 static void test_plan(void **state) {
   (void)state;
   tri_model model = small_model();
@@ -131,8 +132,8 @@ static void test_plan(void **state) {
   tri_parameter_table_destroy(table);
 }
 
-/* The closed form of Korthikanti et al. 2022 for a layer's activations, 34 s b h bytes in 16 bits without the attention
- * matrix, counts what is kept there: this list keeps the same but for dropout masks, in its own type. */
+/* Korthikanti et al. 2022 give 34 s b h bytes for a layer's activations in 16 bits without the attention matrix. This
+ * list keeps the same ones except for dropout masks, in its own type. */
 static void test_kept_bytes_of_a_layer(void **state) {
   (void)state;
   size_t frame[2] = {0};
@@ -173,7 +174,7 @@ static bool lie_apart(const tri_op_list *list, const tri_chunk_plan *chunk, int3
 static void test_sums_left_to_norms(void **state) {
   (void)state;
   tri_model model = small_model();
-  model.dropout = 0; /* else a branch is made in place of what is not kept */
+  model.dropout = 0; /* else a branch is written in the place of a slot that is not kept */
   int64_t found = 0;
   for (int training = 0; training < 2; training++) {
     const tri_list_purpose use = training == 1 ? TRI_LIST_TRAIN : TRI_LIST_GENERATE;

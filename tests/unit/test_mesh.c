@@ -43,7 +43,7 @@ static void places_and_ranks_are_inverse(void **state) {
   }
 }
 
-/* Every rank is in its domain under its number, and each number of it is another rank. */
+/* Every rank is in its domain at its index, and all indices belong to different ranks. */
 static void domains_number_their_ranks(void **state) {
   (void)state;
   tri_mesh_shape shape = {.size = {2, 2, 3, 4, 2}, .expert_tensor = 3, .expert = 4};
@@ -71,7 +71,7 @@ static void domains_number_their_ranks(void **state) {
   assert_false(tri_axis_is_shown(TRI_AXIS_CONTEXT_INNER));
 }
 
-/* The coordinates of a rank along all axes of both views, by its number alone. */
+/* Computes the coordinates of a rank along all axes of both views, from its number alone. */
 static void find_coordinates(const tri_mesh_shape *shape, int rank, int out[TRI_NUM_AXES]) {
   const int *n = shape->size, expert_tensor = shape->expert_tensor, expert = shape->expert;
   int stage = n[0] * n[1] * n[2] * n[3], within = rank % stage;
@@ -85,7 +85,8 @@ static void find_coordinates(const tri_mesh_shape *shape, int rank, int out[TRI_
   out[TRI_AXIS_EXPERT_DATA] = within / (expert_tensor * expert);
 }
 
-/* Whether two ranks are of one domain: alike along all other axes of its view, and of one stage if it is of a stage. */
+/* Returns whether two ranks are in one domain: their other coordinates in its view are equal, and the stage, if the
+ * domain is of one stage. */
 static bool are_together(const tri_mesh_shape *shape, tri_domain domain, int a, int b) {
   int at_a[TRI_NUM_AXES], at_b[TRI_NUM_AXES];
   bool folded = tri_domain_is_folded(domain);
@@ -98,7 +99,7 @@ static bool are_together(const tri_mesh_shape *shape, tri_domain domain, int a, 
   return true;
 }
 
-/* All that is said of the domains of one shape, by trying all pairs of ranks. */
+/* Checks all properties of the domains of one shape, by trying all pairs of ranks. */
 static void check_domains(const tri_mesh_shape *shape) {
   int ranks = tri_mesh_num_ranks(shape);
   bool same[TRI_NUM_DOMAINS][TRI_NUM_DOMAINS];
@@ -129,8 +130,8 @@ static void check_domains(const tri_mesh_shape *shape) {
   }
 }
 
-/* Every second view of some shapes; where no axis of it is a part of one of the first, too: tensor 2 x data 3 seen as
- * expert_tensor 3 x expert 2. */
+/* All second views of some shapes, including one in which no axis is a part of an axis of the first: tensor 2 x data 3
+ * seen as expert_tensor 3 x expert 2. */
 static void views_of_the_same_ranks(void **state) {
   (void)state;
   static const int sizes[][TRI_NUM_MESH_AXES] = {{1, 1, 1, 1, 1}, {2, 1, 1, 3, 2}, {1, 1, 1, 6, 1}, {2, 2, 1, 3, 1},
@@ -145,7 +146,7 @@ static void views_of_the_same_ranks(void **state) {
       }
     }
   }
-  /* A shape that says nothing of experts is as one that has them on every rank. */
+  /* A shape without sizes for experts equals one in which every rank has all of them. */
   tri_mesh_shape silent = {.size = {2, 1, 1, 3, 2}}, one = {.size = {2, 1, 1, 3, 2}, .expert_tensor = 1, .expert = 1};
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
     assert_int_equal(tri_domain_size(&silent, (tri_domain)d), tri_domain_size(&one, (tri_domain)d));
@@ -184,14 +185,15 @@ static void parts_cover_everything(void **state) {
   }
 }
 
-/* Alone: no launcher, or one that started one rank, or a batch script of Slurm's, which sees a number of tasks. */
+/* A process alone: without a launcher, with one that started one rank, or in a Slurm batch script, which sees a number
+ * of tasks. */
 static void alone_without_mpi(void **state) {
   (void)state;
   static const char *const seen[][2] = {{"", ""},
                                         {"SLURM_NTASKS", "8"},
                                         {"OMPI_COMM_WORLD_SIZE", "1"},
                                         {"PMI_SIZE", "1"},
-                                        {"OMPI_COMM_WORLD_SIZE", "8"} /* and no rank */};
+                                        {"OMPI_COMM_WORLD_SIZE", "8"} /* but no rank */};
   setenv("PMI_RANK", "0", 1);
   for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
     if (*seen[i][0] != '\0') setenv(seen[i][0], seen[i][1], 1);

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* ---- help ------------------------------------------------------------------------------------------------------- */
+/* ---- help -------------------------------------------------------------------------------------------------------- */
 
 #define assert_ok(call)                                                                                                \
   do {                                                                                                                 \
@@ -78,7 +78,7 @@ static void write_steps(const place *p, int64_t first, int64_t last) {
   assert_ok(tri_metrics_close(metrics));
 }
 
-/* Sees that the file holds steps 1 to last and nothing else, each a line of valid JSON. */
+/* Checks that the file contains steps 1 to `last` and nothing else, each as a line of valid JSON. */
 static void assert_lines(const place *p, int64_t last) {
   char *text = NULL;
   size_t bytes = 0;
@@ -115,7 +115,7 @@ static int count_event_files(const place *p) {
   return count;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void test_a_step_reads_back(void **state) {
   const place *p = *state;
@@ -126,7 +126,7 @@ static void test_a_step_reads_back(void **state) {
   assert_int_equal(h.count, 4);
   for (int64_t i = 0; i < 4; i++) {
     tri_step_metrics expected = step_of(i + 1), got = h.steps[i];
-    assert_true(got.loss == expected.loss); /* to the bit */
+    assert_true(got.loss == expected.loss); /* equal to the bit */
     assert_true(got.lr == expected.lr && got.grad_norm == expected.grad_norm && got.mfu == expected.mfu);
     assert_true(got.tokens == expected.tokens && got.tokens_per_s == expected.tokens_per_s);
     assert_int_equal(got.peak_bytes, 4096);
@@ -185,7 +185,7 @@ static void test_resume_drops_later_steps(void **state) {
   assert_int_equal(count_event_files(p), 2);
   write_steps(p, 8, 8);
   assert_lines(p, 8);
-  assert_int_equal(count_event_files(p), 3); /* within one second, yet each has its name */
+  assert_int_equal(count_event_files(p), 3); /* in one second, but with different names */
   write_steps(p, 1, 2);
   assert_lines(p, 2);
 }
@@ -209,7 +209,7 @@ static char *text_of(const place *p) {
   return text;
 }
 
-/* An invalid line takes no other with it, and stays; only what is behind the resumed step goes. */
+/* An invalid line does not affect others, and is kept; only lines after the resumed step are removed. */
 static void test_a_bad_line_costs_no_other(void **state) {
   const place *p = *state;
   static const char *const bad[] = {"\n", "no metrics\n", "{\"step\": 2, \"loss\": 1.5}\n", "{\"step\": 0}\n",
@@ -221,7 +221,7 @@ static void test_a_bad_line_costs_no_other(void **state) {
     FILE *file = fopen(p->lines, "a");
     for (int step = 4; step <= 8; step++) fprintf(file, "{\"step\": %d, \"loss\": 2}\n", step);
     fclose(file);
-    write_steps(p, 7, 7); /* resumed behind step 6 */
+    write_steps(p, 7, 7); /* resumed after step 6 */
     tri_metrics_history h = {0};
     assert_ok(tri_metrics_history_read(p->lines, INT64_MAX, &h));
     assert_int_equal(h.count, 7);
@@ -290,7 +290,7 @@ static void test_a_full_disk_is_told(void **state) {
   assert_message("cannot write");
   assert_message(p->directory);
   tri_metrics_close(metrics);
-  write_steps(p, 2, 4); /* and the run can go on once there is room */
+  write_steps(p, 2, 4); /* the run can continue once there is space */
   assert_lines(p, 4);
 }
 
@@ -363,7 +363,7 @@ static void test_summary(void **state) {
   assert_int_equal(s.steps, 9);
   assert_int_equal(s.tokens, 900);
   assert_true(s.best_validation_loss == 1 && s.best_validation_step == 6 && s.validation_loss == 3);
-  assert_true(s.tokens_per_s == 55 && s.mfu == 0.5); /* the middle of 51 .. 59 */
+  assert_true(s.tokens_per_s == 55 && s.mfu == 0.5); /* the median of 51 .. 59 */
   assert_ok(tri_run_summary_write(&s, p->other));
   json_error_t error;
   json_t *object = json_load_file(p->other, 0, &error);

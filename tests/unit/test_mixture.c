@@ -1,4 +1,4 @@
-/* The order of sources, against what Tijdeman 1980 promises of it, and samples of several corpora. */
+/* The order of sources, compared with the bound of Tijdeman 1980; and samples of several corpora. */
 #include "data/sampler.h"
 
 #include "corpus_test.h"
@@ -47,8 +47,8 @@ static void refuses_what_would_never_come(void **state) {
   assert_int_equal(shares.period, -1);
 }
 
-/* No prefix is a sample away from any share: |n - N share| <= 1 - 1 / (2K - 2), in whole numbers. And `at` and `count`
- * say the same as going through them. */
+/* For every prefix the number of a source's samples is within 1 - 1 / (2K - 2) of its share, computed in whole numbers.
+ * `at` and `count` agree with stepping through the samples. */
 static void check_order(const tri_mixture *mixture, int64_t samples) {
   const tri_mixture_shares *shares = &mixture->shares;
   int64_t counts[TRI_MOST_SOURCES] = {0}, sources = shares->num_sources, period = shares->period;
@@ -86,7 +86,7 @@ static void keeps_to_shares_at_every_prefix(void **state) {
   }
 }
 
-/* Whole periods, one of the longest too. */
+/* Whole periods, including one of the longest. */
 static void repeats_itself(void **state) {
   (void)state;
   const double cases[][3] = {{5, 3, 1}, {0.123457, 0.876543, 1e-4}, {1, 1.4142135623730951, 3.141592653589793}};
@@ -128,7 +128,8 @@ static int64_t window_of(const tri_sampler *sampler, int64_t index) {
   return ids[0] / SEQUENCE;
 }
 
-/* Each source goes through all its windows before one comes again, and two of one size do so in other orders. */
+/* Each source reads all its windows before any of them again, and two sources of one size read theirs in different
+ * orders. */
 static void every_source_has_its_own_epochs(void **state) {
   tri_corpus *corpora[SOURCES];
   tri_sampler sampler;
@@ -164,7 +165,7 @@ static void every_source_has_its_own_epochs(void **state) {
   for (int k = 0; k < SOURCES; k++) tri_corpus_close(corpora[k]);
 }
 
-/* A mixture of one source is that source; samples of a source do not depend on the shares. */
+/* A mixture of one source is that source; the samples of a source do not depend on the shares. */
 static void one_source_is_the_plain_one(void **state) {
   tri_corpus *corpora[SOURCES];
   tri_sampler sampler;

@@ -27,7 +27,7 @@ static int64_t count_gpt2(const tri_model *m) {
   return m->vocab_size * c * (m->tied ? 1 : 2) + m->max_sequence * c + m->num_layers * block + 2 * c;
 }
 
-/* With norms of q and k of that many weights, and experts or without. */
+/* Returns the number of parameters, with norms of q and k of that many weights, and with experts or without. */
 static int64_t count_llama(const tri_model *m, int64_t qk_norm) {
   int64_t c = m->hidden_size, dense = m->num_experts == 0 ? m->num_layers : m->dense_layers;
   int64_t block = c + c * m->head_dim * (2 * m->num_heads + 2 * m->num_kv_heads) + qk_norm + c;
@@ -61,10 +61,10 @@ static int64_t count(const tri_model *m) {
     case TRI_FAMILY_OPT:
     case TRI_FAMILY_STARCODER2: break;
   }
-  return -1; /* the published sizes are what they are held to */
+  return -1; /* compared with published sizes only */
 }
 
-/* Numbers of parameters as Hugging Face reports them of the published weights. */
+/* The numbers of parameters that Hugging Face reports for the published weights. */
 static void newer_presets_have_their_published_sizes(void **state) {
   (void)state;
   static const struct {
@@ -274,7 +274,7 @@ static void refuses_impossible_models(void **state) {
   }
 }
 
-/* ---- experts --------------------------------------------------------------------------------------------------- */
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
 
 static tri_model with_experts(tri_family family) {
   return (tri_model){.family = family,
@@ -407,7 +407,7 @@ static void experts_have_defaults(void **state) {
   assert_true(!m.router_normalised && !m.router_bias);
 }
 
-/* Of experts those that a token meets count: by hand of the published widths. */
+/* FLOPs count the experts that process a token: compared with a count by hand from published widths. */
 static void flops_are_of_the_experts_met(void **state) {
   (void)state;
   tri_model m;
@@ -433,7 +433,7 @@ static void llama_heads_may_differ_from_the_width(void **state) {
   assert_int_equal(m.head_dim, 32);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static int enter_folder(void **state) {
   char *folder = strdup("/tmp/trireme-test-model-XXXXXX");
@@ -547,7 +547,7 @@ static void prints_what_loads_back(void **state) {
   }
 }
 
-/* Each choice of layers has one form, and who reads it finds the same layers. */
+/* Each choice of layers is printed in one form, from which the same layers are read. */
 static void window_layers_have_one_form(void **state) {
   (void)state;
   static const struct {
@@ -590,7 +590,7 @@ static void window_layers_have_one_form(void **state) {
                       "it takes `all`, some of each group of layers (`5 of 6`), or layers from 0 on (`0, 4-7`, `28-`)",
                       tri_model_complete(&at));
   }
-  /* No room for each fifth and each seventh of very many. */
+  /* Every fifth and every seventh of very many layers: no text is long enough. */
   static bool windowed[1000];
   char text[TRI_LAYER_SET_BYTES];
   for (int l = 0; l < 1000; l++) windowed[l] = l % 5 == 1 || l % 7 == 2;

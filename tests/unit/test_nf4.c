@@ -1,5 +1,5 @@
-/* Weights in 4 bits: beside bitsandbytes, by their definition at the edges, and the same bits of every vector unit, on
- * any number of threads and in any range. */
+/* Weights in 4 bits: compared with bitsandbytes, and with the definition at the edges of the codes; equal bits on all
+ * vector units, with any number of threads, and in any range. */
 #include "base/dynamic_map.h"
 #include "base/random.h"
 #include "bitsandbytes_nf4.h"
@@ -37,7 +37,7 @@ static void dequantised(tri_device *device, tri_dtype type, int64_t first, int64
 
 /* ---- beside bitsandbytes ----------------------------------------------------------------------------------------- */
 
-/* Element i of what it was given: blocks of seven sizes. */
+/* Returns test value i: blocks of seven magnitudes. */
 static float given(int64_t i) {
   const uint32_t word = (uint32_t)((uint64_t)(i + 1) * 2654435761u);
   const double u = word / 0x1p31 - 1, size = 1.0 + (double)(i / 64 % 7);
@@ -64,7 +64,8 @@ static void check_stored(tri_device *device) {
 
 /* ---- edges ------------------------------------------------------------------------------------------------------- */
 
-/* All numbers, what lies half way between two, and its neighbours: by the definition. */
+/* Quantises all numbers, the middles between two of them, and the neighbours of the middles, and compares with the
+ * definition. */
 static void check_middles(tri_device *device) {
   enum { TRIED = 3 * (TRI_NF4_CODES - 1) };
   float values[TRI_NF4_BLOCK] = {1};
@@ -87,16 +88,16 @@ static void check_middles(tri_device *device) {
   free(kept);
 }
 
-enum { EDGES = 256 * TRI_NF4_BLOCK + 77 }; /* a scale, and some */
+enum { EDGES = 256 * TRI_NF4_BLOCK + 77 }; /* one scale of scales, and a part of a second */
 
-/* Sets values[0 .. EDGES - 1] and gets back what is kept of them. */
+/* Quantises and dequantises values[0 .. EDGES - 1]. */
 static void round_trip(tri_device *device, const float *values, float *again) {
   void *kept = quantised(device, EDGES, values);
   dequantised(device, TRI_FP32, 0, EDGES, EDGES, kept, again);
   free(kept);
 }
 
-/* Zeros stay zeros, by themselves and in a block among others; numbers of one size stay what they are. */
+/* Zeros remain zeros, alone and in a block with other values; values of one magnitude do not change. */
 static void check_zeros(tri_device *device, float *values, float *again) {
   for (int64_t i = 0; i < EDGES; i++) values[i] = 0;
   round_trip(device, values, again);
@@ -157,7 +158,7 @@ static void check_ranges(tri_device *device, tri_dtype type, const float *values
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
 
-/* Every element of a cut has the bits that it has in the whole. */
+/* Compares each element of a cut with the same element of the whole. */
 static void check_cut(tri_device *device, tri_dtype type, const tri_nf4_cut *cut, const void *kept, const char *whole) {
   const size_t size = tri_dtype_bytes(type);
   char *own = calloc(tri_nf4_layout_of_cut(cut).bytes, 1);
@@ -285,7 +286,7 @@ static void test_unit(const char *name) {
 
 VECTOR_UNIT_TESTS(test_unit)
 
-/* Half a byte and a 32nd of a code an element, and a number for each 16384: 4.127 bits. */
+/* 4 bits for each element, 8 for each block of 64, and an fp32 number for each 16384: 4.127 bits for each element. */
 static void test_bytes(void **state) {
   (void)state;
   assert_int_equal(tri_nf4_bytes(1 << 24), (1 << 23) + (1 << 18) + 4 * 1024 + 4);
@@ -293,7 +294,7 @@ static void test_bytes(void **state) {
   assert_true(tri_nf4_bytes(INT64_MAX) > (size_t)1 << 61);
 }
 
-/* No rank keeps more than the first, which plans go by; and a share of whole blocks takes what its elements do. */
+/* No rank stores more than the first, which plans use; and a share of whole blocks takes the bytes of its elements. */
 static void test_bytes_of_cuts(void **state) {
   static const int64_t units[] = {1, 2, 5, 16, 32, 48, 64, 80, 128}, others[] = {1, 7, 64, 96, 200};
   (void)state;

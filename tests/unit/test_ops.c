@@ -18,7 +18,7 @@ static double noise(int64_t stream, int64_t i) {
   return tri_random_normal(tri_random_stream(7, TRI_RANDOM_TEST, (uint64_t)stream), (uint64_t)i);
 }
 
-/* ---- the test's own operations ---------------------------------------------------------------------------------- */
+/* ---- the test's own operations ----------------------------------------------------------------------------------- */
 
 static tri_status input_shape(const tri_op_call *call, const tri_shape in[TRI_OP_INPUTS],
                               tri_shape out[TRI_OP_OUTPUTS]) {
@@ -79,7 +79,7 @@ static const tri_op op_weighted_sum = {.name = "weighted_sum",
                                        .backward_input = sum_backward,
                                        .cost = no_cost};
 
-/* ---- the harness ------------------------------------------------------------------------------------------------ */
+/* ---- the harness ------------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
   tri_parameter_table table;
@@ -160,7 +160,7 @@ static double loss(bench *b) {
   return b->loss;
 }
 
-/* Gradients by the backward passes, summed over `times` identical micro-batches. */
+/* Computes gradients by the backward passes, summed over `times` identical micro-batches. */
 static void find_gradients(bench *b, bool split, int times) {
   for (int64_t i = 0; i < b->table.num_entries; i++) b->executor->weights->parameters[i].gradient_written = false;
   CHECK_OK(tri_executor_prepare(b->executor));
@@ -177,7 +177,7 @@ static void find_gradients(bench *b, bool split, int times) {
 static void compare(bench *b, double times) {
   double *values = tri_weights_values(b->executor->weights);
   const double step = 1e-5;
-  /* A copy: the forward of the loss writes gradients too. */
+  /* Copies the gradients, since the forward of the loss also writes gradients. */
   double gradients[8192];
   assert_true(b->table.num_elements <= 8192);
   memcpy(gradients, tri_weights_gradients(b->executor->weights), (size_t)b->table.num_elements * sizeof(double));
@@ -200,7 +200,7 @@ static void compare(bench *b, double times) {
   }
 }
 
-/* Memory for what has been built, with numbers in the parameters. */
+/* Creates the memory of the list, with random parameters. */
 static void lay_out(bench *b, bool split) {
   CHECK_OK(tri_op_list_finish(b->list));
   tri_parameter_table_lay_out(&b->table, NULL);
@@ -219,7 +219,7 @@ static void lay_out(bench *b, bool split) {
   CHECK_OK(tri_executor_create(b->values, &request, b->device, NULL, &b->executor));
   double *values = tri_weights_values(b->executor->weights);
   for (int64_t i = 0; i < b->table.num_elements; i++) values[i] = 0.7 * noise(0, i);
-  /* Poison: whatever is read before it is written shows. */
+  /* Poison: an operation that reads a gradient before it is written has wrong results. */
   memset(tri_weights_gradients(b->executor->weights), 0xff, (size_t)b->table.num_elements * sizeof(double));
   size_t frames = b->executor->plan->chunks[0].frames;
   memset(b->executor->arena + frames, 0xff, b->executor->plan->arena_bytes - frames);
@@ -237,7 +237,7 @@ static void end(bench *b) {
 static void check(bench *b, bool split, int times) {
   lay_out(b, split);
   find_gradients(b, split, times);
-  /* Padding between parameters belongs to none. */
+  /* The padding between parameters belongs to none of them. */
   compare(b, times);
   end(b);
 }
@@ -282,7 +282,7 @@ static void build_layer_norm_without_bias(bench *b) {
   weigh(b, y);
 }
 
-/* 3 heads of q over one of k and v, each 4 wide, which take part as they are. */
+/* 3 heads of q for one of k and v, each 4 wide. The norm does not change v. */
 static void build_qk_norm(bench *b, bool whole, double offset) {
   const tri_heads heads = {.heads = 3, .kv_heads = 1, .head_dim = 4};
   int32_t x = input(b, 20), y;
@@ -306,7 +306,7 @@ static void build_rms_norm_around_zero(bench *b) {
   weigh(b, y);
 }
 
-/* Each activation alone and as a gate. */
+/* Each activation alone, and as a gate. */
 #define ACTIVATION_BUILDS(VALUE, name, ...)                                                                            \
   static void build_##name(bench *b) {                                                                                 \
     int32_t x = input(b, 6), y = -1;                                                                                   \
@@ -363,7 +363,7 @@ static void build_attention(bench *b) {
   weigh(b, y);
 }
 
-/* A scale of its own, and a cap that is among the scores. */
+/* A scale that is not the default, and a cap that some scores exceed. */
 static void build_capped_attention(bench *b) {
   tri_heads heads = {4, 2, 3};
   int32_t x = input(b, (4 + 2 * 2) * 3), y = -1;
@@ -379,7 +379,7 @@ static void build_rope(bench *b) {
   weigh(b, y);
 }
 
-/* 4 elements of 6, then all of them from another base, then 2. */
+/* 4 of 6 elements, then all of them with another base, then 2. */
 static const tri_heads partly = {2, 1, 6};
 static const struct {
   int64_t rotary_dim;
@@ -401,7 +401,7 @@ static int32_t append_turns(bench *b) {
 }
 static void build_rope_of_parts(bench *b) { weigh(b, append_turns(b)); }
 
-/* What these make of a row, by the formula. */
+/* Rotates a row, by the formula. */
 static void turn(double *row, int position) {
   for (int i = 0; i < TURNS; i++) {
     const int all = turns[i].rotary_dim == 0 ? 6 : (int)turns[i].rotary_dim;
@@ -416,7 +416,7 @@ static void turn(double *row, int position) {
   }
 }
 
-/* Calls with other tables do not share them, and equal ones do. */
+/* Calls with equal rotary settings share a table; calls with other settings do not. */
 static void test_rope_tables(void **state) {
   (void)state;
   bench b;
@@ -444,7 +444,7 @@ static void build_embedding_from(bench *b, int64_t offset) {
 static void build_embedding(bench *b) { build_embedding_from(b, 0); }
 static void build_embedding_from_two(bench *b) { build_embedding_from(b, 2); }
 
-/* Positions begin with the third row of their table. */
+/* Positions begin at the third row of their table. */
 static void test_position_offset(void **state) {
   (void)state;
   bench b;
@@ -473,7 +473,7 @@ static void build_capped_logits(bench *b) { build_cross_entropy_of(b, 1, 0.9, fa
 static void build_biased_logits(bench *b) { build_cross_entropy_of(b, 1, 0, true); }
 static void build_logits_of_all(bench *b) { build_cross_entropy_of(b, 1.8, 1.3, true); }
 
-/* Logits of a row of h by their formula, of products that are not small beside the cap. */
+/* Computes logits of a row of h by the formula; the products are not small compared with the cap. */
 static const tri_logits formed = {1.8, 1.3, 1};
 static void logits_of(const bench *b, const double *h, double out[7]) {
   const double *values = tri_weights_values(b->executor->weights);
@@ -601,7 +601,7 @@ static tri_cost attention_cost(tri_heads heads, tri_scores scores, tri_pass pass
   return cost;
 }
 
-/* A cap is elementwise work on each score and no other; a scale is not such work. What makes no sense is refused. */
+/* A cap adds elementwise work for each score, and a scale adds none. Invalid settings are refused. */
 static void test_scores(void **state) {
   (void)state;
   const tri_heads heads = {4, 2, 3};
@@ -625,7 +625,7 @@ static void test_scores(void **state) {
   tri_free(b.table.entries);
 }
 
-/* A second micro-batch adds to what the first wrote. */
+/* A second micro-batch adds to the gradients of the first. */
 static void test_accumulation(void **state) {
   (void)state;
   bench b;

@@ -12,7 +12,7 @@
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-/* More than stays on a thread, and no multiple of what is taken at a time. */
+/* More elements than one thread processes alone, and not a multiple of a vector or block. */
 enum { ROWS = 201, COLUMNS = 487, COUNT = ROWS * COLUMNS, ARRAYS = 4 };
 
 static const tri_step_values values = {.lr = 0.1, .gradient_scale = 0.5, .average = 0.25, .update = 7};
@@ -133,7 +133,7 @@ static void check_threads(tri_device *device, tri_dtype type, size_t number) {
 
 /* ---- beside bitsandbytes ----------------------------------------------------------------------------------------- */
 
-/* Element i of what it was given: of six sizes. */
+/* Returns test value i, of six magnitudes. */
 static float given(int64_t i, bool with_sign) {
   static const double sizes[] = {1.0, 0.1, 0.01, 0.001, 0.0001, 0.00001};
   const uint32_t word = (uint32_t)((uint64_t)(i + 1) * 2654435761u);
@@ -155,7 +155,8 @@ static void check_codes(tri_device *device, bool with_sign) {
   assert_memory_equal(scales, wanted, sizeof scales);
 }
 
-/* All numbers around the middles, by the definition: nearest, and the even code of two. */
+/* Numbers around the middles between two codes, compared with the definition: the nearest code, and the even one of
+ * two. */
 static void check_middles(tri_device *device, bool with_sign) {
   enum { EACH = 5, TRIED = EACH * (TRI_DYNAMIC_CODES - 1) };
   float in[TRI_QUANTISED_BLOCK], scale;
@@ -180,7 +181,8 @@ static void check_middles(tri_device *device, bool with_sign) {
   }
 }
 
-/* What came from codes becomes them again, of any scale, if the largest one is positive: there is no -1. */
+/* Values that were dequantised are quantised to the same codes, for any scale, if the largest one is positive: no code
+ * is -1. */
 static void check_again(tri_device *device, bool with_sign) {
   enum { SCALES = 250 };
   static uint8_t codes[SCALES * TRI_QUANTISED_BLOCK], again[SCALES * TRI_QUANTISED_BLOCK];
@@ -197,7 +199,7 @@ static void check_again(tri_device *device, bool with_sign) {
   assert_memory_equal(codes, again, sizeof codes);
 }
 
-/* Memory full of zeros is a state of zeros; and what is not finite stays that. */
+/* Zeroed memory is a state of zeros; values that are not finite remain so. */
 static void check_odd_blocks(tri_device *device) {
   static const float largest[] = {0, 0x1p-127f, INFINITY, NAN};
   for (int l = 0; l < 4; l++) {

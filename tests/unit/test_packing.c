@@ -1,4 +1,4 @@
-/* Best-fit packing by histogram, beside best-fit decreasing a piece at a time. */
+/* Best-fit packing by histogram, compared with best-fit decreasing one piece at a time. */
 #include "base/random.h"
 #include "data/packing.h"
 
@@ -6,7 +6,8 @@
 
 enum { MOST = 64, MOST_PIECES = 600 };
 
-/* Rooms of the sequences that best-fit decreasing fills, one piece after the other; returns how many. */
+/* Sets rooms to the tokens left in each sequence after best-fit decreasing, one piece after the other. Returns the
+ * number of sequences. */
 static int pack_plainly(int64_t sequence, const int64_t *counts, int64_t *rooms) {
   int used = 0;
   for (int64_t length = sequence; length > 0; length--) {
@@ -30,7 +31,8 @@ static int packing_compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Every piece is in one sequence, once, and the sequences have as much room left as the plain algorithm's. */
+/* Checks that each piece is in one sequence, and that the sequences have the same rooms as those of the plain
+ * algorithm. */
 static void check(int64_t sequence, const int64_t *counts) {
   static int64_t wanted[MOST_PIECES], found[MOST_PIECES];
   static bool seen[MOST + 1][MOST_PIECES];

@@ -1,5 +1,5 @@
-/* The cost of measuring a device's peak: it is low before little work. It is counted in products: a busy machine makes
- * fewer in the same time, and never more. */
+/* The cost of a measurement of a device's peak: it is low if the run has little work. The cost is counted in products,
+ * since a busy machine computes fewer of them in the same time, and never more. */
 #include "check.h"
 
 #include "device/kernels.h"
@@ -10,7 +10,7 @@
 
 static int64_t products;
 
-/* A device whose every product takes a millisecond at least, whatever its size. */
+/* Takes at least a millisecond for each product, whatever its size. */
 static tri_status wait_a_millisecond(tri_queue *queue, const tri_matmul *p, const void *a, const void *b,
                                      const void *bias, void *c, void *workspace) {
   const struct timespec millisecond = {0, 1000000};
@@ -34,7 +34,7 @@ static int64_t products_for(double work_flops, double *peak) {
   return products;
 }
 
-/* Each measurement makes its products one after the other, two at least: the first does not count. */
+/* Each measurement computes products one after the other, at least two: the first does not count. */
 static void test_work_that_is_soon_done(void **state) {
   double small = 0, whole = 0;
   (void)state;

@@ -1,5 +1,5 @@
-/* Adapters as files: names, adapter_config.json both ways, checkpoints with PEFT's files in the place of a model's.
- * What commands do with them is tests/oracle/test_peft_folders.py. */
+/* Files of adapters: names, adapter_config.json in both directions, and checkpoints with PEFT's files in the place of a
+ * model's. tests/oracle/test_peft_folders.py tests the commands. */
 #include "checkpoint_test.h"
 #include "small_model.h"
 
@@ -248,7 +248,7 @@ static void test_damaged_checkpoints(void **state) {
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
-/* In pieces of any length: each element is W + scale B A. */
+/* Merges in pieces of any length: each element is W + scale B A. */
 static void test_gemm_time(void **state) {
   (void)state;
   enum { ROWS = 37, COLUMNS = 300, RANK = 3 };

@@ -1,7 +1,7 @@
-/* Programs of stages with experts, executed in the mind: every call finds the values of its bucket in their slot, those
- * that run again before their layer's backward too, every bucket is reduced behind the last call that adds to its
- * gradients, and no slot is filled before it is free. Some parameters are frozen: a backward gathers nothing for calls
- * below the lowest trained one. */
+/* Programs of stages with experts, executed step by step by a model of the engine: every call finds the values of its
+ * bucket in their slot, also calls that are recomputed before their layer's backward; every bucket is reduced after the
+ * last call that adds to its gradients; and no slot is filled before it is free. Some parameters are frozen: a backward
+ * gathers nothing for calls below the lowest trained one. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
@@ -23,10 +23,10 @@ static uint64_t drawn(uint64_t seed, uint64_t index, uint64_t below) {
   return tri_random_u32(tri_random_stream(seed, TRI_RANDOM_TEST, 17), index) % below;
 }
 
-/* A layer's parameters are frozen in one of the types, or trained. */
+/* Freezes some parameters, with a random type of storage. */
 static void freeze(tri_parameter *parameter, uint64_t seed, int64_t layer, int which) {
   const uint64_t at = 300 + (uint64_t)(layer * PER_LAYER + which);
-  const bool upper = layer == LAYERS - 1; /* something is trained */
+  const bool upper = layer == LAYERS - 1; /* at least one parameter is trained */
   if (seed % 3 != 0 || upper || drawn(seed, at, 3) == 0) return;
   parameter->frozen = true;
   parameter->stored = which == NORM ? TRI_STORED_WIDE : (tri_stored)drawn(seed, at + 100, TRI_NUM_STORED);
@@ -61,8 +61,8 @@ static void add_call(tri_op_list *list, int64_t layer, bool expert, int32_t para
   list->calls[list->num_calls++] = call;
 }
 
-/* Layers as they are: a norm first, calls with and without parameters, experts, calls that need nothing; and, where
- * `mixed`, dense calls behind experts and experts behind these. */
+/* Makes a random list: a norm first, calls with and without parameters, and experts; with `mixed` also dense calls
+ * after experts, and experts after these. */
 static tri_op_list list_of(uint64_t seed, bool mixed, tri_op_call *calls) {
   tri_op_list list = {.calls = calls};
   for (int64_t l = 0; l < LAYERS; l++) {
@@ -81,7 +81,7 @@ static tri_op_list list_of(uint64_t seed, bool mixed, tri_op_call *calls) {
   return list;
 }
 
-/* As tri_op_list_finish does: operations below the lowest trained parameter have no backward. */
+/* Sets the directions as tri_op_list_finish does: operations below the lowest trained parameter have no backward. */
 static void find_directions(const tri_parameter_table *table, tri_op_list *list) {
   bool trained = false;
   for (int64_t c = 0; c < list->num_calls; c++) {
@@ -94,15 +94,14 @@ static void find_directions(const tri_parameter_table *table, tri_op_list *list)
   }
 }
 
-/* ---- execution ----------------------------------------------------------------------------------------------------
- */
+/* ---- execution --------------------------------------------------------------------------------------------------- */
 
 typedef struct machine {
   const tri_buckets *buckets;
   const tri_op_list *list;
   const tri_parameter_table *table;
   int64_t micro_batches;
-  int64_t values[TRI_BUCKET_BUFFERS], gradients[TRI_BUCKET_BUFFERS]; /* whose a slot is; -1 */
+  int64_t values[TRI_BUCKET_BUFFERS], gradients[TRI_BUCKET_BUFFERS]; /* the bucket in each slot; -1: none */
   bool gathered[MOST_BUCKETS], reduced[MOST_BUCKETS], waited[MOST_BUCKETS];
   int forwards[MOST_CALLS], inputs[MOST_CALLS], weights[MOST_CALLS]; /* how often a call has run */
   int pieces;
@@ -139,7 +138,7 @@ static void run_call(machine *m, int64_t number, bool forward, bool input, bool 
   m->gradients[bucket->buffer] = b;
 }
 
-/* Before the backward of the last call of a layer. */
+/* Recomputes a layer before the backward of its last call. */
 static void run_layer_again(const machine *m, int64_t number) {
   const tri_call_range layer = tri_op_list_layer(m->list, number);
   for (int64_t c = layer.first; c < layer.end && layer.end == number + 1; c++) {
@@ -247,7 +246,7 @@ static void calls_find_their_buckets(void **state) {
   }
 }
 
-/* Experts that have replicas are cut off from the dense part of their layer, and dense layers stay together. */
+/* Programs separate replicated experts from the dense part of their layer, and keep adjacent dense parts together. */
 static void experts_have_pieces_of_their_own(void **state) {
   (void)state;
   const tri_mesh_shape several = {.size = {1, 1, 1, 4, 1}, .expert_tensor = 1, .expert = 2};
@@ -256,8 +255,8 @@ static void experts_have_pieces_of_their_own(void **state) {
    * then three times experts and the next layer's dense part. Only experts follow the last layer's dense part. */
   for (uint64_t seed = 0; seed < 30; seed++) {
     if (seed % 3 == 0) continue;
-    const bool split = drawn(seed, 99, 2) != 0; /* zero-bubble: inputs' backward is whole */
-    const bool small = drawn(seed, 98, 2) == 0; /* a bucket a layer */
+    const bool split = drawn(seed, 99, 2) != 0; /* zero-bubble: the gradients of inputs are not divided into pieces */
+    const bool small = drawn(seed, 98, 2) == 0; /* a bucket for each layer */
     const int extra = split ? 1 : 0, dense = small ? LAYERS : LAYERS - 1;
     assert_int_equal(check_program(&several, 0, 0, 1, false, seed), 1 + extra + dense + LAYERS - 1);
     assert_int_equal(check_program(&alone, 0, 0, 1, false, seed), 1 + extra + dense);

@@ -1,4 +1,4 @@
-/* Axes of pictures: places, and ticks at round values, whatever the range. */
+/* Axes of plots: positions of values, and ticks at round values, for any range. */
 #include "base/plot_axis.h"
 #include "check.h"
 
@@ -39,7 +39,7 @@ static void logarithms(void **state) {
   check(&(tri_plot_axis){.low = 3e-4, .high = 3e-3, .logarithmic = true}, 4, 5,
         (double[]){3e-4, 5e-4, 1e-3, 2e-3, 3e-3});
   check(&(tri_plot_axis){.low = 5, .high = 2e4, .logarithmic = true}, 4, 4, (double[]){10, 100, 1000, 10000});
-  /* Too narrow for them. */
+  /* The range is too narrow for logarithmic ticks. */
   check(&(tri_plot_axis){.low = 6, .high = 8, .logarithmic = true}, 4, 5, (double[]){6, 6.5, 7, 7.5, 8});
 }
 

@@ -8,7 +8,7 @@
 
 enum { NUM_LOSSES = TRI_NUM_PREFERENCE_LOSSES, NUM_DRAWS = 2000 };
 
-/* A loss of whichever kind, of one or both of two completions. */
+/* A loss of any kind, with one or two completions. */
 typedef struct problem {
   tri_preference_settings settings;
   tri_completion_sums chosen, rejected;
@@ -24,7 +24,7 @@ static tri_preference_value value_of(const problem *p) {
                             : tri_preference_single(&p->settings, &p->chosen, p->desirable);
 }
 
-/* The same problem with another loss. */
+/* Returns the value of the same problem with another loss. */
 static tri_preference_value value_with(problem p, tri_preference_loss loss) {
   p.settings.loss = (int32_t)loss;
   return value_of(&p);
@@ -59,7 +59,8 @@ static problem draw_problem(draws *d, int loss) {
 
 /* ---- derivatives ------------------------------------------------------------------------------------------------- */
 
-/* How fast the argument of a loss's exponentials changes with S: steps are small beside its inverse. */
+/* Returns how fast the argument of the loss's exponentials changes with S. Steps must be small compared with its
+ * inverse. */
 static double rate_of(const problem *p, const tri_completion_sums *sums) {
   const double beta = p->settings.beta;
   if (p->settings.loss == TRI_PREFERENCE_DISCOPOP) return beta * (1 + 1 / p->settings.discopop_tau);
@@ -73,7 +74,7 @@ static double loss_at(problem p, int rejected, double by) {
   return value_of(&p).loss;
 }
 
-/* Of five points: the error is of the fourth order in the step. */
+/* Returns the five-point difference quotient, whose error is of the fourth order in the step. */
 static double difference(const problem *p, int rejected, double step) {
   const double near = loss_at(*p, rejected, step) - loss_at(*p, rejected, -step);
   const double far = loss_at(*p, rejected, 2 * step) - loss_at(*p, rejected, -2 * step);
@@ -90,7 +91,7 @@ static void check_derivative(const problem *p, int rejected) {
              found, ours);
 }
 
-/* The slope of a hinge changes where its loss is near 0. */
+/* Returns whether a hinge is near its kink. */
 static int is_at_bend(const problem *p) {
   const double left = 1 - tri_preference_margin(&p->settings, &p->chosen, &p->rejected);
   return p->settings.loss == TRI_PREFERENCE_HINGE && fabs(left) < 0.01;
@@ -161,7 +162,7 @@ static void limits_are_reached(void **state) {
   assert_true(value_of(&p).chosen < 0 && value_of(&p).chosen > -1e-300);
 }
 
-/* Odds of orpo where a mean log probability m is nearly 0: they are 1 / -m then, and log(1 - exp(m)) is log(-m). */
+/* orpo with a mean log probability m near 0: the odds are then 1 / -m, and log(1 - exp(m)) is log(-m). */
 static void odds_of_what_is_nearly_certain(void **state) {
   (void)state;
   for (double m = -1e-3; m < -1e-7; m /= 10) {
@@ -197,7 +198,7 @@ static void check_special_cases(problem p) {
   check_same(value_with(bare, TRI_PREFERENCE_CPO), value_with(bare, TRI_PREFERENCE_DPO));
 }
 
-/* apo_zero is two losses of single completions. */
+/* apo_zero is the sum of two losses of single completions. */
 static void check_halves(problem p) {
   problem other = p;
   other.chosen = p.rejected;
@@ -210,7 +211,7 @@ static void check_halves(problem p) {
              (tri_preference_value){good.loss + bad.loss, good.chosen, bad.chosen});
 }
 
-/* Two that change places: f(-x) - f(x) = -x, and the derivatives add up to beta. */
+/* If the completions are exchanged, f(-x) - f(x) = x, and the magnitudes of the derivatives add up to beta. */
 static void check_places(problem p) {
   problem other = p;
   other.chosen = p.rejected;
@@ -221,7 +222,8 @@ static void check_places(problem p) {
   CHECK_NEAR(one.chosen - two.rejected, -p.settings.beta);
 }
 
-/* What both the model and its reference think more of tells nothing. */
+/* If the model and its reference both raise a completion's log probability by the same amount, the loss does not
+ * change. */
 static void check_reference(problem p) {
   problem other = p;
   other.chosen.logp += 8;

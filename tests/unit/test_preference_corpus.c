@@ -10,7 +10,7 @@ static const char labels[] =
     "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": false}\n"
     "{\"prompt\": \"c\", \"completion\": \"d\", \"label\": true}\n";
 
-/* As training calls it: no options but these. */
+/* Prepares and opens the corpus as training does, without options. */
 static void open_prepared(void **state, const char *text, tri_corpus **out) {
   char folder[TRI_PATH_BYTES], input[TRI_PATH_BYTES], prefix[TRI_PATH_BYTES];
   tri_prepare_report report;
@@ -64,7 +64,7 @@ static void makes_labels(void **state) {
   tri_corpus_close(corpus);
 }
 
-/* Masks and labels are of the fingerprint that a run keeps of its corpus. */
+/* Masks and labels are part of the corpus's fingerprint, which a run stores. */
 static void has_another_fingerprint_for_other_labels(void **state) {
   char first[TRI_FINGERPRINT_BYTES];
   tri_corpus *corpus = NULL;

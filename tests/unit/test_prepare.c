@@ -12,15 +12,15 @@
 
 enum { END = 256 }; /* id of the bytes tokenizer */
 
-/* ---- helpers --------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
-/* The rule by which a document is chosen. */
+/* Returns whether a document goes to validation, by the documented rule. */
 static bool validates(const job *j, uint64_t document) {
   tri_random_key key = tri_random_stream(j->options.seed, TRI_RANDOM_SPLIT, 0);
   return tri_random_uniform(key, document) < j->options.validation;
 }
 
-/* All tokens of OUT/NAME; *count is 0 if there is no such corpus. */
+/* Returns all tokens of OUT/NAME. Sets *count to 0 if there is no such corpus. */
 static int32_t *read_corpus(const job *j, const char *name, int64_t *count) {
   char prefix[TRI_PATH_BYTES], index[TRI_PATH_BYTES];
   assert_ok(tri_path_join(prefix, j->out, name));
@@ -56,7 +56,7 @@ static void expect_only(const job *j, const char *const *names, int count) {
   if (rmdir(j->out) != 0) fail_msg("more than %d files in %s", count, j->out);
 }
 
-/* Lines "0", "1", ... */
+/* Writes lines "0", "1", ... */
 static void write_numbers(void **state, const char *name, int count, const char *format) {
   char *text = malloc((size_t)count * 64 + 1);
   assert_non_null(text);
@@ -84,7 +84,8 @@ static void ends_each_document(void **state) {
   free(j);
 }
 
-/* Each document is in one of the two, in order; the share is near what was asked for; seeds choose differently. */
+/* Each document is in one of the two corpora, in order; the share is near the requested one; other seeds choose other
+ * documents. */
 static void splits_by_document(void **state) {
   enum { DOCUMENTS = 3000 };
   write_numbers(state, "a.jsonl", DOCUMENTS, "{\"text\": \"%d\"}\n");
@@ -218,7 +219,7 @@ static void does_not_depend_on_threads(void **state) {
   free(one);
 }
 
-/* ---- an older corpus ------------------------------------------------------------------------------------------- */
+/* ---- an older corpus --------------------------------------------------------------------------------------------- */
 
 static void keeps_an_older_corpus(void **state) {
   write_text(state, "old.txt", "o\nl\nd\n");
@@ -263,7 +264,7 @@ static void can_be_interrupted(void **state) {
   free(j);
 }
 
-/* ---- bad input ------------------------------------------------------------------------------------------------- */
+/* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 #define EXPECT_BAD(j, code, part)                                                                                      \
   do {                                                                                                                 \
@@ -309,7 +310,7 @@ static void refuses_bad_inputs(void **state) {
   EXPECT_BAD(folder, TRI_BAD_FILE, "is a directory; name the files in it");
   write_text(state, "a.zst", "no zstd");
   EXPECT_BAD(packed, TRI_BAD_FILE, "a.zst is damaged or not compressed with zstd");
-  if (geteuid() != 0) { /* root may read anything */
+  if (geteuid() != 0) { /* root may read any file */
     char path[TRI_PATH_BYTES];
     write_text(state, "secret.txt", "x");
     assert_int_equal(chmod(in_folder(state, "secret.txt", path), 0), 0);
@@ -336,7 +337,7 @@ static void refuses_an_empty_corpus(void **state) {
   }
 }
 
-/* The first fault in the order of the text is named, however many threads look for faults. */
+/* The error names the first fault in the order of the text, with any number of threads. */
 static void names_the_first_of_many_faults(void **state) {
   enum { LINES = 200000, FIRST = 60000 };
   char *text = malloc((size_t)LINES * 32);

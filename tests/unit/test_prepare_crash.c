@@ -1,6 +1,6 @@
-/* `prepare --force` killed, or refused by the system, at each of its calls that change the disk: the old corpus is
- * there or the new one, whole, and files of both side by side are never read without a word. The linker puts the
- * functions below in the place of the system's (cmake/tests.cmake). */
+/* `prepare --force` killed, or with a failing system call, at each of its calls that change the disk: afterwards the
+ * old corpus or the new one is complete, and files of both are never read together without an error. The linker puts
+ * the functions below in the place of the system's (cmake/tests.cmake). */
 #include "data/corpus.h"
 #include "files/file_transaction.h"
 #include "prepare_test.h"
@@ -15,15 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- faults ---------------------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 typedef enum fault_kind { NO_FAULT, KILL, FAIL, READ_ONLY } fault_kind;
 
 static fault_kind fault;
 static atomic_int calls;
-static int fault_at; /* the number of the call, from 1 */
+static int fault_at; /* index of the failing call, from 1 */
 
-/* Counts a call; true if it is to fail, with errno. Half of what is written reaches the disk before a death. */
+/* Counts a call. Returns true if the call must fail, with errno. A kill happens after half of the bytes are written. */
 static bool strikes(int file, const void *data, size_t bytes) {
   extern ssize_t __real_write(int, const void *, size_t);
   if (fault == READ_ONLY) {
@@ -50,7 +50,7 @@ WRAP(int, unlink, (const char *path), (path))
 WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode))
 WRAP(int, rmdir, (const char *path), (path))
 
-/* Who dies takes no written page along, so the disk need not be waited for. */
+/* A killed process does not lose written pages, so the disk is not waited for. */
 extern int __wrap_fsync(int file);
 int __wrap_fsync(int file) {
   (void)file;
@@ -70,7 +70,7 @@ int __wrap_open(const char *path, int flags, ...) {
   return strikes(-1, NULL, 0) ? -1 : __real_open(path, flags, 0666);
 }
 
-/* ---- generations ----------------------------------------------------------------------------------------------- */
+/* ---- generations ------------------------------------------------------------------------------------------------- */
 
 /* Input of a corpus: lines of this letter, so that the corpus's text identifies it. */
 typedef struct generation {
@@ -104,7 +104,8 @@ static void prepare_generation(void **state, const generation *g) {
   free(j);
 }
 
-/* The letter of the first token of a corpus, or 0 if it cannot be opened. All of it is read, as training would. */
+/* Returns the letter of the first token of a corpus, or 0 if it cannot be opened. Reads all of it, as training would.
+ * */
 static char letter_of(const char *folder, const char *name, const tri_tokenizer *tokenizer, tri_corpus **out) {
   char prefix[TRI_PATH_BYTES];
   assert_ok(tri_path_join(prefix, folder, name));
@@ -153,8 +154,8 @@ static bool is_whole(const char *folder, const generation *g) {
   return whole;
 }
 
-/* A copy of what a user sees in the folder, without the names that begin with a dot, and so without anything that could
- * be finished: whatever can be opened in it is of one generation, and says which. */
+/* Checks a copy of the visible files of the folder, without names that begin with a dot, and so without the means to
+ * complete an interrupted replacement: all corpora that can be opened are of one generation, and record it. */
 static void check_visible(void **state, const char *folder) {
   char seen[TRI_PATH_BYTES], from[TRI_PATH_BYTES], to[TRI_PATH_BYTES];
   in_folder(state, "seen", seen);
@@ -180,7 +181,7 @@ static void check_visible(void **state, const char *folder) {
   if (letters[0] != 0 && letters[1] != 0) assert_int_equal(letters[0], letters[1]);
 }
 
-/* Files whose names begin with a dot. */
+/* Counts files whose names begin with a dot. */
 static int count_hidden(const char *folder) {
   int count = 0;
   DIR *directory = opendir(folder);
@@ -192,7 +193,7 @@ static int count_hidden(const char *folder) {
   return count;
 }
 
-/* ---- the test -------------------------------------------------------------------------------------------------- */
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
 
 typedef enum outcome { SUCCEEDED, FAILED, DIED, UNTOUCHED } outcome; /* UNTOUCHED: it made fewer calls, and succeeded */
 
@@ -248,7 +249,7 @@ static void look(const char *folder, int which) {
   }
 }
 
-/* One fault in all places, one by one. */
+/* Applies one kind of fault at all calls, one by one. */
 static void strike_everywhere(void **state, fault_kind kind, const generation *old, const generation *new) {
   const generation later = {'z', 0.1, "bytes"};
   job *j = new_generation_job(state, new);
@@ -291,7 +292,7 @@ static void survives_kills(void **state) {
   strike_everywhere(state, KILL, &a_both, &b_both);
 }
 
-/* Nothing but the records tells which files belong together. */
+/* Only the records show which files belong together. */
 static void survives_kills_with_one_tokenizer(void **state) {
   const generation b_bytes = {'b', 0.2, "bytes"};
   write_inputs(state);
@@ -318,7 +319,7 @@ static void survives_failures(void **state) {
   strike_everywhere(state, FAIL, &a_both, &b_both);
 }
 
-/* Who finishes the work of the dead may die too. */
+/* A process that completes the work of a killed one may be killed, too. */
 static void survives_kills_of_readers(void **state) {
   write_inputs(state);
   job *j = new_generation_job(state, &b_train);
@@ -338,7 +339,7 @@ static void survives_kills_of_readers(void **state) {
   free(j);
 }
 
-/* TRIREME_KILLS=1000 kills so often, at any moment. */
+/* Kills at random moments; TRIREME_KILLS=1000 sets their number. */
 static void survives_kills_at_random(void **state) {
   const char *wanted = getenv("TRIREME_KILLS");
   int kills = wanted != NULL ? atoi(wanted) : SANITIZED ? 8 : 20, counts[2] = {0, 0};
@@ -367,14 +368,14 @@ static void survives_kills_at_random(void **state) {
   print_message("%d kills: %d times the old corpus is left, %d times the new one\n", kills, counts[0], counts[1]);
 }
 
-/* ---- two at once ----------------------------------------------------------------------------------------------- */
+/* ---- two at once ------------------------------------------------------------------------------------------------- */
 
 typedef struct gate {
   int told[2], released[2];
   bool passed;
 } gate;
 
-/* Asked between blocks: says that it is at work, and waits. */
+/* Called between blocks: reports that the work is in progress, and waits. */
 static bool wait_at_gate(void *context) {
   gate *g = context;
   char byte = 0;
@@ -397,13 +398,13 @@ static void refuses_two_at_once(void **state) {
   first->options.context = &g;
   pid_t child = fork();
   if (child == 0) {
-    close(g.released[1]); /* so that it does not wait for ever if we fail */
+    close(g.released[1]); /* else the child would wait for ever if the test fails */
     _exit(prepare_it(first) == TRI_OK ? 0 : 1);
   }
   close(g.told[1]);
   assert_int_equal(read(g.told[0], &byte, 1), 1);
   assert_failure(prepare_it(second), TRI_BAD_USAGE, "another `trireme prepare` is writing to ");
-  assert_true(is_whole(first->out, &a_both)); /* reading goes on meanwhile */
+  assert_true(is_whole(first->out, &a_both)); /* the old corpus can be read meanwhile */
   assert_int_equal(write(g.released[1], &byte, 1), 1);
   int how = 0;
   assert_int_equal(waitpid(child, &how, 0), child);
@@ -421,7 +422,7 @@ static void names_what_is_wrong(void **state) {
   write_inputs(state);
   job *j = new_generation_job(state, &b_both);
   start_over(state, j->out, &a_both);
-  /* A folder where a file is to be: said before the work. */
+  /* A folder with the name of a file is refused before the work. */
   assert_ok(tri_path_join(path, j->out, "train.idx"));
   assert_int_equal(unlink(path), 0);
   assert_ok(tri_directory_create(path));
@@ -442,11 +443,11 @@ static void names_what_is_wrong(void **state) {
   }
   write_file(state, "out/.prepare-whole/members", whole, sizeof whole); /* and a NUL */
   assert_failure(prepare_it(j), TRI_BAD_FILE, "/.prepare-whole/members is damaged; ");
-  /* One that names what is not there. */
+  /* A list that names a missing file. */
   write_text(state, "out/.prepare-whole/members", whole);
   assert_failure(prepare_it(j), TRI_BAD_FILE,
                  "train.idx is gone, and it belonged to the corpus that was being put into");
-  assert_true(exists(j->out, "validation.bin")); /* nothing is removed before all is there */
+  assert_true(exists(j->out, "validation.bin")); /* no file is removed before all new ones exist */
   free(j);
 }
 

@@ -1,5 +1,5 @@
-/* Prices beside closed forms, on a machine of round figures: memory, products, collectives on rings, what an update
- * moves; and that prices of passes add up. */
+/* Prices compared with closed forms on a machine with round numbers: memory, products, collectives on rings, bytes of
+ * an update; and prices of passes add up. */
 #include "check.h"
 #include "optimizers/optimizer.h"
 #include "plan/gemm_time.h"
@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-/* A device of 1 TFLOP/s and 100 GB/s, four to a node; 10 GB/s and 1 us between any two. No share of anything is lost.
- */
+/* Returns a cluster of devices of 1 TFLOP/s and 100 GB/s, four in each node, with 10 GB/s and 1 us between any two. All
+ * efficiencies are 1. */
 static tri_cluster round_machine(void) {
   return (tri_cluster){
       .name = "round",
@@ -44,7 +44,7 @@ static void test_memory_and_products(void **state) {
   near(tri_gemm_s(&cluster, TRI_BF16, &product), 2.0 * 1000 * 2000 * 500 * 3 / 1e12 / reached);
 }
 
-/* A ring of n: each of n - 1 rounds (twice as many to add up and spread) passes an n-th. */
+/* A ring of n ranks has n - 1 rounds (an all-reduce twice as many). Each round sends an n-th of the bytes. */
 static void test_rings(void **state) {
   (void)state;
   const tri_cluster cluster = round_machine();
@@ -64,7 +64,7 @@ static void test_rings(void **state) {
   assert_true(tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, 1e10, alone, &system) <= 0);
 }
 
-/* No more of anything takes less time. */
+/* More bytes, or more of any other work, never take less time. */
 static void test_more_takes_longer(void **state) {
   (void)state;
   tri_cluster cluster;

@@ -1,4 +1,4 @@
-/* Factors that begin as the first singular vectors of their matrix. */
+/* LoRA factors that begin as the first singular vectors of their matrix. */
 #include "check.h"
 #include "checkpoint/principal.h"
 
@@ -6,7 +6,7 @@
 
 enum { OUT = 5, IN = 3, RANK = 2 };
 
-/* U S V^T of known, orthogonal columns, either way round. */
+/* Computes U S V^T with known, orthogonal columns; `turned`: transposed. */
 static void fill(bool turned, const double values[IN], double *matrix) {
   static const double u[OUT][IN] = {{1, 0, 0}, {0, -0.6, 0.8}, {0, -0.8, -0.6}, {0, 0, 0}, {0, 0, 0}};
   static const double v[IN][IN] = {{0, 1, 0}, {-1, 0, 0}, {0, 0, 1}};
@@ -49,7 +49,7 @@ static void are_the_best_of_their_rank(void **state) {
   for (int turned = 0; turned < 2; turned++) {
     check_product(turned == 1, (const double[]){7, 3, 1}, 2);
     check_product(turned == 1, (const double[]){7, 3, 1}, 0.25);
-    check_product(turned == 1, (const double[]){5, 0, 0}, 1); /* a lower rank: nothing is divided by 0 */
+    check_product(turned == 1, (const double[]){5, 0, 0}, 1); /* a rank below the requested one: no division by 0 */
     check_product(turned == 1, (const double[]){0, 0, 0}, 1);
   }
 }

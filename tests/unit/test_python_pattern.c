@@ -1,5 +1,5 @@
-/* Patterns beside Python's re (3.11): for each pattern and text whether re.match(rf"(.*\\.)?({pattern})$", text) and
- * re.fullmatch(pattern, text) match, as characters 1 and 0, one for each text. */
+/* Patterns compared with Python's re (3.11): for each pattern and text, whether re.match(rf"(.*\\.)?({pattern})$",
+ * text) and re.fullmatch(pattern, text) match, as characters 1 and 0, one for each text. */
 #include "base/python_pattern.h"
 #include "check.h"
 
@@ -53,7 +53,7 @@ static const struct {
     {"mlp\\.experts\\.(gate_up|down)_proj", "000000010000", "000000000000"},
 };
 
-/* What looks around or back, flags, long repeats; and what Python refuses, too. */
+/* Patterns with look-around, back references, flags or long repeats; and patterns that Python refuses, too. */
 static const char *const unknown[] = {
     "(?!q)_proj", "(?=a)b",  "\\bq_proj", "(a)\\1",  "a{100}",     "(?P<n>a)",  "q_proj\\",   "[q_proj",
     "(q_proj",    "q_proj)", "a)|(b",     "*q_proj", "(?i)q_proj", "\\Aq_proj", "a{1}{2}{3}",

@@ -1,4 +1,4 @@
-/* Numbers of the clusters that come with the program, compared with the plausible ranges of such machines. */
+/* Numbers of the clusters that are part of the program, compared with plausible ranges for such machines. */
 #include "check.h"
 #include "config/preset.h"
 #include "plan/published.h"
@@ -41,7 +41,7 @@ static void test_table(void **state) {
   for (int i = 0; i < TRI_CLUSTER_CONSTANTS; i++) assert_non_null(tri_range_of(tri_cluster_constant_name(i)));
 }
 
-/* A fit that the rows would drive out of what is plausible stops at its end. */
+/* If the rows would drive a fit out of the plausible range, it stops at the end of the range. */
 static void test_fit_stays(void **state) {
   (void)state;
   tri_published_set set = {.num_rows = 1};
@@ -72,7 +72,7 @@ static void test_fit_stays(void **state) {
                             .bucket_bytes = 26214400};
   assert_int_equal(tri_model_complete(&row.model), TRI_OK);
   assert_int_equal(tri_layout_resolve(&row.layout, &row.model, 128, 8, 8), TRI_OK);
-  row.published_s = 100; /* as no constant makes it */
+  row.published_s = 100; /* no constant gives this time */
   set.rows = &row;
   assert_int_equal(tri_published_fit(&set, ~0u), TRI_OK);
   assert_true(row.predicted_s < row.published_s);

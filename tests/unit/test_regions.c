@@ -1,4 +1,5 @@
-/* Loops that end with their chunks (device/cpu/regions.h): each chunk once, however late a helper, from any thread. */
+/* Loops that end when their chunks have run (device/cpu/regions.h): each chunk runs once, also if a helper is late, and
+ * from any thread. */
 #include "device/cpu/regions.h"
 
 #include "base/clock.h"
@@ -13,16 +14,16 @@ enum { MOST_CHUNKS = 300, MOST_THREADS = 9 };
 
 /* Settings and results of a loop. */
 typedef struct loop {
-  int64_t *runs;          /* [chunks] how often each ran, written without atomics: the end of the loop orders it all */
-  atomic_bool *occupied;  /* [threads] whether the worker runs a chunk now */
-  _Atomic int64_t strays; /* chunks or workers that cannot be, or two chunks at once of one worker */
+  int64_t *runs;          /* [chunks] how often each ran; not atomic, because the end of the loop orders all writes */
+  atomic_bool *occupied;  /* [threads] whether the worker is running a chunk */
+  _Atomic int64_t strays; /* invalid chunks or workers, or two chunks at once of one worker */
   int64_t chunks;
   int threads;
   double pause_s;     /* seconds that each chunk of a helper pauses */
-  tri_regions *inner; /* that each chunk begins a loop on, or NULL */
+  tri_regions *inner; /* each chunk begins a loop on it; NULL: none */
 } loop;
 
-/* A loop's own memory, so that a chunk which runs after the loop's end is a use after free. */
+/* Creates a loop with its own memory, so that a chunk that runs after the end of the loop is a use after free. */
 static loop *loop_create(int64_t chunks, int threads) {
   loop *l = calloc(1, sizeof *l);
   l->runs = calloc((size_t)chunks + 1, sizeof *l->runs);
@@ -42,7 +43,7 @@ static void loop_end(loop *l) {
 
 static void count_inner(const void *context, int64_t chunk, int worker) {
   int64_t *counts = *(int64_t *const *)context;
-  counts[chunk] += worker == 0 ? 1 : 100; /* a loop in a loop is the caller's alone */
+  counts[chunk] += worker == 0 ? 1 : 100; /* only the caller runs a loop in a loop */
 }
 
 static void run_chunk(const void *context, int64_t chunk, int worker) {
@@ -86,7 +87,7 @@ static void each_chunk_runs_once(void **unused) {
   tri_regions_destroy(NULL);
 }
 
-/* Helpers spin through some, and sleep before others. */
+/* Helpers spin before some loops, and sleep before others. */
 static void many_short_loops(void **unused) {
   (void)unused;
   tri_regions *regions = NULL;
@@ -98,7 +99,7 @@ static void many_short_loops(void **unused) {
   tri_regions_destroy(regions);
 }
 
-/* The caller waits for chunks that helpers have begun, and then for longer than it spins. */
+/* The caller waits for chunks that helpers have begun, for longer than it spins. */
 static void late_helpers(void **unused) {
   (void)unused;
   tri_regions *regions = NULL;

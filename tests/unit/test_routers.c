@@ -21,13 +21,13 @@ static const struct {
     {{64, 8, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, false}, false},     /* OLMoE */
     {{128, 8, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false},     /* Qwen3 */
     {{256, 8, 8, 4, 2, 2.5, TRI_ROUTER_SIGMOID, false, true}, true},      /* DeepSeek-V3 */
-    {{36, 4, 4, 2, 1, 1.5, TRI_ROUTER_SIGMOID, false, false}, false},     /* weights as they are */
+    {{36, 4, 4, 2, 1, 1.5, TRI_ROUTER_SIGMOID, false, false}, false},     /* weights that are not normalised */
     {{64, 8, 8, 8, 1, 1.0, TRI_ROUTER_SOFTMAX, true, false}, false},      /* Pangu: one of each group */
     {{48, 6, 6, 3, 2, 1.0, TRI_ROUTER_SIGMOID, true, true}, true},        /* two of each of the best groups */
-    {{67, 6, 1, 1, 1, 0.5, TRI_ROUTER_SOFTMAX, false, true}, true},       /* no whole number of vectors */
+    {{67, 6, 1, 1, 1, 0.5, TRI_ROUTER_SOFTMAX, false, true}, true},       /* not a multiple of a vector */
     {{1, 1, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false},       /* one expert */
-    {{9, 9, 3, 3, 3, 1.0, TRI_ROUTER_SIGMOID, false, true}, true},        /* all of them */
-    {{1024, 64, 32, 16, 3, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false}, /* the most */
+    {{9, 9, 3, 3, 3, 1.0, TRI_ROUTER_SIGMOID, false, true}, true},        /* all experts */
+    {{1024, 64, 32, 16, 3, 1.0, TRI_ROUTER_SOFTMAX, false, true}, false}, /* the maximum */
 };
 enum { NUM_CASES = sizeof cases / sizeof *cases };
 
@@ -49,7 +49,7 @@ static void score(const tri_router *r, const double *logits, double *p) {
   }
 }
 
-/* How many of values [first, end) with a mark are better than value i. */
+/* Returns the number of marked values in [first, end) that are better than value i. */
 static int64_t place_of(const double *values, const bool *marked, int64_t first, int64_t end, int64_t i) {
   int64_t better = 0;
   for (int64_t j = first; j < end; j++) {
@@ -177,7 +177,7 @@ static void check_forward(problem *x, bool bias) {
     logits_of(x, row, logits);
     score(r, logits, choice);
     for (int64_t i = 0; bias && i < r->experts; i++) choice[i] += typed_get(&x->bias, i);
-    /* Equal but for a rounding is equal. */
+    /* Values that differ only by rounding count as equal. */
     for (int64_t i = 0; i < r->experts; i++) choice[i] = round(choice[i] * 0x1p40) * 0x1p-40;
     choose(r, choice, experts);
     weigh(r, logits, experts, weights);
@@ -236,7 +236,7 @@ static void check_backward(problem *x, bool losses) {
 
 /* ---- losses ------------------------------------------------------------------------------------------------------ */
 
-/* What each sequence's rows chose and scored; one has no rows here. */
+/* Sums the choices and the scores of each sequence's rows; one sequence has no rows here. */
 static void check_loads(problem *x, typed_array *loads) {
   const tri_router *r = x->router;
   double logits[TRI_ROUTER_EXPERTS] = {0}, p[TRI_ROUTER_EXPERTS] = {0};
@@ -267,7 +267,7 @@ static void check_balance(problem *x, const typed_array *loads) {
   for (int64_t s = 0; s < SEQUENCES; s++) {
     double tokens = 0;
     for (int64_t row = 0; row < ROWS; row++) tokens += is_token(row) && (FIRST_ROW + row) / SEQUENCE_ROWS == s;
-    if (tokens == 0) tokens = 1; /* of none all loads are 0 */
+    if (tokens == 0) tokens = 1; /* without tokens all loads are 0 */
     for (int64_t i = 0; i < r->experts; i++) {
       const double f = (double)r->experts * typed_get(loads, 2 * s * r->experts + i) / ((double)r->chosen * tokens);
       const double mean = typed_get(loads, (2 * s + 1) * r->experts + i) / tokens;
@@ -316,7 +316,8 @@ static double whole_loss(problem *x, const typed_array *loads, const typed_array
   return loss;
 }
 
-/* The gradients that router_backward adds for the two losses are those of the losses that the other kernels report. */
+/* The gradients that router_backward adds for the two losses equal those of the losses that the other kernels return.
+ * */
 static void check_whole_loss(tri_device *device, int which) {
   problem own, *x = &own;
   problem_begin(x, device, TRI_FP64, which);
@@ -343,8 +344,8 @@ static void check_whole_loss(tri_device *device, int which) {
 
 /* ---- no numbers -------------------------------------------------------------------------------------------------- */
 
-/* Some rows are not numbers, in several ways. Each chooses experts that there are, each once, and is seen in its
- * weights; others are as before. */
+/* Some rows contain NaN or infinity, in several ways. Each still chooses valid and different experts, and its weights
+ * show the fault; other rows do not change. */
 static void check_not_numbers(problem *x, bool bias) {
   const tri_router *r = x->router;
   enum { ALL, ONE, INFINITE, BAD_ROWS };
@@ -364,7 +365,7 @@ static void check_not_numbers(problem *x, bool bias) {
       seen[e] = true;
       finite = finite && isfinite(typed_get(&x->weights, row * r->chosen + j));
     }
-    if (row != INFINITE) assert_false(finite); /* a sigmoid of that is a number, 0 */
+    if (row != INFINITE) assert_false(finite); /* the sigmoid of -infinity is 0 */
   }
   assert_memory_equal(typed_at(&x->weights, BAD_ROWS * r->chosen), typed_at(&before, BAD_ROWS * r->chosen),
                       (size_t)((ROWS - BAD_ROWS) * r->chosen) * tri_dtype_bytes(before.type));

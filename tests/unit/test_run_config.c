@@ -1,4 +1,4 @@
-/* Run files: defaults, combinations, options, and the printed configuration that is the same run. */
+/* Run files: defaults, combinations of keys, options, and the printed configuration, which gives the same run. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "files/file.h"
@@ -18,7 +18,7 @@
 
 #include "config_expect.h"
 
-static tri_run_config config, other; /* too large for comfort on the stack */
+static tri_run_config config, other; /* too large for the stack */
 
 #define LEAST                                                                                                          \
   "model: gpt2-124m\n"                                                                                                 \
@@ -68,7 +68,7 @@ static void has_the_documented_defaults(void **state) {
   assert_string_equal(c->output, "runs/first");
 }
 
-/* The example in the design, with the model inline. */
+/* The example of the design, with the model inline. */
 static void reads_a_whole_run(void **state) {
   (void)state;
   EXPECT_OK(parse(
@@ -228,7 +228,7 @@ static void refuses_impossible_combinations(void **state) {
                tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), too_many, 4, &config));
 }
 
-/* ---- mixtures --------------------------------------------------------------------------------------------------- */
+/* ---- mixtures ---------------------------------------------------------------------------------------------------- */
 
 #define BESIDE_TRAIN "model: gpt2-124m\noptimizer: {global_batch: 32, steps: 500, lr: 6e-4}\noutput: x\n"
 
@@ -244,7 +244,7 @@ static void reads_mixtures(void **state) {
   assert_true(config.data.train[0].label_weight == 1 && config.data.train[1].label_weight == 1);
   EXPECT_OK(tri_run_config_shares(&config, &shares));
   assert_true(shares.num_sources == 2 && shares.period == 10 && shares.counts[0] == 7 && shares.counts[1] == 3);
-  /* One source has no share to speak of, however it is written. */
+  /* A single source has no share, in any notation. */
   static const char *const alone[] = {"data: {train: a}\n", "data: {train: [a]}\n", "data: {train: [{path: a}]}\n",
                                       "data: {train: [{path: a, weight: 0.3}]}\n"};
   EXPECT_OK(parse(BESIDE_TRAIN "data: {train: \"a\"}\n", &other));
@@ -335,7 +335,7 @@ static void options_work_on_presets_in_order(void **state) {
   assert_int_equal(config.data.sequence, 4096);
 }
 
-/* ---- files and printing ---------------------------------------------------------------------------------------- */
+/* ---- files and printing ------------------------------------------------------------------------------------------ */
 
 static int enter_folder(void **state) {
   char *folder = strdup("/tmp/trireme-test-run-XXXXXX");
@@ -446,7 +446,7 @@ static void any_model(tri_model *m, uint64_t most_layers, uint64_t *index) {
   any_experts(m, index);
 }
 
-/* Its settings at their defaults: others are refused without a loss of preferences. */
+/* Returns an objective with default settings; others are refused unless the loss is one of preferences. */
 static tri_objective_config plain_objective(void) {
   EXPECT_OK(parse(LEAST, &other));
   return other.objective;
@@ -459,7 +459,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   any_model(&c->model, rank > 0 ? 64 : 1 << 14, index); /* checks of an adapter list all parameters */
   adapter->rank = rank;
   const double alpha = 0.5 + next_double(index, 100), dropout = next_double(index, 1);
-  adapter->alpha = adapter->rank > 0 ? alpha : 1; /* both are refused without a rank */
+  adapter->alpha = adapter->rank > 0 ? alpha : 1; /* both keys are refused without a rank */
   adapter->dropout = adapter->rank > 0 ? dropout : 0;
   adapter->scaling = adapter->rank > 0 ? TRI_SCALING_RSLORA : TRI_SCALING_LORA;
   adapter->init = adapter->rank > 0 ? TRI_ADAPTER_GAUSSIAN : TRI_ADAPTER_KAIMING;
@@ -485,7 +485,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->objective = plain_objective();
   c->data.documents = (tri_document_use)next(index, 2);
   c->data.packing = (tri_packing_use)next(index, 2);
-  tri_layout *l = &c->layout; /* member by member: a whole struct would bring its own padding */
+  tri_layout *l = &c->layout; /* member by member: a whole struct would copy its padding */
   l->tensor = 1 + (int64_t)next(index, 9);
   l->pipeline = 1 + (int64_t)next(index, 9);
   l->context = 1 + (int64_t)next(index, 9);
@@ -512,7 +512,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->optimizer.decay = (tri_decay)next(index, 4);
   c->optimizer.decay_fraction = 1 - next_double(index, 1);
   c->optimizer.settings = *tri_optimizer_settings_default();
-  c->optimizer.settings.name = (tri_optimizer_name)next(index, 6); /* the others ask for a rank */
+  c->optimizer.settings.name = (tri_optimizer_name)next(index, 6); /* the others need a rank */
   c->optimizer.settings.galore.rank = 1 + (int64_t)next(index, 100);
   c->optimizer.settings.fira.every = 1 + (int64_t)next(index, 1000);
   c->optimizer.settings.adafactor.eps[1] = next_double(index, 1);
@@ -594,7 +594,7 @@ static void refuses_to_print_nonsense(void **state) {
   assert_null(text);
 }
 
-/* PyYAML as the second reader of what we print: it must take our numbers for numbers and our texts for texts. */
+/* PyYAML as a second reader of printed files: it must read our numbers as numbers and our texts as texts. */
 static void prints_what_others_read(void **state) {
   (void)state;
   static const char program[] =
@@ -623,7 +623,7 @@ static void prints_what_others_read(void **state) {
       "precision "
       "device output'\n"
       "for k, v in leaves(c):\n"
-      "  if k == 'decay' and isinstance(v, float): continue\n" /* average.decay; the other is a word */
+      "  if k == 'decay' and isinstance(v, float): continue\n" /* average.decay; the other key has a word */
       "  assert isinstance(v, str) == (k in words.split() or v in ('auto', 'moonlight', 'keller')), (k, v)\n"
       "o = c['optimizer']\n"
       "print(*(float(x).hex() for x in (o['lr'], o['betas'][0], o['eps'], c['model']['norm_eps'])),\n"
@@ -658,7 +658,7 @@ static void prints_what_others_read(void **state) {
   }
 }
 
-/* The length of a run: steps or epochs, of a file or of options. */
+/* The length of a run in steps or epochs, from a file or from options. */
 static void counts_epochs(void **state) {
   (void)state;
 #define LENGTH(LENGTH)                                                                                                 \
@@ -746,7 +746,7 @@ static void lists_every_key(void **state) {
   int lines = 0;
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
-  /* Each has one line of heading; keys of an entry of a list have none there, nor have epochs beside steps. */
+  /* Each heading has one line; keys of entries of a list have no line, nor has `epochs` next to `steps`. */
   assert_int_equal(lines, keys + 9);
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));

@@ -1,5 +1,5 @@
-/* The file format: round trips, conversions, and headers that lie. That other people's software reads our files and we
- * theirs is tests/oracle/test_safetensors.py. */
+/* The file format: round trips, conversions, and headers with false values. tests/oracle/test_safetensors.py checks
+ * that other programs read our files, and that we read theirs. */
 #include "check.h"
 
 #include "base/memory.h"
@@ -14,7 +14,7 @@
 
 enum { IMAGE_BYTES = 1 << 16 };
 
-/* A file in memory: length, header, and `data_bytes` of 0, 1, 2, ... */
+/* Makes a file in memory: length, header, and `data_bytes` of 0, 1, 2, ... */
 static size_t make_image(const char *header, size_t data_bytes, char image[IMAGE_BYTES]) {
   uint64_t length = strlen(header);
   memcpy(image, &length, 8);
@@ -26,7 +26,7 @@ static size_t make_image(const char *header, size_t data_bytes, char image[IMAGE
 static tri_status parse_text(const char *header, size_t data_bytes, tri_safetensors_header *out) {
   static char image[IMAGE_BYTES];
   size_t bytes = make_image(header, data_bytes, image);
-  /* A copy of its own size, so that a read beyond the end is seen by the sanitizer. */
+  /* A copy of its exact size, so that the sanitizer detects reads beyond the end. */
   char *exact = malloc(bytes);
   memcpy(exact, image, bytes);
   tri_status status = tri_safetensors_parse("F", exact, bytes, bytes, out);
@@ -124,7 +124,7 @@ static void test_hostile_lengths(void **state) {
               "F claims a header of 57 bytes, but only 56 follow; it is truncated or damaged");
 }
 
-/* Nested deeper than any stack would like. */
+/* Nested too deeply for a recursive parser. */
 static void test_deep_header(void **state) {
   (void)state;
   size_t depth = 1000000;
@@ -202,7 +202,7 @@ static void write_file(const char *path, tri_safetensors_tensor *tensors, const 
 
 static void test_round_trip(void **state) {
   (void)state;
-  enum { COUNT = 40000 }; /* more than one piece of the converting buffer */
+  enum { COUNT = 40000 }; /* more elements than the buffer for conversions */
   uint16_t *half = malloc(COUNT * 2);
   float *single = malloc(COUNT * 4), *single_back = malloc(COUNT * 4);
   double *wide = malloc(COUNT * 8), *wide_back = malloc(COUNT * 8);
@@ -290,7 +290,7 @@ static void test_half_precision(void **state) {
   free(bits), free(single), free(wide);
 }
 
-/* Cut off at every length: always refused, with a message that names the file. */
+/* Files cut off at every length are refused, with a message that names the file. */
 static void test_truncated_file(void **state) {
   (void)state;
   float values[12] = {1, 2, 3};
@@ -310,7 +310,7 @@ static void test_truncated_file(void **state) {
   CHECK_FAILS(tri_safetensors_open(folder, &file), TRI_BAD_FILE, "is a folder, not a plain file");
 }
 
-/* The file shrinks behind an open handle. */
+/* The file is truncated while it is open. */
 static void test_shrunken_file(void **state) {
   (void)state;
   float values[12] = {0};

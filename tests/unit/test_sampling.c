@@ -1,4 +1,4 @@
-/* Drawing tokens: against probabilities worked out by hand, and frequencies over many positions. */
+/* Sampling of tokens: compared with probabilities computed by hand, and with frequencies over many positions. */
 #include "check.h"
 #include "generation/sampling.h"
 
@@ -6,7 +6,7 @@
 
 enum { VOCAB = 5, DRAWS = 40000 };
 
-/* Shares of each token over many positions. */
+/* Computes the frequency of each token over many positions. */
 static void draw(const tri_sampling *sampling, double share[VOCAB]) {
   const double logits[VOCAB] = {log(0.4), log(0.1), log(0.3), log(0.05), log(0.15)};
   tri_candidate scratch[VOCAB];
@@ -21,7 +21,7 @@ static void check(tri_sampling sampling, const double expected[VOCAB]) {
   draw(&sampling, share);
   for (int i = 0; i < VOCAB; i++) {
     if (expected[i] == 0) assert_true(share[i] == 0);
-    assert_true(fabs(share[i] - expected[i]) < 0.015); /* five standard deviations */
+    assert_true(fabs(share[i] - expected[i]) < 0.015); /* at least six standard deviations */
   }
 }
 
@@ -31,13 +31,13 @@ static void test_frequencies(void **state) {
   check((tri_sampling){.temperature = 0, .top_p = 1}, (double[]){1, 0, 0, 0, 0});
   check((tri_sampling){.temperature = 1, .top_k = 1, .top_p = 1}, (double[]){1, 0, 0, 0, 0});
   check((tri_sampling){.temperature = 1, .top_k = 2, .top_p = 1, .seed = 2}, (double[]){4 / 7.0, 0, 3 / 7.0, 0, 0});
-  /* 0.4 + 0.3 do not reach 0.75, so 0.15 is taken too. */
+  /* 0.4 + 0.3 is less than 0.75, so 0.15 is included. */
   check((tri_sampling){.temperature = 1, .top_p = 0.75, .seed = 3},
         (double[]){0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85});
   check((tri_sampling){.temperature = 1, .top_p = 0.01, .seed = 3}, (double[]){1, 0, 0, 0, 0});
-  /* top-p is a share of what top-k leaves: 0.4 is more than half of 0.7. */
+  /* top-p applies to the tokens that top-k leaves: 0.4 is more than half of 0.7. */
   check((tri_sampling){.temperature = 1, .top_k = 2, .top_p = 0.5, .seed = 6}, (double[]){1, 0, 0, 0, 0});
-  /* min-p is a share of 0.4: 0.3 is the last to be above 0.24. */
+  /* min-p is relative to 0.4: 0.3 is the last probability above 0.24. */
   check((tri_sampling){.temperature = 1, .top_p = 1, .min_p = 0.6, .seed = 5}, (double[]){4 / 7.0, 0, 3 / 7.0, 0, 0});
   check((tri_sampling){.temperature = 1, .top_p = 1, .min_p = 1}, (double[]){1, 0, 0, 0, 0});
   double squares = 0.16 + 0.01 + 0.09 + 0.0025 + 0.0225;
@@ -64,7 +64,7 @@ static void test_the_seed_decides(void **state) {
   assert_true(of_samples > 50);
 }
 
-/* The first tokens of two prompts are equal as often as independent draws: here in a third of all cases, within five
+/* The first tokens of two prompts are equal as often as in independent draws: here in a third of the cases, within five
  * standard deviations. */
 static void test_prompts_are_drawn_apart(void **state) {
   (void)state;
@@ -89,7 +89,8 @@ static void test_prompts_are_drawn_apart(void **state) {
   assert_true(fabs(of_positions - TEXTS / 3.0) < most);
 }
 
-/* FNV-1a of the ids' bytes, the lowest first, as it is worked out elsewhere: on every machine the same. */
+/* The FNV-1a hash of the bytes of the ids, lowest byte first, compared with known values: it is the same on every
+ * machine. */
 static void test_number_of_a_prompt(void **state) {
   (void)state;
   const int32_t ids[] = {1, 256, 100000, -1};
@@ -106,7 +107,7 @@ static void test_far_logits(void **state) {
   assert_int_equal(tri_sample_token(logits, 3, &sampling, 0, scratch), 1);
 }
 
-/* As transformers' RepetitionPenaltyLogitsProcessor: once for each token that was there. */
+/* As in transformers' RepetitionPenaltyLogitsProcessor, a token is penalised once, however often it occurs. */
 static void test_repetition(void **state) {
   (void)state;
   const double logits[VOCAB] = {2, -2, 0, 3, -3}, expected[VOCAB] = {1, -4, 0, 3, -3};

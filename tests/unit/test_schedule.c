@@ -68,10 +68,10 @@ static void test_programs(void **state) {
                 "L0 L1 L2 C P p0 p1 r0 F0.0 p0 B0.0 s0 r1 F1.0 B1.0 s1 r0 F2.0 w0 B2.0 s0 w1 w0", 1);
 }
 
-/* ---- all sizes ----------------------------------------------------------------------------------------------------
- */
+/* ---- all sizes --------------------------------------------------------------------------------------------------- */
 
-/* Each chunk's turns are complete: every micro-batch once, forwards before backwards, backwards in order. */
+/* Checks that the turns of each chunk are complete: every micro-batch once, forwards before backwards, backwards in
+ * order. */
 static void check_turns(const tri_schedule *schedule, const tri_schedule_shape *shape, int64_t stage, int64_t most) {
   tri_turns turns = {0};
   int64_t forwards[8] = {0}, inputs[8] = {0}, weights[8] = {0}, held = 0;
@@ -125,7 +125,8 @@ static void check_shape(tri_schedule_kind kind, int64_t stages, int64_t virtual_
   check_shape_in_groups(kind, stages, virtual_stages, micro_batches, 0);
 }
 
-/* Complete, in order, and free of deadlock even where a message is only done once both sides have started it. */
+/* Schedules are complete, in order, and free of deadlock, even if a message is done only when both sides have started
+ * it. */
 static void test_all_sizes(void **state) {
   (void)state;
   for (int64_t stages = 1; stages <= 16; stages++) {
@@ -138,10 +139,9 @@ static void test_all_sizes(void **state) {
   }
 }
 
-/* ---- groups of micro-batches ---------------------------------------------------------------------------------------
- */
+/* ---- groups of micro-batches ------------------------------------------------------------------------------------- */
 
-/* Every group that is legal comes to its end, and the others are refused with one that would do. */
+/* Every legal size of groups gives a complete schedule, and others are refused with a legal one in the message. */
 static void test_groups(void **state) {
   (void)state;
   const tri_schedule *interleaved = tri_schedule_of(TRI_SCHEDULE_INTERLEAVED);
@@ -164,8 +164,8 @@ static void test_groups(void **state) {
   }
 }
 
-/* If the stages divide the micro-batches, the schedule is that of Narayanan et al. 2021, written here from the
- * paper. */
+/* If the stages divide the micro-batches, the schedule is that of Narayanan et al. 2021, written here from the paper.
+ * */
 static void test_whole_groups(void **state) {
   (void)state;
   for (int64_t p = 2; p <= 6; p++) {
@@ -189,11 +189,11 @@ static void test_whole_groups(void **state) {
   }
 }
 
-/* A step's turns, each as long as the others, and its messages free. */
+/* A replay of a step whose turns take equal time, with messages that take none. */
 typedef struct replay {
   tri_turns turns[9];
   int64_t at[9], clock[9];
-  int64_t ends[2][36][33]; /* forwards and backwards, [virtual stage][micro-batch]: 0 where it has not run */
+  int64_t ends[2][36][33]; /* forwards and backwards, [virtual stage][micro-batch]: 0 until it has run */
 } replay;
 
 static bool replay_turn(replay *r, const tri_schedule_shape *shape, int64_t stage) {
@@ -230,8 +230,8 @@ static int64_t replay_length(const tri_schedule_shape *shape) {
   return longest;
 }
 
-/* The pipeline fills once and empties once, in (stages - 1) turns of a chunk each, whatever is left for the last group.
- */
+/* The pipeline fills once and empties once, in (stages - 1) turns of a chunk each, with any number of micro-batches in
+ * the last group. */
 static void test_groups_leave_no_gaps(void **state) {
   (void)state;
   for (int64_t stages = 2; stages <= 9; stages++) {
@@ -266,7 +266,7 @@ static void test_settled_groups(void **state) {
   }
 }
 
-/* The checker finds what is wrong: a program whose send is missing, and one that waits for what comes later. */
+/* The checker finds faults: a program without one of its sends, and one that waits for a later message. */
 static void test_the_checker(void **state) {
   (void)state;
   tri_layout layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
@@ -278,7 +278,7 @@ static void test_the_checker(void **state) {
       send->kind = TRI_PREPARE;
     } else {
       while (send->kind != TRI_RECEIVE) send++;
-      tri_instruction receive = *send; /* to the front */
+      tri_instruction receive = *send; /* moved to the front */
       for (; send > programs[0]->instructions && send[-1].kind != TRI_POST_RECEIVE; send--) *send = send[-1];
       *send = receive;
     }
@@ -288,10 +288,9 @@ static void test_the_checker(void **state) {
   }
 }
 
-/* ---- the end of a step ---------------------------------------------------------------------------------------------
- */
+/* ---- the end of a step ------------------------------------------------------------------------------------------- */
 
-/* The instructions from the first sum of a tied pair on: "update", and "gather0" for one on bucket 0. */
+/* Prints the instructions from the first sum of a tied pair on: "update", and "gather0" for one on bucket 0. */
 static void write_end(const tri_program *program, int64_t first, char *text, size_t bytes) {
   size_t used = 0;
   text[0] = '\0';
@@ -343,8 +342,7 @@ static void test_ends(void **state) {
   tri_parts_destroy(&parts);
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------------------
- */
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
 static void test_layouts_that_do_not_fit(void **state) {
   (void)state;
@@ -394,8 +392,8 @@ static void test_layouts_that_do_not_fit(void **state) {
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT, "layout.virtual_stages=1");
 }
 
-/* The least that the busiest of `stages` can have when `layers`, what the first begins with and what the last does are
- * shared out, by trying all: those between have a layer at least. */
+/* Returns the least work of the busiest stage over all divisions of `layers`, with the work of the embedding and of the
+ * head. Stages in the middle have at least one layer. */
 static double least_work(int64_t layers, int64_t stages, double embedding, double head, bool first) {
   if (stages == 1) return embedding + (double)layers + head;
   double best = INFINITY;
@@ -410,7 +408,8 @@ static int64_t layers_in(const tri_model *model, tri_layer_range range) {
   return (range.end > model->num_layers ? model->num_layers : range.end) - first;
 }
 
-/* Every layer is on one stage, in order, and none between the ends is without; the busiest has as little as can be. */
+/* Checks that every layer is on one stage, in order, that only the first and the last stage may have none, and that the
+ * busiest has the least possible work. */
 static void check_stages(const tri_model *model, const tri_layout *layout, double embedding, double head) {
   int64_t next = -1, stages = layout->pipeline;
   double most = 0;
@@ -452,8 +451,8 @@ static void test_stages(void **state) {
   }
 }
 
-/* Llama 3 405B (Grattafiori et al. 2024, section 3.3.2): 126 layers, one less on the first stage and on the last; in 16
- * x 8 chunks the embedding and the head alone. */
+/* Llama 3 405B (Grattafiori et al. 2024, section 3.3.2): 126 layers, with one layer less on the first stage and on the
+ * last; in 16 x 8 chunks the first and the last chunk have only the embedding and the head. */
 static void test_stages_of_llama_3(void **state) {
   (void)state;
   tri_model model = {.family = TRI_FAMILY_LLAMA,
@@ -467,7 +466,7 @@ static void test_stages_of_llama_3(void **state) {
   CHECK_OK(tri_model_complete(&model));
   tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, 16, 8);
   for (int counted = 0; counted < 3; counted++) {
-    layout.balance = counted == 0 ? TRI_BALANCE_WORK : TRI_BALANCE_LAYERS; /* there is no other way to have that many */
+    layout.balance = counted == 0 ? TRI_BALANCE_WORK : TRI_BALANCE_LAYERS; /* only one division has that many stages */
     layout.embedding_as_layers = layout.head_as_layers = counted == 2 ? 1 : 0;
     layout.data = 0;
     CHECK_OK(tri_layout_resolve(&layout, &model, 32, 32, 16));
@@ -485,7 +484,7 @@ static void test_stages_of_llama_3(void **state) {
   }
 }
 
-/* A model as far as a layout asks for its experts. */
+/* Returns a model with the members that a layout with experts needs. */
 static tri_model model_of_experts(int64_t experts, int64_t width) {
   tri_model model = small_model();
   model.num_experts = experts;
@@ -527,7 +526,8 @@ static void test_layouts_of_experts(void **state) {
               "layout.expert 8 leaves ranks without one of the model's 6 experts; set it to 4");
   layout.expert = -1;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 4, 4), TRI_BAD_LAYOUT, "layout.expert is -1");
-  /* More ranks than the experts' numbers divide: 6 over 4. No axis of the one view within one of the other: 2 x 3. */
+  /* More ranks than divide the number of experts: 6 experts over 4. No axis of one view is a part of an axis of the
+   * other: 2 x 3. */
   layout.expert = 4;
   CHECK_OK(tri_layout_resolve(&layout, &model, 32, 4, 4));
   layout.tensor = layout.expert = 2;
@@ -540,7 +540,7 @@ static void test_layouts_of_experts(void **state) {
   assert_int_equal(tri_layout_mesh_of(&layout, &dense).expert, 0);
 }
 
-/* As with others: of what that many ranks leave, the nearest experts, by trying all. */
+/* The nearest experts that fit the other sizes, found by trying all. */
 static void test_nearest_experts(void **state) {
   (void)state;
   tri_model model = model_of_experts(6, 48);
@@ -572,7 +572,7 @@ static void test_nearest_experts(void **state) {
   }
 }
 
-/* The nearest layout: by trying all, in the order that is promised. */
+/* The nearest layout, found by trying all in the documented order. */
 static void test_nearest_layout(void **state) {
   (void)state;
   tri_model model = small_model();

@@ -1,4 +1,4 @@
-/* The scheduler and the pool of pages: all small cases, step by step to the end. */
+/* The scheduler and the pool of pages: many small cases, step by step to the end. */
 #include "generation/pages.h"
 #include "generation/scheduler.h"
 
@@ -33,7 +33,7 @@ static void release_all(world *w, text *t) {
   t->has_place = false;
 }
 
-/* One step; whether anything is left to do. */
+/* Runs one step. Returns whether any sequence has not ended. */
 static bool step(world *w, int64_t now) {
   tri_schedule_entry entries[MOST] = {{0}};
   text *of[MOST];
@@ -111,7 +111,8 @@ static void run_to_the_end(world *w, int64_t num_pages) {
   tri_pages_destroy(w->pages);
 }
 
-/* Every arrival, prompt and length of up to three sequences, and drawn ones of four. */
+/* Four sequences: all combinations of six kinds and three arrivals for the first three, with a fourth that depends on
+ * them; one combination in seven with six pages. */
 static void test_all_small_cases(void **state) {
   (void)state;
   static const int64_t kinds[][2] = {{1, 1}, {1, 4}, {3, 6}, {5, 5}, {2, 9}, {7, 12}};
@@ -156,7 +157,7 @@ static void test_kept_pages_are_found(void **state) {
   assert_int_equal(tri_pages_find(p, &at, ab), first);
   assert_true(at == after_ab);
   assert_int_equal(tri_pages_find(p, &at, cd), second);
-  /* A page with the same tokens is cached already, and is returned. */
+  /* A page with the same tokens is already cached, and is returned. */
   const int32_t third = tri_pages_allocate(p);
   at = root;
   assert_int_equal(tri_pages_keep(p, third, &at, ab), first);
@@ -168,7 +169,7 @@ static void test_kept_pages_are_found(void **state) {
   for (int i = 0; i < 3; i++) tri_pages_release(p, first);
   for (int i = 0; i < 2; i++) tri_pages_release(p, second);
   assert_int_equal(tri_pages_free(p), 3);
-  /* What holds nothing is given out first, then the kept one that was released first. */
+  /* Pages that are not cached are allocated first, then the cached page that was released first. */
   assert_int_equal(tri_pages_allocate(p), third);
   assert_int_equal(tri_pages_allocate(p), first);
   at = root;

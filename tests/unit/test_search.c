@@ -1,5 +1,5 @@
-/* The search, compared with simulating everything: layouts that its bounds leave out are never better; its answers are
- * sorted, distinct, valid, and fit into memory; if nothing fits, the message says how much is missing. */
+/* The search, compared with simulating all layouts: the layouts that its bounds leave out are never better; its results
+ * are sorted, distinct, valid, and fit into memory; if none fits, the message says how much memory is missing. */
 #include "check.h"
 #include "draws.h"
 #include "plan/search.h"
@@ -67,7 +67,7 @@ static void test_beside_all(void **state) {
   CHECK_OK(tri_system_load("trireme", &system));
   for (int i = 0; i < CASES; i++) {
     CHECK_OK(tri_cluster_load(toss(&d) ? "frontier" : "dgx-h100", &cluster));
-    cluster.memory_bytes *= toss(&d) ? 1 : 0.05; /* so that not all fit */
+    cluster.memory_bytes *= toss(&d) ? 1 : 0.05; /* so that some do not fit */
     const tri_model model = draw_model(&d);
     tri_search_request request = draw_request(&d, &model, &cluster, &system);
     tri_search_result pruned, all;
@@ -85,10 +85,10 @@ static void test_beside_all(void **state) {
     tri_search_release(&pruned);
     tri_search_release(&all);
   }
-  assert_true(left_out > 0); /* else nothing was tried here */
+  assert_true(left_out > 0); /* else the test would be empty */
 }
 
-/* Less and less memory, and no answer both slower and larger than another. */
+/* Results need less and less memory, and none is both slower and larger than another. */
 static void test_pareto(void **state) {
   (void)state;
   draws d = {.key = tri_random_stream(31, TRI_RANDOM_TEST, 0)};
@@ -122,7 +122,7 @@ static void test_nothing_fits(void **state) {
   tri_search_request request = draw_request(&d, &model, &cluster, &system);
   assert_int_equal(tri_search(&request, &found), TRI_OUT_OF_MEMORY);
   if (strstr(tri_status_message(), "KiB") == NULL) fail_msg("%s", tri_status_message());
-  request.devices = 7919; /* a prime: no batch and no layers are shared out over it */
+  request.devices = 7919; /* a prime that divides neither batch nor layers */
   cluster.memory_bytes = 1e12;
   assert_int_equal(tri_search(&request, &found), TRI_BAD_LAYOUT);
 }

@@ -1,5 +1,5 @@
-/* Cuts of sequences over ranks: every token is with one rank, every rank has the rows that memory was planned for, work
- * is even, and documents stay together where that costs nothing. */
+/* Cuts of sequences over ranks: every token is on one rank, every rank has the rows that memory was planned for, work
+ * is balanced, and documents stay together if that costs nothing. */
 #include "base/memory.h"
 #include "check.h"
 #include "draws.h"
@@ -10,7 +10,8 @@
 
 enum { MOST_TOKENS = 1 << 17, MOST_PARTS = 16 };
 
-/* Each token once; each part's ranges ascend, with room between, and `before` counts them. */
+/* Checks that each token occurs once, that the ranges of each part ascend with gaps between them, and that `before`
+ * counts them. */
 static void check_cut(const tri_sequence_cut *cut, int64_t tokens, const int64_t *rows) {
   static unsigned char seen[MOST_TOKENS];
   memset(seen, 0, (size_t)tokens);
@@ -67,7 +68,7 @@ static void any_length(void **state) {
   }
 }
 
-/* Positions of documents: `lengths` drawn until the sequence is full. */
+/* Draws the positions of documents whose lengths fill the sequence. */
 static int64_t draw_documents(draws *d, int64_t tokens, int kind, int32_t *positions) {
   int64_t documents = 0;
   for (int64_t t = 0; t < tokens; documents++) {
@@ -82,11 +83,11 @@ static int64_t draw_documents(draws *d, int64_t tokens, int kind, int32_t *posit
   return documents;
 }
 
-/* Pairs that each part computes, and rows of keys that come to it from others. */
+/* Computes the pairs of each part, and the rows of keys that it receives from others. */
 static void measure(const tri_sequence_cut *cut, const int32_t *positions, double *area, double *received) {
   for (int64_t p = 0; p < cut->parts; p++) {
     area[p] = received[p] = 0;
-    int64_t have = 0, seen = -1; /* tokens below `seen` of this document are counted */
+    int64_t have = 0, seen = -1; /* tokens below `seen` of this document are already counted */
     for (int64_t i = cut->begins[p]; i < cut->begins[p + 1]; i++) {
       for (int64_t t = cut->ranges[i].first; t < cut->ranges[i].end; t++) {
         int64_t document = t - positions[t];
@@ -144,7 +145,7 @@ static void documents_of_any_length(void **state) {
   }
 }
 
-/* The same documents again make the same cut, whatever was cut between. */
+/* The same documents give the same cut again, whatever was cut in between. */
 static void cuts_depend_on_documents_alone(void **state) {
   (void)state;
   enum { TOKENS = 900, PARTS = 4 };
@@ -172,8 +173,8 @@ static void cuts_depend_on_documents_alone(void **state) {
   tri_document_cut_destroy(documents);
 }
 
-/* A long-tailed mix: the busiest rank's area is within 5 % of the mean, and dear rows keep documents together; the
- * zig-zag cut of the same sequences is not even. */
+/* A long-tailed mix: the busiest rank's area is within 5 % of the mean, and a high price of rows keeps documents
+ * together; the zig-zag cut of the same sequences is not balanced. */
 static void long_tails_are_even(void **state) {
   (void)state;
   static int32_t positions[MOST_TOKENS];

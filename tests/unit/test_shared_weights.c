@@ -1,5 +1,6 @@
-/* A generator on the weights that an engine trains: in place in the types that allow it, else by a move. After each
- * step its log-probabilities are the engine's loss, and it refuses to go on with weights that it was not given. */
+/* A generator on the weights that an engine trains: it reads them in place if the types allow, else they are moved.
+ * After each step its log-probabilities equal the engine's loss, and it refuses weights that have changed without being
+ * published. */
 #include "check.h"
 
 #include "engine/send_weights.h"
@@ -93,7 +94,7 @@ static void free_world(const world *w) {
   tri_device_destroy(w->device);
 }
 
-/* Gives the generator the engine's weights. */
+/* Gives the generator the engine's current weights. */
 static void give_weights(const world *w) {
   const tri_weights_target to = tri_runner_target(w->runner);
   if (!w->shares) CHECK_OK(tri_engine_send_weights(w->engine, &to));
@@ -101,7 +102,7 @@ static void give_weights(const world *w) {
   CHECK_OK(tri_generator_publish(w->generator, TRI_PUBLISH_BETWEEN));
 }
 
-/* Returns the mean loss of the samples by the generator's log-probabilities. */
+/* Returns the mean loss of the samples, computed from the generator's log-probabilities. */
 static double generator_loss(const world *w) {
   double scores[BATCH][SEQUENCE - 1], sum = 0;
   tri_sequence *sequences[BATCH];
@@ -132,7 +133,7 @@ static void check(const char *kind, tri_dtype type, tri_family family, bool shar
     CHECK_OK(tri_engine_score(w.engine, &feed, BATCH, &score));
     const double loss = generator_loss(&w), expected = score.loss_sum / score.counted;
     if (!(fabs(loss - expected) <= limit * expected)) fail_msg("%.17g, not %.17g", loss, expected);
-    if (s > 0) assert_true(fabs(loss - former) > 1e-3); /* the weights did change */
+    if (s > 0) assert_true(fabs(loss - former) > 1e-3); /* the weights have changed */
     former = loss;
   }
   free_world(&w);

@@ -1,5 +1,4 @@
-/* Singular vectors of matrices that are made of known ones: cosines of whole numbers of half waves, which are
- * orthonormal. */
+/* Singular vectors of matrices made from known ones: cosines of multiples of a half wave, which are orthonormal. */
 #include "check.h"
 #include "checkpoint/singular_vectors.h"
 
@@ -7,13 +6,13 @@
 
 enum { MOST = 40 * 70 };
 
-/* Element i of the k-th of `length` orthonormal vectors. */
+/* Returns element i of the k-th of `length` orthonormal vectors. */
 static double wave(int64_t length, int64_t k, int64_t i) {
   const double pi = 3.14159265358979323846;
   return sqrt((k == 0 ? 1.0 : 2.0) / (double)length) * cos(pi * ((double)i + 0.5) * (double)k / (double)length);
 }
 
-/* The sum of values[k] times the outer product of the k-th vectors. */
+/* Sets the matrix to the sum over k of values[k] times the outer product of the k-th vectors. */
 static void fill(int64_t side, int64_t length, int64_t count, const double *values, double *matrix) {
   for (int64_t i = 0; i < side; i++) {
     for (int64_t j = 0; j < length; j++) {
@@ -24,7 +23,7 @@ static void fill(int64_t side, int64_t length, int64_t count, const double *valu
   }
 }
 
-/* Up to its sign, which makes its largest element positive. */
+/* Compares a vector up to its sign, which makes its largest element positive. */
 static void check_vector(int64_t side, int64_t k, const double *vector, double tolerance) {
   double largest = 0, product = 0;
   for (int64_t i = 0; i < side; i++) {
@@ -36,7 +35,7 @@ static void check_vector(int64_t side, int64_t k, const double *vector, double t
     assert_true(fabs(vector[i] - (product > 0 ? 1 : -1) * wave(side, k, i)) <= tolerance);
 }
 
-/* Values descend in an order that is not that of the waves. */
+/* The singular values descend in an order that is not that of the waves. */
 static void finds_the_first(void **state) {
   (void)state;
   static const int64_t shapes[][2] = {{1, 1}, {1, 9}, {2, 3}, {7, 7}, {12, 70}, {33, 35}, {40, 68}};
@@ -44,7 +43,7 @@ static void finds_the_first(void **state) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     const int64_t side = shapes[s][0], length = shapes[s][1];
     for (int64_t k = 0; k < side; k++) values[k] = pow(0.8, (double)((k * 5 + 3) % side));
-    if (side % 5 == 0) continue; /* else each power is there once */
+    if (side % 5 == 0) continue; /* powers would be repeated */
     fill(side, length, side, values, matrix);
     for (int64_t count = 1; count <= side; count += 3) {
       assert_int_equal(tri_singular_vectors(side, length, matrix, count, vectors), TRI_OK);
@@ -56,7 +55,7 @@ static void finds_the_first(void **state) {
   }
 }
 
-/* Of fewer directions than are asked for, the others are any that are orthonormal. */
+/* If the matrix has fewer directions than requested, the other vectors are any orthonormal ones. */
 static void takes_what_has_no_values(void **state) {
   (void)state;
   static double matrix[MOST], vectors[MOST];

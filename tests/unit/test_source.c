@@ -17,7 +17,8 @@ static tri_status create_windows(const tri_corpus *corpus, int64_t sequence, int
   return tri_source_create(corpus, &options, out);
 }
 
-/* The place of a sample in the corpus, whose tokens are their own positions; checks that it is one piece of text. */
+/* Returns the offset of a sample in a corpus whose tokens are their own positions. Checks that its tokens are
+ * consecutive. */
 static int64_t place(const tri_source *source, int64_t index) {
   int32_t inputs[MAX_SEQUENCE], labels[MAX_SEQUENCE], positions[MAX_SEQUENCE];
   assert_ok(tri_source_read(source, index, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}));
@@ -29,8 +30,8 @@ static int64_t place(const tri_source *source, int64_t index) {
   return inputs[0];
 }
 
-/* Every epoch has each window once: the places, sorted into windows, fill them all, and lie `sequence` apart but for
- * the last, which may have been moved back to the end of the text. */
+/* Every epoch has each window once: the offsets, sorted, are `sequence` apart and cover the text. Only the last one may
+ * have been moved back to the end of the text. */
 static void visits_each_window_once(void **state) {
   const struct {
     int64_t tokens, sequence;
@@ -63,7 +64,8 @@ static void visits_each_window_once(void **state) {
   }
 }
 
-/* The first samples in order, each once in every epoch and never another; more than there are: as without a limit. */
+/* With a limit, each of the first samples comes once in every epoch, and no others. A limit above their number has no
+ * effect. */
 static void first_samples(void **state) {
   enum { TOKENS = 1000, SEQUENCE = 10, WINDOWS = 99, FIRST = 7 };
   tri_corpus *corpus = NULL;
@@ -121,8 +123,8 @@ static void epochs_and_seeds_differ(void **state) {
   tri_corpus_close(corpus);
 }
 
-/* Over many epochs each of 5 windows comes first, second, ... equally often: chi-squared of each position (4 degrees of
- * freedom, and 25 is passed once in 20 000), and the shifts reach every place. */
+/* Over many epochs each of 5 windows is equally often first, second, ...: chi-squared of each position (4 degrees of
+ * freedom; 25 is exceeded once in 20 000), and the shifts take every value. */
 static void small_orders_are_fair(void **state) {
   enum { WINDOWS = 5, SEQUENCE = 4, EPOCHS = 4000 };
   tri_corpus *corpus = NULL;

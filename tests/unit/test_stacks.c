@@ -1,5 +1,5 @@
-/* Stacks of experts in the parameter table: who holds what of them, their tensors on disk, their initial values, and
- * the buckets that their replicas share. Tables are made by hand, as a family of models makes them. */
+/* Stacks of experts in the parameter table: the ranks that have parts of them, their tensors on disk, their initial
+ * values, and the buckets that their replicas share. The test makes the tables, as a family of models does. */
 #include "base/memory.h"
 #include "check.h"
 #include "device/device.h"
@@ -17,7 +17,7 @@ static const char *const GATE_UP_NAMES[] = {"model.layers.%ld.mlp.experts.%ld.ga
                                             "model.layers.%ld.mlp.experts.%ld.up_proj.weight"};
 static const char *const DOWN_NAMES[] = {"model.layers.%ld.mlp.experts.%ld.down_proj.weight"};
 
-/* Of two layers, each with a norm, a dense matrix, a router with its bias, and experts. */
+/* Returns the table of two layers, each with a norm, a dense matrix, a router with its bias, and experts. */
 static tri_parameter_table table_of(const tri_model_share *share) {
   tri_parameter_table table = {0};
   for (int64_t l = 0; l < LAYERS; l++) {
@@ -44,7 +44,7 @@ static tri_model_share share_of(const tri_mesh_shape *shape, int rank, const tri
       .position = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = layers, .num_chunks = 1};
 }
 
-/* The shapes: experts over 1 to 5 ranks, each whole or split, over stages whose first view is something else. */
+/* Lists shapes: experts over 1 to 5 ranks, each whole or split, in stages whose first view has other axes. */
 static int64_t shapes_of(tri_mesh_shape out[64]) {
   static const int sizes[][TRI_NUM_MESH_AXES] = {{1, 1, 1, 1, 1}, {2, 1, 1, 1, 1}, {1, 1, 1, 3, 1}, {2, 1, 1, 3, 1},
                                                  {2, 1, 2, 1, 1}, {1, 2, 1, 4, 1}, {1, 1, 1, 5, 1}, {4, 1, 1, 3, 1}};
@@ -64,8 +64,7 @@ static int64_t shapes_of(tri_mesh_shape out[64]) {
   return count;
 }
 
-/* ---- who holds what -----------------------------------------------------------------------------------------------
- */
+/* ---- who holds what ---------------------------------------------------------------------------------------------- */
 
 /* Returns the position of element (row, column) of an expert's matrix in the rank's part of a stack; -1 if the rank
  * does not have this element. */
@@ -84,7 +83,7 @@ static int64_t place_of(const tri_mesh_shape *shape, int rank, int stack, int64_
   return (member - first) * WIDTH * share + row * share + column % share;
 }
 
-/* The element of a tensor's local part that is number `global` of it; -1: not here. */
+/* Returns the local index of the tensor's element with number `global`; -1: not on this rank. */
 static int64_t find_by_runs(const tri_parameter *tensor, int64_t global) {
   int64_t length = tri_parameter_run_length(tensor);
   for (int64_t at = 0; at < tensor->count; at += length) {
@@ -128,8 +127,7 @@ static void ranks_hold_experts(void **state) {
         const tri_parameter *layer = &table.entries[l * PER_LAYER];
         check_stack(&shapes[i], rank, &layer[GATE_UP], GATE_UP);
         check_stack(&shapes[i], rank, &layer[DOWN], DOWN);
-        /* A router sees a slice of the rows wherever tensor ranks share a layer; what follows the load has no gradient.
-         */
+        /* The gradient of a router is a partial sum if tensor ranks share a layer's rows; its bias has no gradient. */
         assert_int_equal(tri_parameter_is_partial(&layer[ROUTER]), shapes[i].size[TRI_AXIS_TENSOR] > 1);
         assert_false(tri_parameter_is_partial(&layer[BIAS]) || tri_parameter_is_partial(&layer[GATE_UP]) ||
                      tri_parameter_is_partial(&layer[NORM]));
@@ -143,7 +141,7 @@ static void ranks_hold_experts(void **state) {
   }
 }
 
-/* Names as they are on disk, and where the layer is another stage's. */
+/* The names of the tensors on disk, also if the layer is on another stage. */
 static void tensors_have_names(void **state) {
   (void)state;
   const tri_layer_range first_layer = {-1, 1};
@@ -166,7 +164,7 @@ static void tensors_have_names(void **state) {
   tri_free(table.entries);
 }
 
-/* Every element begins with the same value wherever it lies. */
+/* Initial values do not depend on the layout. */
 static void initial_values_know_no_layout(void **state) {
   (void)state;
   tri_mesh_shape shapes[64];
@@ -207,10 +205,9 @@ static void initial_values_know_no_layout(void **state) {
   tri_device_destroy(device);
 }
 
-/* ---- buckets ------------------------------------------------------------------------------------------------------
- */
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
-/* How often the ranks of a stage update an element of a tensor, those that count it alone: once, under any ZeRO. */
+/* Counts how often the ranks of a stage update an element of a tensor, without copies: once, under any ZeRO. */
 typedef struct updates {
   int *of_tensor[ENTRIES];
 } updates;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Each exit status means one thing, but for 3: a key, a value or a layout. */
+/* Each exit status has one meaning, except 3: a key, a value or a layout. */
 static void test_exit(void **state) {
   (void)state;
   for (int code = TRI_OK; code <= TRI_INTERNAL; code++) {
@@ -22,7 +22,7 @@ static void test_exit(void **state) {
   assert_int_equal(tri_status_of_exit(137), TRI_COMM);
 }
 
-/* The first failure stays, whole, whatever fails after it. */
+/* The first error message is kept, complete, whatever fails after it. */
 static void test_kept(void **state) {
   (void)state;
   static tri_saved_error kept;
@@ -37,7 +37,7 @@ static void test_kept(void **state) {
   assert_string_equal(tri_status_message(), text);
 }
 
-/* Names of a megabyte are cut, and the rest of the message stays; paths are printed as a whole. */
+/* Names of a megabyte are truncated, and the rest of the message is kept; paths are printed in full. */
 static void test_long_words(void **state) {
   (void)state;
   static char name[1000001], path[2001], want[4096];
@@ -69,7 +69,7 @@ static void test_internal(void **state) {
 
 static void *nothing(void *unused) { return unused; }
 
-/* A thread that the system refuses is not an internal error. (No address space has room for such a stack.) */
+/* A thread that the system refuses is not an internal error. (No address space has room for a stack of this size.) */
 static void test_thread(void **state) {
   (void)state;
   pthread_attr_t usual, huge;

@@ -1,4 +1,4 @@
-/* Sums in the order of the terms, beside loops that add one element at a time. */
+/* Sums in the order of the terms, compared with loops that add one element at a time. */
 #include "base/random.h"
 #include "check.h"
 #include "comm/sums.h"
@@ -46,7 +46,7 @@ static double add(tri_dtype wide, double a, double b) {
   return wide == TRI_FP64 ? a + b : (double)((float)a + (float)b);
 }
 
-/* `out` is one of the arrays, or the last, which is not a term. */
+/* `out` is the index of the output: one of the terms, or the last array, which is not a term. */
 static void check(tri_combine combine, tri_dtype from, tri_dtype to, int terms, int64_t count, int out) {
   const void *x[MOST_TERMS];
   for (int k = 0; k < terms; k++) {
@@ -88,7 +88,7 @@ static void sums_in_order(void **state) {
   assert_null(tri_sum_of(TRI_INT32));
 }
 
-/* Halfway between two: to the even one. Sums in bf16 alone would lose the small terms. */
+/* Halfway between two numbers the even one is chosen. Sums in bf16 would lose the small terms. */
 static void bf16_is_rounded_once(void **state) {
   (void)state;
   uint16_t one = bf16_of(1);

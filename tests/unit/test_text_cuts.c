@@ -1,4 +1,4 @@
-/* Long documents are encoded in pieces. Their ids must be those of the whole, whatever the tokenizer. */
+/* Long documents are encoded in pieces. Their ids must be those of the whole text, with every tokenizer. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/corpus.h"
@@ -34,8 +34,8 @@ static void expect_ids_of_the_whole(job *j, const char *text, size_t bytes) {
   tri_tokenizer_destroy(tokenizer);
 }
 
-/* Gives a tokenizer.json another pre-tokenizer: a pattern, as Hugging Face's files of Llama 3 and Qwen 2 have it, or
- * GPT-2's with a space put before every text. */
+/* Changes the pre-tokenizer of a tokenizer.json to a pattern, such as those of Llama 3 and Qwen 2, or to GPT-2's with a
+ * space before every text. */
 static void change_pattern(const char *from, const char *to, const char *pattern) {
   json_t *root = json_load_file(from, 0, NULL), *byte_level = NULL, *parts = NULL;
   assert_non_null(root);
@@ -51,7 +51,7 @@ static void change_pattern(const char *from, const char *to, const char *pattern
   json_decref(root);
 }
 
-/* `count` parts of text, full of the white space that makes cutting hard. */
+/* Makes `count` parts of text, with white space in places where a cut is difficult. */
 static size_t make_hard_text(uint64_t stream, uint64_t count, char *out) {
   static const char *const parts[] = {"the",
                                       "a",
@@ -89,7 +89,8 @@ static const char *const patterns[] = {
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
 
-/* Cuts many short texts where tri_text_find_cut says, and compares the ids of the parts with those of the whole. */
+/* Cuts many short texts at the places that tri_text_find_cut returns, and compares the ids of the parts with those of
+ * the whole. */
 static void expect_safe_cuts(const char *tokenizer_path) {
   enum { TEXTS = 20000 };
   tri_tokenizer *tokenizer = NULL;
@@ -129,7 +130,7 @@ static void cuts_do_not_change_ids(void **state) {
   j->options.tokenizer = "train:400";
   j->options.documents = TRI_DOCUMENT_FILE;
   j->options.validation = 0;
-  j->options.binary = true; /* some of it is not UTF-8 */
+  j->options.binary = true; /* some of the text is not UTF-8 */
   expect_ids_of_the_whole(j, text, held);
   char learned[TRI_PATH_BYTES], changed[TRI_PATH_BYTES];
   assert_ok(tri_path_join(learned, j->out, "tokenizer.json"));
@@ -141,10 +142,10 @@ static void cuts_do_not_change_ids(void **state) {
     expect_safe_cuts(changed);
     expect_ids_of_the_whole(j, text, held);
   }
-  /* No cut is good here, and the tokenizer is asked. */
+  /* Without a pattern no cut is known to be safe, so the tokenizer is asked. */
   change_pattern(learned, changed, NULL);
   expect_ids_of_the_whole(j, text, held);
-  /* Here only cuts before a space are good: newlines belong to the letters after them. */
+  /* Only cuts before a space are safe: newlines belong to the letters after them. */
   change_pattern(learned, changed, "\\n?\\p{L}+|\\p{N}+|[^\\s\\p{L}\\p{N}]+|\\s");
   expect_ids_of_the_whole(j, text, held);
   free(text);

@@ -6,11 +6,11 @@
 
 #include <zstd.h>
 
-/* ---- helpers --------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
 enum { MAX_DOCUMENTS = 500000 };
 
-/* What came out of an input: its documents, each as one text. */
+/* The documents read from an input, each as one text. */
 typedef struct documents {
   char *text;
   size_t bytes, capacity;
@@ -106,7 +106,7 @@ static void expect_equal(const documents *a, const documents *b) {
 
 static uint32_t draw(uint64_t *index) { return tri_random_u32(tri_random_stream(11, TRI_RANDOM_TEST, 0), (*index)++); }
 
-/* Lines of words; one in `blank_every` is blank. */
+/* Makes lines of words; one in `blank_every` is blank. */
 static char *make_text(size_t bytes, uint32_t blank_every) {
   static const char *const words[] = {"the", "trireme", "d\xC3\xA9j\xC3\xA0", "42", "\xE6\xBC\xA2\xE5\xAD\x97", "it's",
                                       "--",  ",",       "\xF0\x9F\x98\x80",   "  "};
@@ -127,7 +127,7 @@ static char *make_text(size_t bytes, uint32_t blank_every) {
 /* Splits a whole text by the same rules, with a different loop. */
 static void split_plainly(const char *text, tri_document_rule rule, documents *to) {
   bool open = false;
-  size_t end_held = 0; /* newline of the last line, wanted only if another line follows */
+  size_t end_held = 0; /* newline of the last line, appended only if another line follows */
   const char *held = NULL;
   while (*text != '\0') {
     size_t length = strcspn(text, "\n"), visible = length;
@@ -164,7 +164,7 @@ static void write_zst(void **state, const char *name, const char *text, size_t b
   free(out);
 }
 
-/* ---- documents ------------------------------------------------------------------------------------------------- */
+/* ---- documents --------------------------------------------------------------------------------------------------- */
 
 static void divides_plain_text(void **state) {
   write_text(state, "a.txt", "one\ntwo\n\n \t\r\nthree\r\n\r\nfour");
@@ -210,7 +210,7 @@ static void numbers_documents_over_files(void **state) {
   free_documents(got);
 }
 
-/* Texts of many blocks: the documents must not depend on the ends of blocks. */
+/* Texts of many blocks: the ends of blocks have no effect on the documents. */
 static void divides_long_texts_alike(void **state) {
   const uint32_t blank_every[] = {4, 4000, 400000};
   for (size_t i = 0; i < 3; i++) {
@@ -333,7 +333,7 @@ static void knows_json_by_its_name(void **state) {
   assert_false(tri_text_input_is_json(""));
 }
 
-/* Strings that hold what divides elements, elements over several lines and blocks, and lines of other lengths. */
+/* Strings that contain separators of elements, elements over several lines and blocks, and lines of other lengths. */
 static void reads_arrays(void **state) {
   write_text(state, "a.json", " \n[]\n");
   expect(state, "a.json", TRI_DOCUMENT_FILE, "");
@@ -362,7 +362,7 @@ static void reads_arrays(void **state) {
   free_documents(got);
 }
 
-/* ---- bad input ------------------------------------------------------------------------------------------------- */
+/* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 static void expect_bad_line(void **state, const char *text, const char *part) {
   write_text(state, "bad.jsonl", text);

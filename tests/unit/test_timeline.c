@@ -1,5 +1,5 @@
-/* Timelines whose shares are known in closed form, what events with meetings waited, and random timelines against a
- * look at every unit of time. */
+/* Timelines with known shares, waits of events that have partners, and random timelines compared with a count over
+ * every unit of time. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
@@ -46,11 +46,10 @@ static tri_event message(tri_meeting_kind kind, int from, int to, uint64_t numbe
   return event;
 }
 
-/* ---- 1F1B ----------------------------------------------------------------------------------------------------------
- */
+/* ---- 1F1B -------------------------------------------------------------------------------------------------------- */
 
-/* Turn `turn` of stage `stage`: forwards until the later stages are filled, then one backward and one forward in turns,
- * then the backwards that are left. */
+/* Turn `turn` of stage `stage` in 1F1B: forwards until the later stages are filled, then alternating backwards and
+ * forwards, then the remaining backwards. */
 static bool turn_of_1f1b(int stages, int micro_batches, int stage, int turn, int *micro_batch) {
   int ahead = stages - stage < micro_batches ? stages - stage : micro_batches;
   bool backward = turn >= ahead && ((turn - ahead) % 2 == 0 || turn >= 2 * micro_batches - ahead);
@@ -64,7 +63,7 @@ static bool turn_of_1f1b(int stages, int micro_batches, int stage, int turn, int
   return backward;
 }
 
-/* When turns that take a second each end, by stage, direction and micro-batch. */
+/* The end of each turn, by stage, direction and micro-batch. A turn takes a second. */
 typedef struct pipeline {
   int stages, micro_batches;
   double end_s[8][2][16];
@@ -90,7 +89,7 @@ static void run_pipeline(pipeline *p) {
   }
 }
 
-/* A receive goes on from when its stage is free until the neighbour has sent, in no time. */
+/* A receive begins when its stage is free, and ends when the neighbour has sent. Messages take no time. */
 static void draw_pipeline(const pipeline *p, tri_timeline *timeline) {
   for (int stage = 0; stage < p->stages; stage++) {
     double now_s = 0;
@@ -131,10 +130,9 @@ static void bubble_of_1f1b(void **state) {
   }
 }
 
-/* ---- waits ---------------------------------------------------------------------------------------------------------
- */
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
 
-/* Rank 1 comes at 5 to a collective that rank 0 has joined at 2; it ends at 6. */
+/* Rank 1 arrives at 5 at a collective that rank 0 has joined at 2; it ends at 6. */
 static void a_late_rank_is_a_bubble(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);
@@ -152,7 +150,7 @@ static void a_late_rank_is_a_bubble(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* A rank has come to a collective in the background when it starts it, however late it waits for its end. */
+/* A rank arrives at a collective in the background when it starts it, even if it waits for its end much later. */
 static void the_first_event_of_a_rank_counts(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);
@@ -170,7 +168,7 @@ static void the_first_event_of_a_rank_counts(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* Equal numbers in another group are another collective, as are other numbers in the same. */
+/* Equal numbers in different groups are different collectives, as are different numbers in one group. */
 static void other_collectives_are_not_waited_for(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(3);
@@ -207,7 +205,7 @@ static void messages_by_their_order(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* Its start and its wait are about the same message. */
+/* The start and the wait of a message are events of one message. */
 static void two_events_of_one_message(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);
@@ -222,7 +220,7 @@ static void two_events_of_one_message(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* Without a send, a wait that the producer has set is kept, but at most the duration of its event. */
+/* Without a send, the event keeps the wait that its producer has set, but at most its duration. */
 static void waits_of_the_producer(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);
@@ -241,8 +239,7 @@ static void waits_of_the_producer(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* ---- shares --------------------------------------------------------------------------------------------------------
- */
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
 
 /* A reduction from 2 to 14, hidden until the backward ends at 8; another axis joins it from 10 on. */
 static void hidden_and_exposed(void **state) {
@@ -263,7 +260,8 @@ static void hidden_and_exposed(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* Three steps with pauses between them; only the last two are asked for, and their pause is of neither. */
+/* Three steps with pauses between them; only the last two are requested, and the pause between them counts for neither.
+ * */
 static void some_steps(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);
@@ -285,7 +283,7 @@ static void some_steps(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-enum { GRID = 60 }; /* random events begin and end on whole seconds before it */
+enum { GRID = 60 }; /* random events begin and end on whole seconds below it */
 
 static bool goes_on(const tri_event *event, double time_s) { return event->begin_s < time_s && time_s < event->end_s; }
 
@@ -348,7 +346,7 @@ static void compare(const tri_timeline_shares *shares, const tri_timeline_shares
   }
 }
 
-/* Events that need not nest, some of no length, in any order. */
+/* Events that are not nested, some without length, in any order. */
 static void fill_at_random(tri_timeline *timeline, tri_random_key key) {
   for (uint64_t i = 0; i < 60; i++) {
     uint32_t words[8];
@@ -387,8 +385,7 @@ static void every_unit_of_time(void **state) {
   }
 }
 
-/* ---- order and refusals --------------------------------------------------------------------------------------------
- */
+/* ---- order and refusals ------------------------------------------------------------------------------------------ */
 
 static void the_order_of_adding_is_nothing(void **state) {
   (void)state;

@@ -1,4 +1,4 @@
-/* Timelines as files: read back by other people's parsers. */
+/* Timelines as files, read by other parsers. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
@@ -25,7 +25,7 @@ static int leave_scratch(void **state) {
 
 static void add(tri_timeline *timeline, tri_event event) { CHECK_OK(tri_timeline_add(timeline, &event)); }
 
-/* Events on a grid of a third of a nanosecond, so that rounding matters, that need not nest. */
+/* Events that are not nested, on a grid of a third of a nanosecond, so that times are rounded. */
 static tri_timeline *random_timeline(int num_ranks, uint64_t num_events, uint64_t seed) {
   tri_timeline *timeline = NULL;
   CHECK_OK(tri_timeline_create(num_ranks, &timeline));
@@ -46,8 +46,7 @@ static tri_timeline *random_timeline(int num_ranks, uint64_t num_events, uint64_
   return timeline;
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------------------------------
- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static json_t *read_json(const char *path) {
   json_error_t error;

@@ -1,4 +1,4 @@
-/* Timelines as drawings: well-formed, small whatever there is to draw, and each colour as wide as its time. */
+/* Timelines as drawings: well-formed, small for any number of events, and with each colour as wide as its time. */
 #include "base/memory.h"
 #include "base/random.h"
 #include "check.h"
@@ -27,7 +27,7 @@ static int leave_scratch(void **state) {
 
 static void add(tri_timeline *timeline, tri_event event) { CHECK_OK(tri_timeline_add(timeline, &event)); }
 
-/* Ranks that do something of a random kind and length one after the other, with pauses; a thousand a second. */
+/* Returns a timeline of ranks that do random work for random times, with pauses; about a thousand events a second. */
 static tri_timeline *dense_timeline(int num_ranks, int events_each, uint64_t seed) {
   tri_timeline *timeline = NULL;
   CHECK_OK(tri_timeline_create(num_ranks, &timeline));
@@ -56,8 +56,7 @@ static tri_timeline *dense_timeline(int num_ranks, int events_each, uint64_t see
   return timeline;
 }
 
-/* ---- a little XML --------------------------------------------------------------------------------------------------
- */
+/* ---- a little XML ------------------------------------------------------------------------------------------------ */
 
 static const char *read_text(const char *at, char until) {
   for (; *at != until; at++) {
@@ -72,7 +71,8 @@ static const char *read_text(const char *at, char until) {
   return at;
 }
 
-/* From behind the name of a tag to its end; whether it is one without content. */
+/* Parses the attributes, from the end of a tag's name to the end of the tag. Sets *empty to whether the tag is closed.
+ * */
 static const char *read_attributes(const char *at, bool *empty) {
   *empty = false;
   for (;;) {
@@ -117,7 +117,7 @@ static void expect_well_formed(const char *text) {
   assert_int_equal(roots, 1);
 }
 
-/* The drawing, found to be well-formed; release with tri_free. */
+/* Draws the timeline, and checks that the drawing is well-formed. Release it with tri_free. */
 static char *draw(const tri_timeline *timeline, const char *title, size_t *bytes) {
   char *text = NULL;
   CHECK_OK(tri_timeline_write_svg(timeline, title, "drawn.svg"));
@@ -136,8 +136,7 @@ static int count_text(const char *text, const char *part) {
   return count;
 }
 
-/* ---- drawings ------------------------------------------------------------------------------------------------------
- */
+/* ---- drawings ---------------------------------------------------------------------------------------------------- */
 
 static void what_is_said(void **state) {
   (void)state;
@@ -186,7 +185,7 @@ static void many_events_and_ranks(void **state) {
   tri_free(draw(timeline, "many events", &bytes));
   assert_in_range(bytes, 100000, 2000000);
   tri_timeline_destroy(timeline);
-  timeline = dense_timeline(16, 500, 1); /* each some three pixels wide: as many titles as there may be */
+  timeline = dense_timeline(16, 500, 1); /* each about three pixels wide: the maximum number of titles */
   tri_free(draw(timeline, "many titles", &bytes));
   assert_in_range(bytes, 100000, 2000000);
   tri_timeline_destroy(timeline);
@@ -205,15 +204,14 @@ static void nothing_to_draw(void **state) {
   expect_text(text, ">rank 1</text>");
   tri_free(text);
   CHECK_FAILS(tri_timeline_write_svg(timeline, "", "no/such.svg"), TRI_IO_FAILED, "cannot create no/such.svg");
-  add(timeline, tri_event_make(0, TRI_EVENT_FORWARD, "forward", 1, 1)); /* of no length */
+  add(timeline, tri_event_make(0, TRI_EVENT_FORWARD, "forward", 1, 1)); /* without length */
   CHECK_FAILS(tri_timeline_write_svg(timeline, "", "early.svg"), TRI_INTERNAL, "before it is finished");
   CHECK_OK(tri_timeline_finish(timeline));
   tri_free(draw(timeline, "next to nothing", NULL));
   tri_timeline_destroy(timeline);
 }
 
-/* ---- colours -------------------------------------------------------------------------------------------------------
- */
+/* ---- colours ----------------------------------------------------------------------------------------------------- */
 
 static void expect_widths(const tri_lane_spans *list, const tri_timeline_shares *shares, double pixels) {
   double width[TRI_NUM_PAINTS] = {0};
@@ -233,12 +231,12 @@ static void expect_widths(const tri_lane_spans *list, const tri_timeline_shares 
   }
 }
 
-/* From some hundred pixels an event to some hundred events a pixel. */
+/* From about a hundred pixels for each event to about a hundred events for each pixel. */
 static void colours_as_wide_as_their_time(void **state) {
   (void)state;
   for (int events = 10; events <= 100000; events *= 10) {
     tri_timeline *timeline = NULL, *dense = dense_timeline(1, events, 7);
-    CHECK_OK(tri_timeline_create(1, &timeline)); /* the compute lane alone, as the shares see the other too */
+    CHECK_OK(tri_timeline_create(1, &timeline)); /* only the compute lane, since the shares also count the other one */
     for (int64_t i = 0; i < dense->ranks[0].count; i++) {
       if (dense->ranks[0].events[i].lane == TRI_LANE_COMPUTE) add(timeline, dense->ranks[0].events[i]);
     }
@@ -257,7 +255,7 @@ static void colours_as_wide_as_their_time(void **state) {
   }
 }
 
-/* Inside a forward of ten pixels fifty collectives, which have a fifth of it and never the greater part of a pixel. */
+/* A forward of ten pixels contains fifty collectives, which take a fifth of it, but never more than half of a pixel. */
 static void dust_does_not_vanish(void **state) {
   (void)state;
   tri_timeline *timeline = NULL;
@@ -281,7 +279,7 @@ static void dust_does_not_vanish(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* A part of time: what began before it and what ends after it are cut, what is outside is not there. */
+/* A range of time: events that begin before it or end after it are truncated, and others are left out. */
 static void cut_to_the_view(void **state) {
   (void)state;
   tri_timeline *timeline = NULL;

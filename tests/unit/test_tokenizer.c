@@ -1,6 +1,6 @@
-/* Text to ids and back. Ids are compared with Hugging Face's in tests/oracle/test_tokenizer_hf.py; here are known ids,
- * the words of the hand-written scanners against PCRE2's, merges against plain repetition, and round trips of any
- * bytes. */
+/* Text to ids and back. tests/oracle/test_tokenizer_hf.py compares ids with Hugging Face's; this test has known ids,
+ * compares the words of the hand-written scanners with PCRE2's and merges with plain repetition, and makes round trips
+ * of any bytes. */
 #include "tokenizer_fixture.h"
 
 #include "tokenizer/bpe.h"
@@ -102,7 +102,7 @@ static void test_utf8(void **state) {
   }
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------ */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 typedef struct word_ends {
   size_t ends[4096];
@@ -121,7 +121,7 @@ static tri_status note_word(void *context, const char *word, size_t bytes) {
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                                 \
   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* The words of scanner and PCRE2 together are those of PCRE2 alone. */
+/* The words of a scanner that uses PCRE2 for rare cases are those of PCRE2 alone. */
 static void test_scanners(void **state) {
   (void)state;
   static const char *const patterns[] = {
@@ -169,9 +169,9 @@ static void test_scanners(void **state) {
   }
 }
 
-/* ---- merges ----------------------------------------------------------------------------------------------------- */
+/* ---- merges ------------------------------------------------------------------------------------------------------ */
 
-/* The definition: merge the pair of lowest rank, the leftmost of equals, until none is left. */
+/* The definition: merges the pair of lowest rank, the leftmost of equal ones, until there are no more pairs. */
 static size_t merge_plainly(const tri_vocabulary *vocabulary, int32_t *ids, size_t count) {
   for (;;) {
     size_t best = 0;
@@ -189,7 +189,7 @@ static size_t merge_plainly(const tri_vocabulary *vocabulary, int32_t *ids, size
   }
 }
 
-/* A vocabulary learnt from random words of few letters. */
+/* Learns a vocabulary from random words of few letters. */
 static tri_tokenizer *learn_random(uint64_t seed, int64_t size) {
   tri_tokenizer_trainer *trainer = NULL;
   tri_tokenizer *tokenizer = NULL;
@@ -230,7 +230,7 @@ static void test_merges(void **state) {
 
 static void test_long_word(void **state) {
   (void)state;
-  enum { BYTES = 1 << 20 }; /* were it quadratic, this would take minutes */
+  enum { BYTES = 1 << 20 }; /* a quadratic algorithm would take minutes */
   tri_tokenizer *tokenizer = learn_random(11, 500);
   char *text = malloc(BYTES);
   uint64_t random = 5;
@@ -271,7 +271,7 @@ static void test_any_bytes_come_back(void **state) {
   }
 }
 
-/* ---- learning and saving ---------------------------------------------------------------------------------------- */
+/* ---- learning and saving ----------------------------------------------------------------------------------------- */
 
 static void test_learning(void **state) {
   (void)state;
@@ -326,12 +326,12 @@ static void test_saving(void **state) {
   unlink(path);
 }
 
-/* ---- what tokenizer.json can ask for ---------------------------------------------------------------------------- */
+/* ---- what tokenizer.json can ask for ----------------------------------------------------------------------------- */
 
 static void test_documents(void **state) {
   (void)state;
   assert_document_ids(base_document(), "hello hello world<|endoftext|>", IDS(259, 260, 261, 'o', 'r', 'l', 'd', 262));
-  json_t *root = base_document(); /* pairs as arrays; a pair that is listed again counts where it stands last */
+  json_t *root = base_document(); /* pairs as arrays; only the last place of a repeated pair counts */
   patch(root, "added_tokens", "[]");
   patch(root, "model.vocab.el", "262");
   patch(root, "model.merges.6", "[\"e\", \"l\"]");
@@ -353,7 +353,7 @@ static void test_documents(void **state) {
         "\"behavior\": \"Isolated\"}, "
         "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}]}");
   assert_document_ids(root, "hello hello", IDS(256, 'l', 'l', 'o', ' ', 256, 'l', 'l', 'o'));
-  root = base_document(); /* a post-processor does not matter */
+  root = base_document(); /* a post-processor has no effect here */
   patch(root, "post_processor",
         "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}");
   assert_document_ids(root, "he", IDS(256));
@@ -430,7 +430,7 @@ static void test_normal_form(void **state) {
       fail_msg("\"%s\" becomes \"%.*s\" instead of \"%s\"", cases[i].text, (int)bytes, out, cases[i].wanted);
     }
   }
-  enum { MARKS = 300000 }; /* marks of two classes in turn: were sorting quadratic, this would take minutes */
+  enum { MARKS = 300000 }; /* marks of two classes in turn, on which a quadratic sort would take minutes */
   char *text = malloc(MARKS * 2);
   assert_non_null(text);
   for (size_t i = 0; i < MARKS; i++) memcpy(text + 2 * i, i % 2 == 0 ? "\u0301" : "\u0323", 2);
@@ -445,7 +445,7 @@ static void test_normal_form(void **state) {
   assert_document_ids(root, "he\u0301", IDS('h', 0xC3, 0xA9));
 }
 
-/* ---- threads ---------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 static void *encode_in_thread(void *context) {
   static const char text[] = "hello hello world's \xe2\x80\x99 12 abcabc <|endoftext|>  \xc3\xa9t\xc3\xa9 \n";

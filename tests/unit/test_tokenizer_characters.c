@@ -1,5 +1,5 @@
-/* Vocabularies of characters, as SentencePiece makes them: spaces are marks, what is not a token is its bytes, and text
- * comes back character by character. */
+/* Vocabularies of characters, as made by SentencePiece: spaces become marks, a text without a token becomes bytes, and
+ * text is returned character by character. */
 #include "tokenizer_fixture.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum { FIRST_BYTE = 3, FIRST_LETTER = FIRST_BYTE + 256 };
 
-/* <unk> <s> </s>, the bytes, then mark a b c mark+a ab; spaces become marks and one is put before a text. */
+/* <unk> <s> </s>, the bytes, then mark a b c mark+a ab; spaces become marks, and a space is put before a text. */
 static json_t *characters_document(void) {
   static const char *const more[] = {"\u2581", "a", "b", "c", "\u2581a", "ab"};
   json_t *vocab = json_pack("{s:i, s:i, s:i}", "<unk>", 0, "<s>", 1, "</s>", 2);
@@ -137,7 +137,7 @@ static void test_what_a_text_begins_with(void **state) {
   tri_tokenizer_destroy(tokenizer);
 }
 
-/* The texts that ids add, each behind a bar, and at the end what was held back. */
+/* Compares the texts that the ids add, each after a bar, followed by the text that was held back until the end. */
 static void assert_text(const tri_tokenizer *tokenizer, bool begins, const int32_t *ids, const char *wanted) {
   tri_decoder *decoder = NULL;
   char got[256];
@@ -165,7 +165,7 @@ static void test_text_comes_in_characters(void **state) {
   assert_text(tokenizer, true, IDS(BYTE(0xE4), BYTE(0xB8), A),
               "||\xe4\xb8"
               "a|");
-  assert_text(tokenizer, true, IDS(BYTE(0xF0), BYTE(0x80)), "|\xf0\x80|"); /* nothing can make it whole */
+  assert_text(tokenizer, true, IDS(BYTE(0xF0), BYTE(0x80)), "|\xf0\x80|"); /* no further byte makes it valid */
   assert_text(tokenizer, true, IDS(BYTE(0xFF), BYTE(0xC3)), "\xff||\xc3");
   assert_text(tokenizer, true, IDS(2, 1000000, A), "</s>||a|");
   tri_tokenizer_destroy(tokenizer);

@@ -1,5 +1,5 @@
-/* Hostile and broken tokenizer files: each is refused with the status and the message that say what is wrong and where.
- */
+/* Invalid and damaged tokenizer files: each is refused with a status and a message that names the fault and its place.
+ * */
 #include "tokenizer_fixture.h"
 
 #include "files/file.h"
@@ -35,7 +35,8 @@ static const fault faults[] = {
     {"model.vocab.a", NULL, TRI_BAD_FILE, "\"<|endoftext|>\" has id 262, but the next free id is 261"},
     {"model.vocab.a b", "300", TRI_BAD_FILE, "\"a b\" (id 300) has a letter that no byte is written as"},
     {"model.vocab.\u4e2d", "300", TRI_BAD_FILE, "\"\u4e2d\" (id 300) has a letter that no byte is written as"},
-    {"model.vocab.\x1b[2J", "-7", TRI_BAD_FILE, "the id of \"?[2J\" is -7"}, /* nothing for the terminal */
+    {"model.vocab.\x1b[2J", "-7", TRI_BAD_FILE,
+     "the id of \"?[2J\" is -7"}, /* no control characters for the terminal */
     {"model.vocab", "{\"\": 3}", TRI_BAD_FILE, "the token with id 3 is empty"},
     {"model.merges", NULL, TRI_BAD_FILE, "t.json: model: \"merges\" must be an array"},
     {"model.merges.2", "\"he\"", TRI_BAD_FILE, "model.merges: entry 2: \"he\" is not two tokens with one space"},
@@ -174,7 +175,7 @@ static void test_too_many_stages(void **state) {
   assert_refused(parse_document(root, &tokenizer), tokenizer, TRI_BAD_FILE, "pre_tokenizer: more than 16 stages");
 }
 
-/* A pattern that tries for ever ends with a message, not never. */
+/* A pattern that would take for ever fails with a message. */
 static void test_costly_pattern(void **state) {
   (void)state;
   json_t *root = base_document();
@@ -215,7 +216,7 @@ static void test_gpt2_files(void **state) {
                                                  strlen(cases[i].merges), &tokenizer);
     assert_refused(status, tokenizer, TRI_BAD_FILE, cases[i].message);
   }
-  /* Bytes that have no token are dropped. */
+  /* Bytes without a token are dropped. */
   assert_ok(tri_tokenizer_parse_gpt2("encoder.json", "{\"a\": 0}", 8, "vocab.bpe", "", 0, &tokenizer));
   assert_ids(tokenizer, "bab", 1, IDS(0));
   tri_encoder *dropping = NULL;
@@ -232,7 +233,7 @@ static void test_gpt2_files(void **state) {
   tri_free(ends.ends);
   tri_encoder_destroy(dropping);
   tri_tokenizer_destroy(tokenizer);
-  /* Without a merge, without an end of text, with line ends of another system: all right. */
+  /* A file without merges, without an end of text, or with the line ends of another system is valid. */
   static const char merges[] = "#version: 0.2\r\nh e\r\n";
   assert_ok(tri_tokenizer_parse_gpt2("encoder.json", encoder, strlen(encoder), "vocab.bpe", merges, sizeof merges - 1,
                                      &tokenizer));

@@ -1,4 +1,4 @@
-/* The engine's verbs: a loop that calls them one by one makes the same step as tri_engine_step, to the bit; calls in
+/* The engine's verbs: a loop that calls them one by one does the same step as tri_engine_step, to the bit; calls in
  * another order fail. */
 #include "check.h"
 
@@ -22,7 +22,7 @@ static const tri_layout layout = {.tensor = 1,
 typedef struct bench {
   tri_device *device;
   tri_model model;
-  tri_engine *engine, *oracle; /* with one seed */
+  tri_engine *engine, *oracle; /* with the same seed */
 } bench;
 
 static tri_engine_options options_of(const bench *b) {
@@ -71,7 +71,7 @@ static void destroy_bench(bench *b) {
   tri_device_destroy(b->device);
 }
 
-/* Samples of a loop's own making. */
+/* Samples that the loop makes itself. */
 static tri_status read_sample(const void *from, int64_t index, const tri_sample *out) {
   const int *times = from;
   for (int64_t t = 0; t < SEQUENCE; t++) {
@@ -83,7 +83,8 @@ static tri_status read_sample(const void *from, int64_t index, const tri_sample 
   return TRI_OK;
 }
 
-/* A label of each sequence does not count, one weighs nothing, one a tenth, and all others as the sequence says. */
+/* Returns the sum of the weights. One label of each sequence is ignored, one has weight 0, one a tenth, and the others
+ * have a weight that depends on the sequence. */
 static double all_weights(int samples) {
   double sum = 0;
   for (int i = 0; i < samples; i++) sum += (SEQUENCE - 3) * 0.5 * (i % 3 + 1);
@@ -105,7 +106,7 @@ static void test_verbs_make_the_step(void **state) {
   create_bench(&b);
   for (int64_t s = 0; s < STEPS; s++) {
     tri_step step, expected;
-    CHECK_OK(tri_engine_accumulate(b.engine, &feed, s + 1)); /* and thinks better of it */
+    CHECK_OK(tri_engine_accumulate(b.engine, &feed, s + 1)); /* the loop decides otherwise */
     CHECK_OK(tri_engine_accumulate(b.engine, &feed, s));
     CHECK_OK(tri_engine_reduce(b.engine, &step));
     CHECK_OK(tri_engine_update(b.engine, s, 1e-2));
@@ -118,7 +119,7 @@ static void test_verbs_make_the_step(void **state) {
   destroy_bench(&b);
 }
 
-/* Without dropout a score is what a step on the same samples begins with, in whatever batches. */
+/* Without dropout, scores equal the losses at the beginning of a step on the same samples, in batches of any size. */
 static void test_score(void **state) {
   (void)state;
   bench b;
@@ -127,7 +128,7 @@ static void test_score(void **state) {
     tri_evaluation first, both;
     tri_step step;
     CHECK_OK(tri_engine_score(b.engine, &feed, BATCH, &first));
-    CHECK_OK(tri_engine_score(b.engine, &feed, BATCH - 1, &both)); /* the last batch is filled up */
+    CHECK_OK(tri_engine_score(b.engine, &feed, BATCH - 1, &both)); /* the last batch is padded */
     CHECK_OK(tri_engine_accumulate(b.engine, &feed, 0));
     CHECK_OK(tri_engine_reduce(b.engine, &step));
     CHECK_OK(tri_engine_update(b.engine, s, 1e-2));
@@ -180,7 +181,7 @@ static void test_order(void **state) {
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
               "called to update, but the next verb of its step is reduce");
   CHECK_OK(tri_engine_reduce(b.engine, &step));
-  CHECK_OK(tri_engine_score(b.engine, &feed, 1, &score)); /* takes the memory of what was reduced */
+  CHECK_OK(tri_engine_score(b.engine, &feed, 1, &score)); /* overwrites the reduced gradients */
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
               "called to update, but the next verb of its step is accumulate");
   destroy_bench(&b);

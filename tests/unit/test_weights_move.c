@@ -1,5 +1,5 @@
-/* Moves of weights in memory: every kind of fault on the way is named. Moves between ranks and layouts are those of
- * runs with samples (tests/oracle/test_samples.py). */
+/* Moves of weights in memory: each kind of fault has an error message. tests/oracle/test_samples.py tests moves between
+ * ranks and layouts. */
 #include "check.h"
 
 #include "base/memory.h"
@@ -86,12 +86,12 @@ static void test_copy(void **state) {
   free_world(&w);
 }
 
-/* Memory in which an element is damaged, or a layer's matrix is written to the place of another one. */
+/* Memory that damages an element that is written, or writes a layer's matrix to the place of another one. */
 typedef struct faulty {
-  char *damaged; /* the byte that is written wrongly; NULL: none is */
+  char *damaged; /* the byte to damage; NULL: none */
   char *first, *second;
-  size_t bytes; /* size of each: values for the one are written to the other */
-  char *older;  /* the sender has other weights while this is written; NULL: never */
+  size_t bytes; /* bytes of each of two matrices; values for the first are written to the second */
+  char *older;  /* address during whose write the sender has older weights; NULL: none */
   int64_t *version;
 } faulty;
 
@@ -160,7 +160,7 @@ static void test_old_version(void **state) {
   free_world(&w);
 }
 
-/* The sender takes a tensor for another one of the same shape. */
+/* The sender confuses a tensor with another one of the same shape. */
 static void test_wrong_number(void **state) {
   (void)state;
   world w;

@@ -15,7 +15,7 @@
 
 static int open_tree(void **state) { return tri_yaml_create((tri_yaml_tree **)state) != TRI_OK; }
 
-/* Nothing of a tree may outlive it, after faults as well. */
+/* Checks that no memory of a tree remains, also after errors. */
 static int close_tree(void **state) {
   tri_yaml_destroy(*state);
   return tri_memory_bytes() != 0;
@@ -203,7 +203,7 @@ static void makes_excerpts_fit_for_a_terminal(void **state) {
   char text[200] = "";
   for (int i = 0; i < 60; i++) strcat(text, "\xC3\xA9");
   tri_yaml_excerpt(text, excerpt);
-  assert_true(tri_yaml_is_printable(excerpt)); /* not cut in the middle of a letter */
+  assert_true(tri_yaml_is_printable(excerpt)); /* not truncated within a character */
   assert_string_equal(excerpt + strlen(excerpt) - 3, "...");
 }
 

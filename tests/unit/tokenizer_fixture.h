@@ -68,7 +68,7 @@ static inline void patch(json_t *root, const char *path, const char *value) {
   }
 }
 
-/* Parses a document, which it consumes. */
+/* Parses a document, and releases it. */
 static inline tri_status parse_document(json_t *root, tri_tokenizer **out) {
   char *text = json_dumps(root, 0);
   json_decref(root);
@@ -77,7 +77,7 @@ static inline tri_status parse_document(json_t *root, tri_tokenizer **out) {
   return status;
 }
 
-/* The ids of a text; release list.ids with tri_free. */
+/* Returns the ids of a text; release list.ids with tri_free. */
 static inline tri_token_list encode(const tri_tokenizer *tokenizer, const char *text, size_t bytes, int specials) {
   tri_encoder *encoder = NULL;
   tri_token_list list = {0};
@@ -100,7 +100,7 @@ static inline void assert_ids(const tri_tokenizer *tokenizer, const char *text, 
   tri_free(list.ids);
 }
 #define IDS(...) ((const int32_t[]){__VA_ARGS__, -1})
-/* As assert_ids, and the tokenizer of a document, which it consumes. */
+/* Does the same with the tokenizer of a document, which it releases. */
 static inline void assert_document_ids(json_t *root, const char *text, const int32_t *wanted) {
   tri_tokenizer *tokenizer = NULL;
   assert_ok(parse_document(root, &tokenizer));

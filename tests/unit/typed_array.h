@@ -23,7 +23,7 @@ static inline typed_array typed_make(tri_dtype type, int64_t count) {
   return x;
 }
 
-/* An fp32 value is cut to bf16, so that values with few bits go through unchanged. */
+/* Truncates fp32 values to bf16, so values with few bits do not change. */
 static inline void typed_put(const typed_array *x, int64_t i, double value) {
   const float narrow = (float)value;
   uint32_t bits;
@@ -55,7 +55,7 @@ static inline void *typed_at(const typed_array *x, int64_t i) {
   return (char *)x->data + i * (int64_t)tri_dtype_bytes(x->type);
 }
 
-/* Whether elements [first, end) are still as typed_make left them. */
+/* Returns whether elements [first, end) are as typed_make left them. */
 static inline bool typed_untouched(const typed_array *x, int64_t first, int64_t end) {
   const unsigned char *at = typed_at(x, first), *stop = typed_at(x, end);
   for (; at < stop; at++) {
@@ -64,7 +64,7 @@ static inline bool typed_untouched(const typed_array *x, int64_t first, int64_t 
   return true;
 }
 
-/* Relative error of one rounding to the type. */
+/* Returns the relative error of one rounding to the type. */
 static inline double typed_rounding(tri_dtype type) {
   switch (type) {
     case TRI_FP64: return 0x1p-53;

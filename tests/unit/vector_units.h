@@ -1,4 +1,4 @@
-/* A test for each vector unit that the CPU device is compiled for. */
+/* Declares a test for each vector unit that the CPU device is compiled for. */
 #ifndef TRI_TESTS_VECTOR_UNITS_H
 #define TRI_TESTS_VECTOR_UNITS_H
 
@@ -15,7 +15,7 @@
   VECTOR_UNIT_TEST_(avx512, function)                                                                                  \
   VECTOR_UNIT_TEST_(avx512bf16, function)
 
-/* Those of a test program's list. */
+/* The entries of these tests for a test program's list. */
 #define VECTOR_UNIT_ENTRIES                                                                                            \
   cmocka_unit_test(test_baseline), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),                         \
       cmocka_unit_test(test_avx512bf16)

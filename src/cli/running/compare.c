@@ -94,7 +94,7 @@ static tri_status read_run(const char *folder, compared_run *run) {
   return TRI_OK;
 }
 
-/* ---- printing --------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static const char *number_text(char *out, size_t bytes, const char *unit, double value) {
   if (isfinite(value)) {

@@ -27,7 +27,7 @@
 #include <yaml.h>
 #include <zstd.h>
 
-/* ---- findings --------------------------------------------------------------------------------------------------- */
+/* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 tri_finding *tri_doctor_find(tri_doctor *doctor, const char *name) {
   tri_finding *finding = &doctor->findings[doctor->count++];
@@ -63,7 +63,7 @@ static void add_text(tri_finding *finding, const char *key, const char *text) {
   json_object_set_new(finding->facts, key, json_string(text));
 }
 
-/* ---- the machine ------------------------------------------------------------------------------------------------ */
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 void tri_doctor_check_processor(tri_doctor *doctor) {
   const tri_machine *m = &doctor->machine;
@@ -194,7 +194,7 @@ void tri_doctor_check_disk(tri_doctor *doctor) {
   }
 }
 
-/* ---- software --------------------------------------------------------------------------------------------------- */
+/* ---- software ---------------------------------------------------------------------------------------------------- */
 
 void tri_doctor_check_launcher(tri_doctor *doctor) {
   tri_finding *mpi = tri_doctor_find(doctor, "MPI");
@@ -236,7 +236,7 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
   found_library(doctor, "PCRE2", version);
 }
 
-/* ---- the device ------------------------------------------------------------------------------------------------- */
+/* ---- the device -------------------------------------------------------------------------------------------------- */
 
 /* Returns the best peak that was ever measured on this device, and stores `measured` if it is higher. `train` uses the
  * same store. The current measurement may be low because other programs are running. */

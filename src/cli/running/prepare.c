@@ -37,7 +37,7 @@ typedef struct arguments {
   bool json;
 } arguments;
 
-/* ---- the command line ------------------------------------------------------------------------------------------ */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
 static tri_status parse_integer(const char *name, const char *text, int64_t *out) {
   if (tri_whole_number(text, out)) return TRI_OK;
@@ -266,7 +266,7 @@ static tri_status prepare_parse(int count, char **words, const char **inputs, ar
   return TRI_OK;
 }
 
-/* ---- results --------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static double mb_per_s(const tri_prepare_report *report) {
   return report->encode_s > 0 ? 1e-6 * (double)report->counts.text_bytes / report->encode_s : 0;
@@ -374,7 +374,7 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
   return TRI_OK;
 }
 
-/* ---- the command ----------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 /* Requests a stop. The same signal a second time ends the program at once, unless it is a scheduler's request
  * (base/stop.h). Long

@@ -26,7 +26,7 @@ static tri_status check(const tri_attention *call) {
   return tri_attention_check(call);
 }
 
-/* ---- division of the work ---- */
+/* ---- division of the work ---------------------------------------------------------------------------------------- */
 
 static bool shares(const tri_attention *call) { return call->shares_queries || call->shares_keys; }
 
@@ -79,7 +79,7 @@ tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, in
   return TRI_OK;
 }
 
-/* ---- rows that are in no slice ---- */
+/* ---- rows that are in no slice ----------------------------------------------------------------------------------- */
 
 /* Rows of some heads of an array, which are set to 0 (all bits). */
 typedef struct head_array {
@@ -120,7 +120,7 @@ static void clear_gaps(const tri_attention_slice *slices, int64_t count, bool ke
   }
 }
 
-/* ---- forward ---- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* Clears the output of queries that are in no slice. */
 static void forward_gaps(const tri_attention_forward *job) {
@@ -179,7 +179,7 @@ tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int 
   return TRI_OK;
 }
 
-/* ---- backward ---- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 /* Clears the gradients of queries and keys that are in no slice; if slices share keys, all keys' gradients are written
  * anyway. */

@@ -92,7 +92,7 @@ INLINE vf vf_tanh_by_exp2(vf x) {
   return (vf)((vi)(e / (e + 2.0f)) | sign);
 }
 
-/* ---- elements of tensors ---- */
+/* ---- elements of tensors ----------------------------------------------------------------------------------------- */
 
 INLINE float from_bf16(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;

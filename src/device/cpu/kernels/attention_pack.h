@@ -132,7 +132,7 @@ static void pack_columns(const cell *rows, int64_t count, int64_t head_dim, cell
   }
 }
 
-/* ---- scratch memory ---- */
+/* ---- scratch memory ---------------------------------------------------------------------------------------------- */
 
 /* Allocates parts of a thread's scratch; with base NULL it only counts. */
 typedef struct scratch {

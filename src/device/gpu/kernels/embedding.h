@@ -20,7 +20,7 @@ enum {
   EMBEDDING_WAYS = 8,        /* number of sorted runs that a merge combines, a power of two */
   EMBEDDING_WAYS_BITS = 3,   /* its logarithm */
   EMBEDDING_WINDOW = 64,     /* keys per block of the sum */
-  EMBEDDING_JOIN_LANES = 32, /* threads along the columns of a join; several such groups share the rows */
+  EMBEDDING_JOIN_LANES = 32, /* threads along the columns of a join; the groups of a block share the windows */
   EMBEDDING_PAD = 8          /* the width of partial sums is a multiple of this */
 };
 
@@ -49,7 +49,7 @@ typedef struct embedding_sort_arguments {
   int64_t first_id, table_rows;
 } embedding_sort_arguments;
 
-/* Runs of 2^run_bits keys are sorted. */
+/* Merges sorted runs of `in`, each of 2^run_bits keys, into runs of EMBEDDING_WAYS times that length. */
 typedef struct embedding_merge_arguments {
   embedding_piece rows;
   const uint64_t *in;
