@@ -135,6 +135,13 @@ def test_few_texts(made):
     assert done.stdout == run(*words).stdout and b"1 text for 3 ranks: some have nothing to do" in done.stderr
 
 
+def test_dry_run(made):
+    """The plan is that of one rank, and no rank waits for the others' texts."""
+    words = ("generate", made / "model", "--prompts", made / "prompts.txt", "--dry-run")
+    for more, launcher in (((), ()), (("-n", 2), ()), ((), by_hand(2))):
+        assert run(*words, *more, launcher=launcher).stdout.startswith(b"40 texts, 8 side by side, of 128 positions at most\n")
+
+
 # ---- errors -------------------------------------------------------------------------------------------------------------
 
 

@@ -292,6 +292,7 @@ static tri_status write_texts(generate_texts *t) {
 
 /* The part of a rank that is not the first. */
 static tri_status help_with_texts(generate_texts *t) {
+  if (t->given->dry_run) return TRI_OK;
   TRI_TRY(tri_texts_load(&t->texts));
   tri_stop_defer("interrupted twice, so it ends at once");
   return tri_texts_write(&t->texts, NULL, NULL);
