@@ -1,12 +1,16 @@
 """`generate` and `eval` on several ranks (-n, or a launcher of the user's own) print the same bytes as one process. The output
 of a job that is interrupted, or loses a rank, consists of whole lines."""
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import random
 import re
 import shutil
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -140,6 +144,32 @@ def test_dry_run(made):
     words = ("generate", made / "model", "--prompts", made / "prompts.txt", "--dry-run")
     for more, launcher in (((), ()), (("-n", 2), ()), ((), by_hand(2))):
         assert run(*words, *more, launcher=launcher).stdout.startswith(b"40 texts, 8 side by side, of 128 positions at most\n")
+
+
+def at_a_terminal(*words, given):
+    """Runs the program in the foreground of a terminal that stops the output of other process groups (stty tostop). Returns its status and output."""
+    ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[3] = settings[3] & ~termios.ECHO | termios.TOSTOP
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    with subprocess.Popen([TRIREME, *map(str, words)], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, start_new_session=True,
+                          preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)) as job:
+        os.close(theirs)
+        os.write(ours, given)
+        said = job.communicate(timeout=60)[1]
+        printed = b""
+        with contextlib.suppress(OSError):  # if nothing is printed
+            printed = os.read(ours, 65536).replace(b"\r\n", b"\n")
+    os.close(ours)
+    return job.returncode, printed, said
+
+
+def test_a_terminal(made):
+    """Ranks are not in its foreground: they can write to it, and fail where they would read from it."""
+    words = ("generate", made / "model", "--tokens", 9)
+    assert at_a_terminal(*words, "--prompt", "the", "-n", 2, given=b"")[:2] == (0, run(*words, "--prompt", "the").stdout)
+    status, _, said = at_a_terminal(*words, "--prompts", "-", "-n", 2, given=b"the\n\x04")
+    assert status == 4 and b"standard input" in said
 
 
 # ---- errors -------------------------------------------------------------------------------------------------------------
