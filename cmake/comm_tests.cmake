@@ -15,6 +15,10 @@ add_executable(exchange_test tests/comm/exchange_test.c)
 target_link_libraries(exchange_test PRIVATE trireme_for_tests)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/lost-ranks)
 
+# Sequences that ranks share.
+add_executable(dispatcher_test tests/comm/dispatcher_test.c)
+target_link_libraries(dispatcher_test PRIVATE trireme_for_tests)
+
 # The wrong launcher, if there is one.
 if(TRIREME_MPI_IS_OPEN_MPI)
   find_program(TRIREME_OTHER_MPIEXEC NAMES mpiexec.mpich mpiexec.hydra)

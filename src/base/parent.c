@@ -247,6 +247,8 @@ tri_status tri_parent_use_streams(void) {
                     "rank 0 cannot reach the program that started it with -n, so its output would be lost; start the "
                     "job with this machine's mpirun or srun, without -n");
   }
+  signal(SIGTTIN, SIG_IGN); /* a terminal stops processes that are not in its foreground group, as this one */
+  signal(SIGTTOU, SIG_IGN);
   const bool replaced = dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0;
   close(input);
   close(output);

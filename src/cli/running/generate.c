@@ -306,6 +306,7 @@ static void log_idle_replicas(const generate_texts *t) {
 
 /* The part of a rank that is not the first. */
 static tri_status help_with_texts(generate_texts *t) {
+  if (t->given->dry_run) return TRI_OK;
   TRI_TRY(tri_texts_load(&t->texts));
   tri_stop_defer("interrupted twice, so it ends at once");
   return tri_texts_write(&t->texts, NULL, NULL);
