@@ -57,7 +57,7 @@ static double drawn_weight(const void *context, int64_t number) {
 static world make_world(const char *kind, tri_dtype type, const tri_model *model, const tri_runner_sizes *sizes) {
   world w = {0};
   CHECK_OK(tri_device_create(kind, 1, &w.device));
-  CHECK_OK(tri_runner_create(model, type, sizes, NULL, w.device, &w.runner));
+  CHECK_OK(tri_runner_create(model, type, sizes, NULL, NULL, w.device, &w.runner));
   CHECK_OK(tri_generator_create(model, type, w.runner, &w.generator));
   CHECK_OK(write_runner_weights(w.runner, model, drawn_weight, NULL));
   return w;
@@ -399,7 +399,9 @@ static void check_schedule(const char *kind, tri_dtype type, uint64_t seed) {
   sizes.rows = sizes.logit_rows = 20 + (int64_t)(seed % 3) * 40;
   world w = make_world(kind, type, &model, &sizes);
   schedule s = {.seed = seed, .parts = get_memory(MOST_PARTS * sizeof *s.parts)};
-  CHECK_OK(tri_dispatcher_create(&all, w.generator, &s.dispatcher));
+  tri_replicas replicas;
+  CHECK_OK(tri_replicas_create(&all, 1, &model, &replicas));
+  CHECK_OK(tri_dispatcher_create(&replicas, w.runner, w.generator, &s.dispatcher));
   CHECK(tri_dispatcher_replicas(s.dispatcher) == all.size, "%d", tri_dispatcher_replicas(s.dispatcher));
   if (all.rank == 0) {
     play(&s);
@@ -486,7 +488,9 @@ static void check_positions(void) {
   const tri_runner_sizes sizes = tri_runner_sizes_for(2, POSITIONS);
   world w = make_world("cpu", TRI_FP32, &model, &sizes);
   schedule s = {.seed = 0};
-  CHECK_OK(tri_dispatcher_create(&all, w.generator, &s.dispatcher));
+  tri_replicas replicas;
+  CHECK_OK(tri_replicas_create(&all, 1, &model, &replicas));
+  CHECK_OK(tri_dispatcher_create(&replicas, w.runner, w.generator, &s.dispatcher));
   if (all.rank == 0) {
     lead_to_positions(&s);
     lead_within_positions(&s, &model);

@@ -86,6 +86,40 @@ def test_many_texts(made):
     check_same(*words, "--tokens", 9)
 
 
+def numbers(done, name):
+    return [line["logprobs"][name] for line in map(json.loads, done.stdout.splitlines())]
+
+
+def test_tensor_ranks(made):
+    """Two ranks with half of the heads and of the vocabulary each: the same bytes for any number of such pairs, batch, cache and guesses; and
+    by rounding those of one rank. A token that one rank samples from copies of the logits, too (top-k and a penalty)."""
+    words = ("generate", made / "model", "--prompts", made / "prompts.txt", *JSON)
+    for sampling in ((), ("--top-k", 9, "--repetition-penalty", 1.1), ("--temperature", 0)):
+        alone, pair = run(*words, *sampling), run(*words, *sampling, "--tensor", 2)
+        assert pair.stdout == run(*words, *sampling, "--tensor", 2, "-n", 4, "--batch", 1).stdout
+        assert [json.loads(line)["ids"] for line in alone.stdout.splitlines()] == [json.loads(line)["ids"] for line in pair.stdout.splitlines()]
+        for name in ("model", "sampled", "entropy", "prompt"):
+            for one, two in zip(numbers(alone, name), numbers(pair, name)):
+                assert all(a is b or abs(a - b) < 1e-4 for a, b in zip(one, two)), name
+    words = ("generate", made / "model", "--prompts", made / "prompts.txt", "--tokens", 60, "--json", "--tensor", 2)
+    pair = run(*words)
+    for more in (("--cache", 3 * 64 * 2 * 32 * 4), ("--prompt-lookup", 3), ("--draft", made / "run2"), ("--batch", 20, "-n", 4)):
+        assert run(*words, *more).stdout == pair.stdout, more
+    assert run(*words, launcher=by_hand(4)).stdout == pair.stdout
+    for words in (("--choices", made / "choices.jsonl", "--json"), ("--answers", made / "answers.jsonl", "--samples", 2)):
+        assert run("eval", made / "model", *words, "--tensor", 2).stdout == run("eval", made / "model", *words, "--tensor", 2, "-n", 4).stdout
+
+
+def test_tensor_ranks_of_a_damaged_checkpoint(made, tmp_path):
+    """Checksums are compared, although each rank reads a slice."""
+    folder = shutil.copytree(made / "run1/checkpoints/step-00000060", tmp_path / "copy")
+    damaged = bytearray((folder / "model.safetensors").read_bytes())
+    damaged[-9] ^= 64
+    (folder / "model.safetensors").write_bytes(damaged)
+    said = run("generate", folder, "--prompt", "the", "--tensor", 2, status=4).stderr.decode()
+    assert "is damaged: its checksum is" in said and said.count("trireme: ") == 1
+
+
 def test_prompts_through_a_pipe(made):
     prompts = (made / "prompts.txt").read_bytes()
     given = check_same("generate", made / "model", "--prompts", "-", *JSON, input=prompts)
@@ -136,7 +170,7 @@ def test_few_texts(made):
     """Fewer than ranks: two of them have nothing to do."""
     words = ("generate", made / "model", "--prompt", "the oars", "--tokens", 12)
     done = run(*words, "-n", 3)
-    assert done.stdout == run(*words).stdout and b"1 text for 3 ranks: some have nothing to do" in done.stderr
+    assert done.stdout == run(*words).stdout and b"1 prompt for 3 replicas of the model: some have nothing to do" in done.stderr
 
 
 def test_dry_run(made):
@@ -182,6 +216,7 @@ def test_refusals(made, tmp_path):
     prompts = ("--prompts", made / "prompts.txt")
     for model, words, status, message in (
         ("model", ("--chat",), 2, "a conversation has one text at a time"),
+        ("model", ("--prompt", "the", "--tensor", 4), 2, "-n 2 is not a multiple of --tensor 4"),
         ("none", prompts, 4, "none"),
         ("model", ("--prompts", tmp_path / "bad.jsonl"), 4, "bad.jsonl line 2 has no prompt"),
         ("model", ("--prompts", tmp_path / "none.txt"), 4, "none.txt"),
@@ -189,6 +224,8 @@ def test_refusals(made, tmp_path):
     ):
         said = run("generate", made / model, *words, "-n", 2, status=status).stderr.decode()
         assert len(re.findall(f"^trireme: .*{re.escape(message)}", said, re.MULTILINE)) == 1 and said.count("trireme: ") == 1, said
+    said = run("generate", made / "model", "--prompt", "the", "--tensor", 3, status=3).stderr.decode()
+    assert said == "trireme: --tensor 3 does not divide the model's 2 heads; 2 would\n"
     said = run("eval", made / "none", made / "corpus/train", "-n", 2, status=4).stderr.decode()
     assert said.count("trireme: ") == 1 and str(made / "none") in said
 
@@ -203,7 +240,7 @@ def test_other_folders(made, tmp_path, command):
     words = ("here", "--prompt", "the") if command == "generate" else ("here", str(made / "corpus/train"))
     done = subprocess.run([*by_hand(2), "sh", "-c", script, "-", TRIREME, command, *words], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and not done.stdout.strip()
-    assert "rank 1 was started with another model (here) than rank 0" in done.stderr
+    assert "rank 1 has another model than rank 0 under the name here" in done.stderr
 
 
 # ---- a job that ends in its midst ---------------------------------------------------------------------------------------

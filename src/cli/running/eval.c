@@ -282,7 +282,8 @@ static tri_status eval_run(int count, char **arguments) {
   TRI_TRY(eval_parse(count, arguments, &parsed));
   if (parsed.rule.until[0] == NULL) parsed.rule.until[0] = "\n\n";
   if (!asks(&parsed)) TRI_TRY(check_corpus_name(parsed.data));
-  const tri_ranks_work work = {.ranks = parsed.ranks, .arguments = arguments, .work = eval_work, .context = &parsed};
+  const tri_ranks_work work = {
+      .ranks = parsed.ranks, .tensor = parsed.tensor, .arguments = arguments, .work = eval_work, .context = &parsed};
   return tri_ranks_run(&work);
 }
 
