@@ -52,7 +52,7 @@ static void check_names(const tri_family_table *family) {
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-/* A value that no family has by itself, and what must stand beside it. */
+/* A setting of a key that is no family's default, and the other settings (`beside`) without which it is refused. */
 typedef struct sample {
   const char *key, *text, *beside;
 } sample;
