@@ -1,4 +1,4 @@
-/* Reads any bytes as the file of a study. It is refused with a message or accepted; in both cases all memory is freed. */
+/* Reads any bytes as the file of a study. It is refused with a message or accepted; either way, all memory is freed. */
 #include "base/memory.h"
 #include "tune/study.h"
 

@@ -41,7 +41,7 @@ def marked_processes(mark, leader=None):
 
 
 def kill_marked(mark, leader=None):
-    """Again until there is none: a process may start another meanwhile."""
+    """Kills the marked processes, and repeats this until none is left, since a process may start another meanwhile."""
     for _ in range(10):
         pids = marked_processes(mark, leader)
         if not pids:
@@ -70,7 +70,7 @@ class Suite:
         theirs.close()
 
     def collect(self):
-        """What the process found, or None with a reason."""
+        """Returns the cases that the process found and None, or None and the reason why the tests cannot run."""
         line = self.connection.makefile("r").readline()
         if line:
             return json.loads(line), None

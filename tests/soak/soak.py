@@ -90,10 +90,10 @@ class Scene:
         """Until a new save of the same step takes its place."""
         self.damaged[step] = self.identity(folder)
 
-    # ---- what must hold
+    # ---- checks
 
     def check_checkpoints(self):
-        """What has a checkpoint's name is good, and the newest good one has not gone."""
+        """Each folder with the name of a checkpoint is good, unless we damaged it, and the newest good one still exists."""
         expected, there = self.undisturbed().digests, checkpoints(self.output)
         self.damaged = {step: at for step, at in self.damaged.items() if step in there and self.identity(there[step]) == at}
         found = {step: digest(at) for step, at in there.items()}
@@ -151,7 +151,7 @@ def difference(mine, theirs):
 
 
 def memory_folder():
-    """Where files cost no waiting for a disk, if there is room; a checkpoint of every step is a few hundred MB at most."""
+    """A folder in memory, where files are written fast, if there is room: the checkpoints of all steps take a few hundred MB."""
     memory = pathlib.Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30 else None
 
@@ -184,7 +184,7 @@ def play(scene, only, counts):
         scene.note(f"({outcome})")
         counts[name, outcome] += 1
         scene.check_checkpoints()
-        if scene.undisturbed().steps in scene.good:  # through: what comes next befalls a new run
+        if scene.undisturbed().steps in scene.good:  # the run is complete; the next disturbance gets a new run
             finish(scene)
             shutil.rmtree(scene.output)
             scene.forget()
