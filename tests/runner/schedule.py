@@ -206,7 +206,8 @@ class Schedule:
             shutil.rmtree(sessions, ignore_errors=True)
 
     def follow(self, worker, cases, slow):
-        """Takes what the worker says of the cases off the list. False: it is gone, with the first of those that remain."""
+        """Reports the results of the worker and removes their cases from the list. Returns False if the worker died or hung; the
+        case that it was running is then reported as failed."""
         while cases:
             case, begun = cases[0], time.monotonic()
             limit = self.limit_s(case, slow)
