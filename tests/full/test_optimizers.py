@@ -1,8 +1,8 @@
-"""The plain optimizers that all tests of optimizers stand on (tests/oracle/optimizers.py) beside their authors' programs and the newest
-torch.optim: 20 updates by gradients that follow from the parameters, in double. Theirs that round on the way are held to what they
-round: torch.optim.Muon multiplies in bf16, GaLore and Fira decompose in fp32.
+"""Compares the plain optimizers of tests/oracle/optimizers.py, which all tests of optimizers use, with the programs of their authors and
+the newest torch.optim: 20 updates in double, by gradients that depend on the parameters. The limits are wider for those that round
+inside: torch.optim.Muon multiplies in bf16, GaLore and Fira decompose in fp32.
 
-Then our own states of 8 bits beside bitsandbytes'."""
+Then our own states of 8 bits are compared with those of bitsandbytes."""
 import os
 import sys
 
@@ -29,7 +29,7 @@ def start(shapes, seed=0):
 
 
 def gradients_at(parameters, targets):
-    """Of a loss that is not quadratic, and whose curvature differs from place to place."""
+    """The gradients of a loss that is not quadratic and whose curvature differs between elements."""
     return {name: torch.sin(p - targets[name]) * torch.linspace(0.1, 2, p.numel(), dtype=p.dtype).view(p.shape) for name, p in parameters.items()}
 
 

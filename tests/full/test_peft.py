@@ -109,7 +109,8 @@ def check_gradients(found, expected, tolerance=1e-10):
 
 
 def adapter_of(name, targets):
-    """Of what `targets` says, or of all with what WITH has under that name, as far as it is of this family."""
+    """The adapter of the matrices `targets`; if `targets` is a name, of all matrices, with those settings of WITH under that name
+    that this family has."""
     adapter = dict(rank=3, alpha=7, targets="all-linear" if isinstance(targets, str) else targets)
     there = "c_attn c_proj c_fc" if name == "gpt2" else "q_proj k_proj v_proj gate_proj"
     for key, value in WITH.get(targets if isinstance(targets, str) else None, {}).items():
