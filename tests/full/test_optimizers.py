@@ -152,9 +152,9 @@ def test_low_rank(monkeypatch, name, package, module, rank, every):
 # ---- states of 8 bits ------------------------------------------------------------------------------------------------
 
 def test_states_of_8_bits(tmp_path):
-    """What a checkpoint holds after one step is, block by block of 256, the nearest in bitsandbytes' map to the states that another run
-    of the same step kept whole; and nowhere further from them than what bitsandbytes makes of them, whose own search
-    on a CPU is off by a code now and then (of 0 too)."""
+    """Compares the states of a checkpoint after one step with the states that another run of the same step keeps in fp32. In each
+    block of 256, ours are the nearest values in the map of bitsandbytes. They are nowhere further away than those of
+    bitsandbytes, whose search on a CPU is sometimes off by one code (also for 0)."""
     functional = pytest.importorskip("bitsandbytes.functional")
     corpus, states = corpus_of(tmp_path), {}
     for state in ("fp32", "int8"):

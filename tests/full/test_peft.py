@@ -1,6 +1,7 @@
-"""Adapters beside PEFT's own: the plain adapters that all tests of adapters stand on (tests/oracle/lora.py), then the program: gradients
-of A and B to 1e-10, and files both ways, what one saved the other loads and finds the same loss, merged or not. In double: their models
-compute norms, angles and softmax in single, here in double as well (transformers_models.py). Four bits beside bitsandbytes'."""
+"""Compares adapters with those of PEFT: first the plain adapters of tests/oracle/lora.py, which all tests of adapters use, then the
+program. The gradients of A and B agree to 1e-10; each of the two programs loads the files of the other and finds the same loss, merged
+or not. All is in double: the models of transformers compute norms, angles and softmax in single precision, which
+transformers_models.py changes to double. Four bits are compared with bitsandbytes."""
 import json
 import os
 import re
