@@ -75,10 +75,10 @@ def files_of(suite, names):
     return dataclasses.replace(suite, files={name: which for name, which in have.items() if name in files})
 
 
-# ---- what is chosen ----------------------------------------------------------------------------------------------------
+# ---- choice of cases ---------------------------------------------------------------------------------------------------
 
 def touched_by(build):
-    """(a predicate of cases, words): whether a case is touched by what has changed."""
+    """Returns (a predicate of cases: whether changed files touch a case; a description of the changes)."""
     files, words = changes.changed_files(SOURCE, os.path.join(build["folder"], "last-passed"))
     if files is None:
         return lambda case: True, words
@@ -168,7 +168,7 @@ def find_cases(build, names, seed, environment, temporary):
 
 
 def environment_of(build, seed):
-    """Of all cases."""
+    """Returns the environment of all cases."""
     own = {"TRIREME_TEST_SEED": str(seed), **table.ENVIRONMENT}
     if build["running"]:
         own |= {"TRIREME": build["trireme"], "TRIREME_WITH_TEST_DEVICES": build["trireme-test"], "TRIREME_TOOLS": build["tools"]}

@@ -8,10 +8,10 @@ import os
 
 SKIPPED = 77  # the exit status of a program that cannot run on this machine
 
-# What every case runs with. Idle OpenMP threads that spin starve the tests beside them, and so do ranks: Open MPI's yield by
-# themselves only where there are more of them than cores. MPI's look for devices on the PCI bus takes longer than a test's job
-# on a virtual machine, which traps each read of their registers. No result depends on any of these.
-# Nothing is kept in the user's cache folder.
+# The environment of every case. Idle OpenMP threads that spin take CPU time from other tests, and so do ranks: those of Open MPI
+# yield only if there are more of them than cores. On a virtual machine, which traps each read of a register, MPI's search for
+# devices on the PCI bus takes longer than a test's job. No result depends on these settings.
+# The user's cache folder is not used.
 ENVIRONMENT = {"TRIREME_CACHE": "none", "OMP_WAIT_POLICY": "passive", "OMPI_MCA_mpi_yield_when_idle": "1", "HWLOC_COMPONENTS": "-pci,-linuxio"}
 MPI_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "UBSAN_OPTIONS": "halt_on_error=1",
@@ -53,10 +53,9 @@ def left_out(build, program=""):
 
 
 # ---- pytest ------------------------------------------------------------------------------------------------------------
-# `make test` runs oracle, and a part of training, saving and reading once more on two other devices: on the one that punishes
-# code that touches device memory or does not wait, and on the GPU's kernels, which the emulator runs on the CPU. Fewer
-# layouts and steps have time there. guarded-all and emulated-all are all of it, for `make test-guarded` and
-# `make test-emulated`; the latter takes hours.
+# `make test` runs oracle, and parts of training, saving and reading also on two other devices: the guarded one, which detects
+# accesses to device memory and missing waits, and the GPU's kernels, which the emulator runs on the CPU; with fewer layouts and
+# steps. guarded-all and emulated-all run all tests there, for `make test-guarded` and `make test-emulated`; the latter takes hours.
 FEW_LAYOUTS = {"TRIREME_LAYOUTS": "few", "TRIREME_LAYOUT_STEPS": "4"}
 GUARDED_FILES = ("layouts", "context", "experts", "expert_models", "parity", "checkpoints", "resume", "ranks", "tune", "readers",
                  "divergence", "folders", "damage")
@@ -148,7 +147,7 @@ def comm_programs(build):
     devices = ("reference", "guarded:seed=5", "emulated:seed=3", "emulated:peer=1", "emulated:peer=1,seed=9")
     for ranks, per_node in ((1, 0), (2, 0), (3, 0), (4, 2), (5, 3)):
         yield on_ranks(build, f"exchange-{ranks}-{per_node}", ranks, exchange, *devices, per_node=per_node)
-    # A rank that is stopped while it waits is named by the report; one that is killed ends the job.
+    # The report names a rank that is stopped while it waits; a killed rank ends the job.
     for what, device, per_node in (("all_to_all", "reference", 0), ("all_to_all", "reference", 1), ("all_to_all", "guarded", 0),
                                    ("pass", "reference", 0), ("pass", "reference", 1), ("pass", "guarded", 0)):
         waits = "receive|send" if device == "guarded" else what  # guarded: between staging
@@ -166,7 +165,7 @@ def comm_programs(build):
 
 
 def gpu_programs(build):
-    """What can be said of the GPU's kernels and of the vendors' libraries without a GPU."""
+    """Tests of the GPU's kernels and of the vendors' libraries that need no GPU."""
     source, tools = build["source"], build["tools"]
     check = os.path.join(tools, "kernel_check-test")
     # Warps of 32 and of 64, orders of threads over them, each with inputs of its own. Sanitizers take eight times as long:
@@ -189,7 +188,7 @@ def gpu_programs(build):
 
 
 def floor_programs(build):
-    """Checks of the source tree: what may include what, which enums are handled everywhere, what a library needs."""
+    """Checks of the source tree: allowed includes, enums that must be handled everywhere, dependencies of a library."""
     python, source, floors = build["python"], build["source"] + "/src", build["source"] + "/tests/floors"
     for name, *words in (("tree", "check_floors.py", source), ("planted", "check_floors_test.py"), ("includes", "check_includes.py", source),
                          ("includes-planted", "check_includes_test.py"), ("enums", "check_enums.py", source, build["folder"] + "/compile_commands.json"),

@@ -124,7 +124,7 @@ TOUCHES = {
     "src/tokenizer/folder.c": ["oracle/test_text_ends.py", "oracle/test_chat.py", "oracle/test_generate.py"],
     "src/tune": ["oracle/test_tune.py", "oracle/test_newcomers.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
 
-    # What is built, installed and shown beside the program.
+    # Files that are built, installed and shown in addition to the program.
     "CMakeLists.txt": ["oracle/test_install.py", "oracle/test_without_running.py", "oracle/test_docs_site.py", "floors/*"],
     "README.md": ["oracle/test_printed_commands.py", "oracle/test_docs_site.py"],
     "cmake": ["oracle/test_install.py", "oracle/test_without_running.py", "oracle/test_without_vendors.py", "floors/*"],
@@ -160,7 +160,7 @@ TOUCHES = {
     "scripts/pbs": ["oracle/test_batch_scripts.py"],
     "scripts/slurm": ["oracle/test_batch_scripts.py"],
 
-    # Of the tests, what several share. A test's own file is the runner's.
+    # Files shared by several tests. The runner handles a test's own file.
     "tests/CMakeLists.txt": ["floors/*", "oracle/test_touches.py", "oracle/test_runner.py"],
     "tests/comm": ["comm/*"],
     "tests/floors": ["floors/*"],
@@ -183,7 +183,7 @@ def folders_of_unit_test(path):
     for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
         own = [folder / name for folder in (path.parent, TESTS / "gpu") if (folder / name).is_file()]
         if own:
-            # What a test builds its input with is not what it is about: nearly all of them need something of src/base.
+            # A test does not test the functions that build its input: nearly all tests need some from src/base.
             folders |= folders_of_unit_test(own[0]) - {"src/base"}
         elif name.startswith("trireme/"):
             folders.add("include/trireme")
@@ -216,7 +216,7 @@ def touched_by(path):
 
 
 def users_of(path):
-    """Of a file that tests share: the tests that name it."""
+    """Returns the tests that name a file that tests share."""
     file = pathlib.PurePosixPath(path)
     if file.parent.name == "unit":
         return [f"unit/{test.stem}" for test in (TESTS / "unit").glob("test_*.c") if f'#include "{file.name}"' in test.read_text()]
@@ -225,7 +225,7 @@ def users_of(path):
 
 
 def tests_of(path):
-    """Of a file below tests/: itself, if it is a test, else the tests that use it."""
+    """Returns the tests of a file below tests/: itself, if it is a test, else the tests that use it."""
     file = pathlib.PurePosixPath(path)
     if file.name.startswith("test_"):
         return [f"unit/{file.stem}"] if file.suffix == ".c" else [f"*/{file.name}"]

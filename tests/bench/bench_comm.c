@@ -1,11 +1,11 @@
-/* Our collectives beside the MPI library's own, on the same buffers and in turn:
+/* Compares our collectives with the MPI library's own, on the same buffers and in turn:
  *
  *   mpiexec -n 2 build/bench_comm [LARGEST_MB [ROUNDS [NAME]]]
  *
  * All of them, or those whose names begin with NAME.
  * Once with private buffers, and once with ours where the ranks of the node see them (tri_comm_share).
- * All-to-alls give every rank an equal part, and passes go to the next rank. Beside them stands memcpy of the same
- * bytes on all ranks at once (", copy"), for what the memory gives.
+ * All-to-alls give every rank an equal part, and passes go to the next rank. For comparison, memcpy of the same bytes
+ * on all ranks at once (", copy") shows the rate of the memory.
  *
  * A row for each size: the library's and our rate (bytes of the buffer by seconds of the slowest rank, the median of
  * the rounds), the median of the ratios within a round, and the ratio of the best rounds, which says more where others
@@ -71,7 +71,7 @@ static void mpi_all_to_all(const job *j) {
 static void our_all_to_all(const job *j) {
   require(tri_all_to_all(&j->world, TRI_FP32, j->begins, j->values, j->begins, j->from) == TRI_OK, "all_to_all");
 }
-/* What a rank reads of others' memory and its own in an all-to-all. */
+/* Copies the bytes that a rank reads in an all-to-all, from other ranks and from itself. */
 static void copy_all(const job *j) { memcpy(j->copy, j->from, (size_t)j->count * sizeof(float)); }
 static void mpi_pass(const job *j) {
   const int size = j->world.size, next = (j->world.rank + 1) % size, before = (j->world.rank + size - 1) % size;

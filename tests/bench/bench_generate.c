@@ -1,13 +1,13 @@
-/* How fast text is generated, and how near that comes to reading the weights once for each token:
+/* Measures how fast text is generated, compared with reading the weights once for each token:
  *
  *   bench_generate [PRECISION [SEQUENCES [TOKENS [DEVICE [THREADS [SHAPE [PROMPT]]]]]]]
  *   for example: bench_generate bf16 8 300 cpu 2 llama
  *
  * GPT-2 124M's shape (gpt2), or that of SmolLM2 135M (llama), with random weights; prompts of 8 tokens, the most likely
  * token each time (300 of them, fp32, one sequence, device cpu, all threads). Prints one line of JSON: tokens/s of all
- * sequences together and of the prompts' end on, milliseconds of a step, what the weights of a step have in bytes as
- * the products read them, the rate at which that many bytes are read (GB/s), and beside it those of plain reading and
- * of memcpy on as many threads in the same minute. Machines are noisy: read the shares, and the median of several.
+ * sequences together, also without the prompts; milliseconds of a step; the bytes of the weights that products read in
+ * a step; the rate at which these bytes are read (GB/s), and the rates of plain reading and of memcpy with as many
+ * threads in the same minute. Machines are noisy: compare the shares, and the median of several runs.
  * bench_generate.py runs it in turns with transformers.
  */
 #include "../unit/runner_weights.h"

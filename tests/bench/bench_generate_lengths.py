@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Texts of unequal length beside another build of the program, in turns: SmolLM2 135M's layout, 64 texts in 8 places.
+"""Compares texts of unequal length with another build of the program, in turns: the shape of SmolLM2 135M, 64 texts in batches of 8.
 
 bench_generate_lengths.py --other PROGRAM [--rounds N] [--precision fp32] [--threads N] [--texts N] [--batch N] [--keep FOLDER]
 
 Lengths are lognormal (sigma 1, mean 100, at most 800), from a fixed seed. The model is made so that they are exact in both programs: its weights are random,
-but what the layers add is small, and the row of the output projection of a token is the embedding of the one before it. So the likeliest token behind one
-is always the next, and a text ends as many tokens behind its prompt as the prompt's last token is before the end. Both read and multiply all weights as
-they would any others'. A ratio is the other program's seconds by this one's in a round, of the whole command; the seconds of a command that writes one
-token a text, which are mostly starting and loading, stand beside."""
+but the outputs of the layers are small, and the output projection's row of a token is the embedding of the token before it. So the most likely token after
+each one is the next id, and the last token of the prompt determines the length of the text. Both programs read and multiply all weights as for any other
+model. A ratio is the other program's seconds divided by this one's in a round, for the whole command; it is printed with the seconds of a command that
+generates one token for each text, mostly for starting and loading."""
 import argparse
 import json
 import math
@@ -26,7 +26,7 @@ TRIREME = os.environ.get("TRIREME", os.path.join(os.environ.get("TRIREME_BUILD",
 LAYERS, WIDTH, HEADS, KV_HEADS, FFN, VOCAB = 30, 576, 9, 3, 1536, 49152
 MEAN, SIGMA, MOST = 100, 1.0, 800
 PROMPT_BYTES = 15  # and the token that says how long the text becomes
-FIRST, END, END_TEXT = 256, 256 + MOST, "<|endoftext|>"  # of the tokens that follow each other; those before them are bytes
+FIRST, END, END_TEXT = 256, 256 + MOST, "<|endoftext|>"  # tokens in the order in which they follow each other; lower ids are bytes
 
 
 def byte_letters():

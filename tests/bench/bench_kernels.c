@@ -112,7 +112,7 @@ static tri_status weighted_gated_backward(bench *b) {
   return KERNEL(weighted_gated_backward, b->type, TRI_ACTIVATION_SILU, tri_all_rows(ROWS), WIDTH, X, b->rows[0], Y, Z,
                 b->rows[1]);
 }
-/* 2 of 8 experts, 8 of 128, and 8 of 256 in the 4 best of 8 groups: the logits are X, what is chosen lies in Y. */
+/* 2 of 8 experts, 8 of 128, and 8 of 256 in the 4 best of 8 groups: the logits are X, the choices Y. */
 static const tri_router few_experts = {8, 2, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true};
 static const tri_router many_experts = {128, 8, 1, 1, 1, 1.0, TRI_ROUTER_SOFTMAX, false, true};
 static const tri_router groups_of_experts = {256, 8, 8, 4, 2, 2.5, TRI_ROUTER_SIGMOID, false, true};
@@ -126,7 +126,7 @@ static tri_status route_few(bench *b) { return route(b, &few_experts, false); }
 static tri_status route_few_backward(bench *b) { return route(b, &few_experts, true); }
 static tri_status route_many(bench *b) { return route(b, &many_experts, false); }
 static tri_status route_groups(bench *b) { return route(b, &groups_of_experts, false); }
-/* Of what route_groups has chosen. */
+/* The backward for the choices of route_groups. */
 static tri_status route_groups_backward(bench *b) { return route(b, &groups_of_experts, true); }
 static tri_status group_rows(bench *b) {
   int32_t *places = (int32_t *)(void *)Z;
@@ -142,7 +142,7 @@ static tri_status dropout(bench *b) {
 static tri_status rope(bench *b) {
   return KERNEL(rope, b->type, tri_all_rows(ROWS), WIDTH, WIDTH / 64, 64, 64, b->positions, Y, W, false, Z);
 }
-/* Attention of 8 sequences, q, k and v side by side; log_sum_exp is behind out, the gradient of out behind that. */
+/* Attention of 8 sequences, with q, k and v in one row; log_sum_exp follows out, and then the gradient of out. */
 enum { SEQUENCES = 8, LENGTH = ROWS / SEQUENCES, HEADS = WIDTH / 64 };
 static tri_attention attention_call(tri_dtype type) {
   return (tri_attention){.type = type,
@@ -230,14 +230,14 @@ static tri_status matrix_step(bench *b, bool turned) {
 }
 static tri_status step_straight(bench *b) { return matrix_step(b, false); }
 static tri_status step_turned(bench *b) { return matrix_step(b, true); }
-/* Codes lie in the first part of Z, and scales in W. */
+/* Codes are in the first part of Z, and scales in W. */
 static tri_status quantise(bench *b) {
   return KERNEL(quantise_blocks, b->type, PARAMETERS, true, X, (uint8_t *)Z, (float *)(void *)W);
 }
 static tri_status dequantise(bench *b) {
   return KERNEL(dequantise_blocks, b->type, PARAMETERS, true, (uint8_t *)Z, (float *)(void *)W, Y);
 }
-/* Of activations; what is kept lies in W. */
+/* Quantises activations; W has the result. */
 static tri_status quantise_nf4(bench *b) { return KERNEL(quantise_nf4, b->type, PARAMETERS, X, W); }
 static tri_status dequantise_nf4(bench *b) {
   const tri_nf4_cut whole = tri_nf4_whole(PARAMETERS);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Population-based training beside random search with the same number of steps in all.
+"""Compares population-based training with random search that has the same total number of steps.
 
 bench_population.py [--seeds N] TEXT: a small GPT of bytes; 8 members of 8 rounds of 100 steps, varied learning rate
 and weight decay; random search draws as many pairs from the same ranges and trains each for 800 steps, with a constant
-rate as members have, and the same draws once more with a cosine. The least validation loss of each."""
+rate as members have, and also with a cosine. Prints the lowest validation loss of each."""
 import argparse
 import json
 import os

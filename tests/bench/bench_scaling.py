@@ -112,9 +112,9 @@ def sides(python):
     return made
 
 
-BOUND = 2 * 8 / (8 + 2 - 1)  # of one core: m / (m + p - 1) of p = 2 stages and m = 8 micro-batches
+BOUND = 2 * 8 / (8 + 2 - 1)  # relative to one core: m / (m + p - 1) with p = 2 stages and m = 8 micro-batches
 
-# What is said, of which sides, over which, and the least that it should be (None: shown for comparison).
+# (claim, numerator, denominator, least value; None: printed for comparison).
 CLAIMS = [
     ("weak scaling, 1 to 2 ranks, ZeRO 1, of twice one core", "zero 1", lambda r: 2 * r["one core"], 0.95),
     ("the same, of two independent runs", "zero 1", lambda r: r["two runs"], None),

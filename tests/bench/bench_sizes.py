@@ -1,7 +1,7 @@
-"""The rows of docs/sizes.md: what a model of some size learns in some minutes on this machine.
+"""Makes the rows of docs/sizes.md: the losses of models of several sizes after some minutes on this machine.
 
-Each row is one `trireme train configs/runs/shakespeare.yaml --set ...`, run alone and to its end; the table has what its
-summary.json and metrics.jsonl say. From the repository's root, on a quiet machine:
+Each row is one `trireme train configs/runs/shakespeare.yaml --set ...`, run alone and to its end; the table has the
+numbers of its summary.json and metrics.jsonl. From the repository's root, on a quiet machine:
 
     python3 tests/bench/bench_sizes.py TEXT [ROW ...]
 
@@ -18,7 +18,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRIREME = os.environ.get("TRIREME", str(ROOT / "build" / "trireme"))
 
-# Name: what is set. Every row has the run file's 16 sequences of 128 characters a step, unless it says otherwise.
+# Name: the keys that are set. Other keys are the run file's, such as its 16 sequences of 128 characters in a step.
 ROWS = {
     "nanogpt-cpu": "data.sequence=64 layout.micro_batch=12 optimizer.global_batch=12 optimizer.lr=1e-3 "
     "optimizer.min_lr=1e-4 optimizer.steps=2000",

@@ -59,7 +59,7 @@ def hartmann(p):
 
 
 def branin(p):
-    """Branin in integers, its three minima told apart by a category that shifts it."""
+    """Branin over integers. A category shifts it, so that its three minima differ."""
     x, y = p["x"] * 15 / 60 - 5, p["y"] * 15 / 60
     value = (y - 5.1 * x * x / (4 * math.pi ** 2) + 5 * x / math.pi - 6) ** 2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
     return value + dict(a=0, b=4, c=9)[p["k"]] + 0.3 * p["n"]

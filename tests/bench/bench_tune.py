@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What `trireme tune` finds, and in how many trials.
+"""Measures the results of `trireme tune`, and the number of trials that it needs.
 
 bench_tune.py frontier [--seeds N]    the shipped study of 175B on Frontier, simulated: the Gaussian process and random search
-bench_tune.py machine [--trials N]    the shipped study of this machine, real: beside an exhaustive sweep, and the two best once more"""
+bench_tune.py machine [--trials N]    the shipped study of this machine, real: compared with an exhaustive sweep; the two best are measured again"""
 import argparse
 import json
 import os

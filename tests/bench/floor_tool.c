@@ -2,9 +2,9 @@
  *
  *   floor_tool LAYERS WIDTH FFN VOCAB BATCH SEQUENCE fp32|bf16 SECONDS
  *
- * Each product is timed on dense operands with b plain, with b in the layout that oneDNN likes best (packing not
- * counted) and, in fp32, by dnnl_sgemm; of each the median of its repetitions, and of these the least counts: a step is
- * measured by the median too, on the same wavering machine. Transpositions are not counted either. Attention's
+ * Each product is timed on dense operands with b plain, with b in the layout that oneDNN prefers (packing not counted)
+ * and, in fp32, with dnnl_sgemm. The lowest of the three medians counts: a step is also measured by its median, on the
+ * same noisy machine. Transpositions are not counted either. Attention's
  * products, over the causal half, are taken to run at the rate of all others together. Prints one JSON object. */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -101,7 +101,7 @@ static tri_status time_linear(floor_bench *f, int64_t rows, int64_t in, int64_t 
 static tri_status measure(floor_bench *f, const int64_t *shape) {
   int64_t layers = shape[0], width = shape[1], ffn = shape[2], vocab = shape[3], batch = shape[4], sequence = shape[5];
   int64_t rows = batch * sequence;
-  int64_t chunk = rows < 512 ? rows : 512; /* of the head, whose logits need not exist at once */
+  int64_t chunk = rows < 512 ? rows : 512; /* rows of the head at a time, since its logits need not exist at once */
   double qkv = 0, projection = 0, up = 0, down = 0, head = 0;
   TRI_TRY(time_linear(f, rows, width, 3 * width, &qkv));
   TRI_TRY(time_linear(f, rows, width, width, &projection));

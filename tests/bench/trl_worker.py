@@ -1,5 +1,5 @@
-"""TRL's side of bench_preference.py: DPO of a GPT-2 of 124M parameters with reference log-probabilities that are there already, by
-DPOTrainer's own loss and PyTorch's AdamW. Reads "N" from standard input, makes N steps and answers with a JSON list of their seconds.
+"""TRL's side of bench_preference.py: DPO of a GPT-2 of 124M parameters with given reference log-probabilities, with
+DPOTrainer's own loss and PyTorch's AdamW. Reads "N" from standard input, does N steps and prints a JSON list of their seconds.
 
 trl_worker.py PAIRS PROMPT ANSWER fp32|bf16 full|lora THREADS"""
 import contextlib

@@ -52,7 +52,8 @@ static void check_names(const tri_family_table *family) {
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-/* A value that no family has by itself, and what must stand beside it. */
+/* A setting of a key, with a value that differs from the default of every family. Without the other settings in
+ * `beside` it is refused. */
 typedef struct sample {
   const char *key, *text, *beside;
 } sample;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Checks that no value of an enum can be forgotten: check_enums.py SRC [COMPILE_COMMANDS].
 
-A value that has a meaning must have it everywhere: nowhere may a new one fall through to what was meant for another. So
+Code that depends on a value of an enum must name every value, so that a new one is not treated like another. Therefore:
 
-- no `A == VALUE ? this : that` on a value of a named enum of ours (what follows from one of two is a switch);
+- no `A == VALUE ? this : that` with a value of a named enum of ours; a choice between two values is a switch, too;
 - no `default:` in a switch over values of such an enum, and no table that is indexed by them ([VALUE] = ...);
-- with COMPILE_COMMANDS (what CMake writes): a copy of the tree in which an enum has one value more does not compile. Each
-  named enum in turn; those without any switch stand in FREE, with the reason. For the enums in ALL, every file named there
-  must refuse: it is a table or a dispatch of its own.
+- with COMPILE_COMMANDS (written by CMake): a copy of the tree in which one enum has an additional value does not compile.
+  This is tried with each named enum; FREE has those without any switch, with the reason. For an enum in ALL, none of the
+  files that ALL names may compile, since each has its own table or its own switch.
 
 An enum may be made from a list, `typedef enum colour { COLOURS(COLOUR) } colour;` with rows X(VALUE, name, ...): a new
 value is then a new row, and a file that expands the list to functions of its own refuses it for lack of one.
@@ -26,10 +26,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 ENUM = re.compile(r"typedef enum (\w+) \{(.*?)\}", re.DOTALL)
-LISTED = re.compile(r"\s*(\w+)\((\w+)\)\s*")  # what stands in an enum that is made from a list
+LISTED = re.compile(r"\s*(\w+)\((\w+)\)\s*")  # the content of an enum that is made from a list
 NEW_ROW = "new_value_of_the_list"
 
-# Enums that no code tells apart by a switch, because their values are only numbers of something.
+# Enums without any switch over their values, since these are only numbers, with the reason for each.
 FREE = {
     "tri_config_change": "bits of a column: a row has any of them, and readers ask for one",
     "layer_kind": "an index of arrays over the kinds of layers",
@@ -103,7 +103,7 @@ def list_of(text, rows):
 
 
 def listed_values(text, rows, entry):
-    """Of an enum made by ROWS(ENTRY): the first word of each row, with what ENTRY puts before it."""
+    """The values of an enum made by ROWS(ENTRY): the first word of each row, with the prefix that ENTRY puts before it."""
     define = list_of(text, rows)[1]
     prefix = re.search(rf"#define {entry}\((\w+), [^)]*\) (\w*)##\1,", text)[2]
     return [prefix + word for word in re.findall(r"\bX\((\w+),", define)]

@@ -17,7 +17,7 @@ ORBITS = "int orbit_mars(void) { return 4; }\nint orbit_venus(void) { return 2; 
 ORBITS += "#define ORBIT(KIND, name) orbit_##name,\nint (*const orbits[])(void) = {PLANETS(ORBIT)};\n"
 NAMES = "#define NAME(KIND, name) #name,\nconst char *const names[] = {PLANETS(NAME)};\n"
 
-# What stands in the file besides the enum; what must be said of it, or "" for nothing.
+# The content of a file, and a part of the message that it must cause, or "" for none.
 TREES = [
     (NAMED, ""),
     (NAMED + "int f(int n) { switch (n) { case 1: return 2; default: return 3; } }\n", ""),

@@ -15,8 +15,8 @@ import sys
 FLOORS = ["base", "files", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data",
           "checkpoint", "weights", "engine", "generation", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
 
-# Number formats, losses of preferences, what a device is asked before there is one and what a step is told are words of
-# the language, not a device: every floor may say "bf16".
+# Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
+# values of a step are only types, which need no device.
 FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/preference.h",
            "device/step_values.h"}
 
@@ -35,12 +35,12 @@ VENDORS = [
     (re.compile(r"^microhttpd\.h$"), "board"),
 ]
 
-# Functions that one floor alone may call: a device's memory is counted by device/device.c, and what somebody takes from
-# the table behind its back is released from a count that never had it.
+# Functions that only one floor may call. device/device.c counts the memory of a device; memory that other code created with
+# the device's table would be missing in the count and would still be subtracted from it when it is released.
 CALLS = [(re.compile(r"(?:->|\.)memory_(?:create|destroy)\s*\("), "device", "tri_device_memory_create and _destroy")]
 
-# What somebody else may have written is opened by files/file.h and files/lines.h, which wait for no pipe, follow no link
-# where they must not, and have limits. These files open something themselves, each for its reason.
+# Files that another program may have written are opened with files/file.h and files/lines.h: these do not wait for a pipe, do
+# not follow links where this is dangerous, and have limits. The files below open something themselves, each with a reason.
 OPENING = re.compile(r"(?<![\w.>])(fopen|freopen|open|open64|openat|openat2|creat|getline|getdelim|json_load_file|sqlite3_open\w*)\s*\(")
 INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of files/file.h or files/lines.h"
 OPENERS = {
@@ -83,7 +83,7 @@ TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
 def check_include(floor, target):
-    """What is wrong with floor/ including target (as written, with its quotes or brackets), or None."""
+    """Returns why floor/ may not include target (as written, with its quotes or brackets), or None if it may."""
     match = re.match(r'^([<"])([^>"]+)[>"]', target)
     if not match:
         return f"includes {target}, a macro, which cannot be checked; write the header's name"
@@ -133,7 +133,7 @@ def check_openings(name, text):
         yield 1, f"opens nothing itself any more; take it out of the table in {os.path.basename(__file__)}"
 
 
-# What a run does first, and who alone makes its folder: a second run would change the files of the first one.
+# The first call of a run, and the only file that makes its folder: otherwise a second run could change the first one's files.
 OPENS_OUTPUT, MAKES_OUTPUT = ("train/setup.c", "tri_training_open", "tri_run_output_open"), "run/output.c"
 MAKING = re.compile(r"\btri_directory_create\([^;]*\boutput\b")
 FIRST_CALL = r"\b%s\([^;{]*\)\s*\{.*?TRI_TRY\(\s*(\w+)"
@@ -152,8 +152,8 @@ def check_output(name, text):
 
 
 def check_names(texts):
-    """Functions of tables that another file has a static function of the same name of: debuggers and profilers show the
-    names alone, and twenty called `forward` cannot be told apart."""
+    """Yields the functions of tables whose names are also names of static functions in other files: debuggers and profilers
+    show only the names, so twenty functions called `forward` would look the same."""
     files = {}
     for path, text in texts.items():
         for name in set(STATIC.findall(text)):

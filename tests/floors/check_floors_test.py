@@ -137,7 +137,7 @@ class Floors(unittest.TestCase):
         self.assertIn("a table's function is called forward, and so is one of", output)
         status, output = check({"ops/add.c": add % (("op_add_forward",) * 2), "ops/gelu.c": add % (("op_gelu_forward",) * 2)})
         self.assertEqual(status, 0, output)
-        # What no table has may have a common name.
+        # Functions that are in no table may have the same name.
         status, output = check({"ops/add.c": "static int half(void) {\n}\n", "ops/gelu.c": "static int half(void) {\n}\n"})
         self.assertEqual(status, 0, output)
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Each `#include` of a header of ours must be for something: the file names at least one thing that the header declares.
+"""Checks that each `#include` of a header of ours is needed: the file uses at least one name that the header declares.
 
     check_includes.py SRC
 
-What is included for nothing makes files be built again that need not be, and hides what a file rests on. Names are found by
-their form (types, macros, constants, functions, objects), not by a compiler, so a header of which nothing is found is passed over;
-so are those of the kernels that GPUs' compilers read, where names are made by macros."""
+An unneeded include causes unneeded builds and hides on which headers a file really depends. Names are found by their form
+(types, macros, constants, functions, objects), not by a compiler. A header without any such name is not checked; neither are
+the headers of the kernels that GPU compilers read, since macros make their names."""
 import collections
 import pathlib
 import re
 import sys
 
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")
-# Headers whose includes are what they are for.
+# Headers whose only purpose is to include others.
 UMBRELLAS = {"ops/ops.h"}
 
 
@@ -28,7 +28,7 @@ def opened(text):
 
 
 def declared(text, elsewhere=frozenset()):
-    """Names of what a header declares; of a struct that is only described here its members, too: who reaches into it may never name it."""
+    """The names that a header declares. For a struct in `elsewhere`, also its members, since a file may use these and never its name."""
     names = set(re.findall(r"^\s*#\s*define\s+(\w+)", text, re.M)) | set(re.findall(r"\}\s*(\w+)\s*;", text))
     names |= set(re.findall(r"\b(?:struct|union|enum)\s+(\w+)\s*\{", text)) | set(re.findall(r"typedef\b[^;{}()]*?\b(\w+)\s*;", text))
     names |= set(re.findall(r"\(\*\s*(\w+)\)\s*\(", text)) | set(re.findall(r"\b(\w+)\s*\(", text))

@@ -16,7 +16,7 @@ PASSED_OVER = re.compile(r"[{}]*[;,]?|#include.*")
 
 
 def counted_lines(text):
-    """[(line number, what stands there without white space)] of the lines that count."""
+    """Returns [(line number, the line without white space)] of the lines that count."""
     text = COMMENT.sub(lambda match: match.group(0) if match.group(0)[0] == '"' else "\n" * match.group(0).count("\n"), text)
     lines = [(number, "".join(line.split())) for number, line in enumerate(text.split("\n"), 1)]
     return [(number, line) for number, line in lines if not PASSED_OVER.fullmatch(line)]

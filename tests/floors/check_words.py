@@ -3,7 +3,7 @@
 
 Looks at code, comments, messages, tests and pages. PHRASES are regular expressions in which a blank stands for any white space, a line
 break in a comment too; NAMES are identifiers and files that have better names now. EXCEPTIONS names what may stay, with a reason.
-CHANGELOG.md, which tells of the old names, and this file are not looked at. Prints one line for each finding and exits with 1 if there was any.
+CHANGELOG.md, which describes the old names, and this file are not checked. Prints one line for each finding and exits with 1 if there was any.
 """
 
 import fnmatch
@@ -14,7 +14,7 @@ import sys
 # Not variables, and not the sentence that tests train on.
 NOBODY = r"nobody (?!on it can)[a-z]+|(?:for|to|by) nobody|nobody's"
 
-# What is refused, and what to write instead.
+# The refused phrases, and the ones to write instead.
 PHRASES = {
     r"whoever": "name who does it: the caller, the rank that, any process that",
     r"where there (?:is|are|was|were) none": "if there is none",

@@ -1,5 +1,6 @@
-/* A program of libtrireme_plan alone, all of it (tests/CMakeLists.txt): what it needs beyond its own parts does not
- * link, and check_links.py looks at what the linker has taken. It predicts a step. */
+/* Predicts a step. The program is linked with the whole of libtrireme_plan and no other library of ours
+ * (tests/CMakeLists.txt), so it does not link if the library needs other parts of the program; check_links.py also
+ * checks that it needs neither MPI nor oneDNN. */
 #include "model/model_config.h"
 #include "plan/simulate.h"
 #include "schedule/layout_config.h"

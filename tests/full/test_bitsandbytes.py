@@ -106,12 +106,12 @@ def test_4_bits(device, count, kind):
 
 
 def test_stored_4_bits():
-    """The numbers of tests/unit/test_nf4.c, of which tests/unit/bitsandbytes_nf4.h has what becomes of them."""
+    """tests/unit/bitsandbytes_nf4.h has the results of bitsandbytes for the numbers of tests/unit/test_nf4.c."""
     i = numpy.arange(1357, dtype=numpy.uint64)
     u = (i + 1) * 2654435761 % 2**32 / 2**31 - 1
     values = torch.tensor((u * u * u * 0.02 * (1.0 + (i // 64 % 7))).astype(numpy.float32))
     codes, absmax = torch.ops.bitsandbytes.quantize_4bit(values, 64, "nf4", torch.uint8)
-    offset = absmax.double().mean().float()  # theirs is a sum of fp32 in an order of the machine's
+    offset = absmax.double().mean().float()  # theirs is a sum in fp32, whose order depends on the machine
     nested, scales = torch.ops.bitsandbytes.quantize_blockwise((absmax - offset).double(), create_dynamic_map(), 256)
     nested = nested.to(torch.uint8)
     kept = torch.ops.bitsandbytes.dequantize_blockwise(nested, scales.float(), create_dynamic_map(), 256, torch.float32) + offset
@@ -158,7 +158,7 @@ def test_transformers_loads_what_is_exported(tmp_path, tied):
     assert abs(theirs - expected).max() <= 1e-5 * abs(expected).max()
     _, base = logits(transformers, tmp_path / "base")
     assert abs(theirs - base).max() > 1e-2 * abs(base).max(), "this test sees nothing"
-    # Where transformers quantises the base itself, what differs is the mean that is taken off the magnitudes.
+    # If transformers quantises the base itself, only the mean that is subtracted from the magnitudes differs.
     settings = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.float32)
     own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base", quantization_config=settings, device_map="cpu").train()
     ids = (torch.arange(60)[None] * 37 + 5) % 257

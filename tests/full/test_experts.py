@@ -1,6 +1,6 @@
-"""Families with experts beside transformers' models of them: tiny, in double, eager. First the plain PyTorch models that all
-other tests of experts stand on (tests/oracle/models.py), then ours: loss, logits and every gradient to 1e-10, twenty steps. What
-the one saved the other loads."""
+"""Compares families with experts with the models of transformers, which are tiny, in double and eager. First the plain PyTorch
+models of tests/oracle/models.py are compared, since all other tests of experts use them; then our program: loss, logits and every
+gradient to 1e-10, twenty steps. Each of the two programs loads the files that the other has saved."""
 import json
 import os
 
@@ -15,7 +15,7 @@ import expert_models  # noqa: E402
 import models  # noqa: E402
 from parity import Weights, tool, trireme, yaml_of  # noqa: E402
 
-# Grouped products want rows of 16 bytes.
+# The grouped products of PyTorch need rows of a multiple of 16 bytes, so they are not used.
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 SMALL = dict(num_layers=3, hidden_size=24, num_heads=4, num_kv_heads=2, vocab_size=61, max_sequence=32)
 EXPERTS = dict(num_experts=6, experts_per_token=2, expert_ffn_size=14)
@@ -51,7 +51,8 @@ def their_losses(theirs, ids, labels):
 
 
 def close(a, b, scale=0.0):
-    """By norm, relative to what is expected; what is all rounding (the weight of one expert alone, normalised, is 1) to `scale`."""
+    """Compares by norm, relative to the expected tensor, or to `scale` if that is larger: if a token has one
+    expert, its normalised weight is always 1, so the gradient of the router is only rounding."""
     a, b = a.detach(), b.detach()
     return float((a - b).norm()) <= 1e-10 * max(float(b.norm()), scale)
 
@@ -111,8 +112,8 @@ def test_plain_models_for_twenty_steps(double, name):
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "olmoe", "qwen3_moe, not normalised"])
 def test_balance_of_one_sequence_is_theirs(double, name):
-    """load_balancing_loss_func is of all layers and of all tokens as one, and sums over k where ours takes the mean; of one layer
-    and one sequence the two are k apart."""
+    """load_balancing_loss_func takes all layers and all tokens together, and it sums over the k experts of a token, while ours
+    takes their mean. So with one layer and one sequence it is k times as large as ours."""
     model = {**CASES[name], "num_layers": 1, "balance": "sequence", "balance_rate": 0.7}
     module = __import__(f"transformers.models.{model['family']}.modeling_{model['family']}", fromlist=["load_balancing_loss_func"])
     theirs, weights = make(model)

@@ -1,5 +1,6 @@
-"""Every family beside transformers' models of it: tiny, in double, eager. Loss, logits and every gradient to 1e-10, twenty steps of
-AdamW, generation through the cache; what the one saved the other loads, in one file or in several, in any precision."""
+"""Compares every family with the models of transformers, which are tiny, in double and eager: loss, logits and every gradient to
+1e-10, twenty steps of AdamW, and generation with the cache. Each of the two programs loads the files that the other has saved, in
+one file or in several, in any precision."""
 import json
 import pathlib
 import re
@@ -32,7 +33,8 @@ def double():
 
 
 def test_names_of_activations():
-    """Each name of transformers in src/device/activation.h is that of the function beside which the tests hold ours."""
+    """Each transformers name in src/device/activation.h names the same function as models.ACTIVATIONS, with which the tests
+    compare ours."""
     rows = re.findall(r'^  X\([A-Z0-9_]+, (\w+), "([\w ]+)"', (ROOT / "src/device/activation.h").read_text(), re.M)
     assert {name for name, _ in rows} == set(models.ACTIVATIONS)
     x = torch.linspace(-12, 12, 2001, dtype=torch.float64)
@@ -75,7 +77,8 @@ def whole_norm(gradients):
 
 
 def close(got, expected, least=0.0, limit=1e-10):
-    """By norm, relative to what is expected; what is all rounding (k's bias, which softmax does not see) to `least`."""
+    """Compares by norm, relative to the expected array, or to `least` if that is larger: the gradient of the bias of k, which
+    does not change the softmax, is only rounding."""
     got, expected = numpy.asarray(got), numpy.asarray(expected)
     return numpy.linalg.norm(got - expected) <= limit * max(numpy.linalg.norm(expected), least)
 
@@ -117,7 +120,7 @@ def step_of(theirs, parameters, optimizer, ids, labels):
     loss = loss_of(theirs, ids, labels)[0]
     loss.backward()
     norm = whole_norm(gradients_of(theirs))
-    for t in parameters.values():  # clipping by the norm itself: clip_grad_norm_ has 1e-6 beside it
+    for t in parameters.values():  # clips by the norm itself, while clip_grad_norm_ adds 1e-6 to it
         if t.grad is not None and norm > 1:
             t.grad /= norm
     optimizer.step()
@@ -142,8 +145,8 @@ def test_twenty_steps(double, tmp_path, name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_there_and_back(tmp_path, name):
-    """What they saved comes in, whole and in shards, and goes out: they load it and find the same weights and logits. What we say of
-    a model is what they said."""
+    """Imports a model that transformers has saved in shards and exports it again: transformers then loads the same weights and
+    computes the same logits, and the configuration is the same."""
     theirs = build(name, torch.float32)
     theirs.save_pretrained(tmp_path / "theirs", max_shard_size="9KB")
     assert (tmp_path / "theirs/model.safetensors.index.json").exists()
@@ -219,7 +222,8 @@ def their_corpus_loss(theirs, corpus, sequence=16):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_generation(tmp_path, corpus, name):
-    """Through the cache: the same tokens, each the most likely; with longrope up to the length behind which they take its other list."""
+    """Greedy generation with the cache gives the same tokens. With longrope, it ends at the length beyond which transformers
+    takes the other list of factors."""
     theirs = build(name, torch.float32, vocab_size=257)
     rope = theirs.config.to_dict().get("rope_parameters") or {}
     count = min(20, rope["original_max_position_embeddings"] - len(PROMPT)) if rope.get("rope_type") == "longrope" else 20

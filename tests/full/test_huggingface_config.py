@@ -138,7 +138,7 @@ def test_round_trip(tmp_path, name):
         heads = config.num_attention_heads
         assert again.head_dim == (getattr(config, "head_dim", None) or config.hidden_size // heads)
         assert not getattr(again, "attention_bias", False)
-    # Written, read and written once more it is the same text.
+    # Reading our config.json and writing it again gives the same content.
     second = subprocess.run([TOOL, back], capture_output=True, text=True)
     first_json, second_json = json.loads(result.stdout), json.loads(second.stdout)
     first_json.pop("_name_or_path"), second_json.pop("_name_or_path")

@@ -1,8 +1,8 @@
-"""The plain optimizers that all tests of optimizers stand on (tests/oracle/optimizers.py) beside their authors' programs and the newest
-torch.optim: 20 updates by gradients that follow from the parameters, in double. Theirs that round on the way are held to what they
-round: torch.optim.Muon multiplies in bf16, GaLore and Fira decompose in fp32.
+"""Compares the plain optimizers of tests/oracle/optimizers.py, which all tests of optimizers use, with the programs of their authors and
+the newest torch.optim: 20 updates in double, by gradients that depend on the parameters. The limits are wider for those that round
+inside: torch.optim.Muon multiplies in bf16, GaLore and Fira decompose in fp32.
 
-Then our own states of 8 bits beside bitsandbytes'."""
+Then our own states of 8 bits are compared with those of bitsandbytes."""
 import os
 import sys
 
@@ -29,7 +29,7 @@ def start(shapes, seed=0):
 
 
 def gradients_at(parameters, targets):
-    """Of a loss that is not quadratic, and whose curvature differs from place to place."""
+    """The gradients of a loss that is not quadratic and whose curvature differs between elements."""
     return {name: torch.sin(p - targets[name]) * torch.linspace(0.1, 2, p.numel(), dtype=p.dtype).view(p.shape) for name, p in parameters.items()}
 
 
@@ -152,9 +152,9 @@ def test_low_rank(monkeypatch, name, package, module, rank, every):
 # ---- states of 8 bits ------------------------------------------------------------------------------------------------
 
 def test_states_of_8_bits(tmp_path):
-    """What a checkpoint holds after one step is, block by block of 256, the nearest in bitsandbytes' map to the states that another run
-    of the same step kept whole; and nowhere further from them than what bitsandbytes makes of them, whose own search
-    on a CPU is off by a code now and then (of 0 too)."""
+    """Compares the states of a checkpoint after one step with the states that another run of the same step keeps in fp32. In each
+    block of 256, ours are the nearest values in the map of bitsandbytes. They are nowhere further away than those of
+    bitsandbytes, whose search on a CPU is sometimes off by one code (also for 0)."""
     functional = pytest.importorskip("bitsandbytes.functional")
     corpus, states = corpus_of(tmp_path), {}
     for state in ("fp32", "int8"):

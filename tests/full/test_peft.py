@@ -1,6 +1,7 @@
-"""Adapters beside PEFT's own: the plain adapters that all tests of adapters stand on (tests/oracle/lora.py), then the program: gradients
-of A and B to 1e-10, and files both ways, what one saved the other loads and finds the same loss, merged or not. In double: their models
-compute norms, angles and softmax in single, here in double as well (transformers_models.py). Four bits beside bitsandbytes'."""
+"""Compares adapters with those of PEFT: first the plain adapters of tests/oracle/lora.py, which all tests of adapters use, then the
+program. The gradients of A and B agree to 1e-10; each of the two programs loads the files of the other and finds the same loss, merged
+or not. All is in double: the models of transformers compute norms, angles and softmax in single precision, which
+transformers_models.py changes to double. Four bits are compared with bitsandbytes."""
 import json
 import os
 import re
@@ -109,7 +110,8 @@ def check_gradients(found, expected, tolerance=1e-10):
 
 
 def adapter_of(name, targets):
-    """Of what `targets` says, or of all with what WITH has under that name, as far as it is of this family."""
+    """The adapter of the matrices `targets`; if `targets` is a name, of all matrices, with those settings of WITH under that name
+    that this family has."""
     adapter = dict(rank=3, alpha=7, targets="all-linear" if isinstance(targets, str) else targets)
     there = "c_attn c_proj c_fc" if name == "gpt2" else "q_proj k_proj v_proj gate_proj"
     for key, value in WITH.get(targets if isinstance(targets, str) else None, {}).items():

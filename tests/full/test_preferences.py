@@ -1,5 +1,5 @@
-"""Losses of preferences beside TRL's trainers as they are here: what preference_cases.json stores of them, and every element of every
-parameter's gradient beside that of our derivatives (device/preference.h) times log probabilities."""
+"""Compares losses of preferences with the installed trainers of TRL: the results stored in preference_cases.json, and every element
+of every parameter's gradient with the one from our derivatives (device/preference.h) by the log probabilities."""
 import os
 import sys
 
@@ -14,7 +14,8 @@ import test_preference_losses as stored  # noqa: E402
 import torch  # noqa: E402
 import transformers_models  # noqa: E402
 
-# Of the largest element of each tensor's gradient. A tensor's whole gradient may be nearly 0 beside the others.
+# OF_ELEMENT is relative to the largest element of each tensor's gradient, but at least to SMALL times the largest of all
+# tensors, since the whole gradient of a tensor may be nearly 0.
 OF_ELEMENT, SMALL = 1e-11, 1e-3
 
 

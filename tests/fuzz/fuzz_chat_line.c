@@ -1,5 +1,6 @@
-/* A line of conversations, or of preferences, of any content: it is refused with a message that names file and line, or
- * it has answers that lie in its text. */
+/* Reads any bytes as a line of a file of conversations, then as a line of a file of preferences. The line is refused
+ * with a message that names the file and the line. Otherwise the answers lie, in order, in the rendered conversation;
+ * the texts of a preference begin with its prompt. */
 #include "chat/preference_session.h"
 #include "chat/session.h"
 

@@ -46,7 +46,7 @@ static void render(const tri_chat_template *template) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  char *text = malloc(size > 0 ? size : 1); /* of the exact size, so that a read behind the end is seen */
+  char *text = malloc(size > 0 ? size : 1); /* exactly this size, so that a read past the end is detected */
   tri_chat_template *template = NULL;
   if (text == NULL) return 0;
   memcpy(text, data, size);

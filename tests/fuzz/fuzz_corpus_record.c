@@ -1,4 +1,5 @@
-/* A record beside a corpus that comes from anywhere: what is accepted has two fingerprints and sensible counts. */
+/* Reads any bytes as the record of a corpus (PREFIX.corpus.json). An accepted record has valid fingerprints and
+ * possible counts. */
 #include "data/corpus_record.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* For readers that want a path: the input as a file that is in memory alone. */
+/* For functions that read a file by its path: the input becomes a file that exists only in memory. */
 #ifndef FUZZ_FILE_H
 #define FUZZ_FILE_H
 
@@ -12,7 +12,8 @@
 
 typedef tri_status fuzz_read(const char *path);
 
-/* What is refused is so with words, and nothing of it stays. */
+/* Calls `read` with the path of the file. If it refuses the file, there must be a message; in any case, all memory must
+ * have been freed. */
 static void fuzz_with_file(const uint8_t *data, size_t bytes, fuzz_read *read) {
   char path[64];
   const int file = memfd_create("fuzzed", MFD_CLOEXEC);

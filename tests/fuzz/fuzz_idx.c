@@ -1,5 +1,5 @@
-/* An index that comes from anywhere: the first byte is the length of the .bin in units of 8, the rest is the index.
- * Whatever is accepted must be readable from its first token to its last. */
+/* Opens a corpus with any bytes as its index. The first byte of the input is the length of the .bin in units of 8
+ * bytes, the others are the index. Reading the tokens of an accepted corpus must not read outside the files. */
 #include "base/memory.h"
 #include "data/corpus.h"
 #include "data/corpus_index.h"

@@ -1,5 +1,5 @@
-/* The reader of JSON lines, written by hand, beside jansson: where it finds the string jansson finds the same one; what
- * it does not find it leaves as it was. The first byte chooses the key. */
+/* Compares our own reader of JSON lines with jansson. If it finds a string, jansson finds the same one; if it finds
+ * none, it has not changed the line. The first byte of the input chooses the key. */
 #include "data/json_line.h"
 
 #include <jansson.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* jansson refuses numbers that are beyond a double, which the other has no use for. */
+/* jansson refuses numbers that are too large for a double; our reader does not convert numbers, so it accepts them. */
 static void compare(const char *line, size_t bytes, const char *key, const char *found, size_t found_bytes) {
   json_error_t fault = {0};
   json_t *document = json_loadb(line, bytes, JSON_ALLOW_NUL, &fault);
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   char *line = malloc(length + 1);
   if (line == NULL) return 0;
   memcpy(line, data + 1, length);
-  line = realloc(line, length == 0 ? 1 : length); /* as long as it is: a read behind it is seen */
+  line = realloc(line, length == 0 ? 1 : length); /* exactly this size, so that a read past the end is detected */
   if (tri_json_line_string(line, length, key, &found, &found_bytes)) {
     if (found < line || found + found_bytes > line + length) abort();
     compare((const char *)data + 1, length, key, found, found_bytes);

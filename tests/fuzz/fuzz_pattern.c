@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   size_t first = zero != NULL ? (size_t)(zero - data) : size;
   size_t second = zero != NULL ? size - first - 1 : 0;
   char *pattern = malloc(first + 1),
-       *text = malloc(second + 1); /* of their own size, so that reading behind them is seen */
+       *text = malloc(second + 1); /* each its own block, so that a read past its end is detected */
   if (pattern == NULL || text == NULL) abort();
   if (first > 0) memcpy(pattern, data, first);
   if (second > 0) memcpy(text, zero + 1, second);

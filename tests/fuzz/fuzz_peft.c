@@ -1,5 +1,5 @@
-/* An adapter_config.json from memory: one that is let through has a rank and a scale, can be written, and reads back to
- * the same text. */
+/* Reads any bytes as an adapter_config.json. If it is accepted, its rank and its scale are positive, and it can be
+ * printed; the printed text can be read again, and it is printed the same a second time. */
 #include "base/memory.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"

@@ -1,5 +1,5 @@
-/* A run file and its `--set` options from hostile hands. The input is the YAML text; whatever follows a byte of zero is
- * an option, and so on. What is accepted must print to a text that is read back to the same configuration. */
+/* Reads any bytes as a run file with `--set` options. The input is the YAML text and the options, separated by zero
+ * bytes. An accepted configuration is printed, and reading the printed text must give the same configuration. */
 #include "base/memory.h"
 #include "run/run_config.h"
 
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   yaml = realloc(yaml, yaml_bytes == 0 ? 1 : yaml_bytes);
   tri_status status = tri_run_config_parse("fuzzed", yaml, yaml_bytes, options, num_options, &config);
   free(yaml);
-  config.optimizer.warmup_asked = 0; /* what is printed has the warm-up as it is */
+  config.optimizer.warmup_asked = 0; /* not printed: the printed warm-up is the final one */
   if (status == TRI_OK) check_round_trip(&config);
   if (status != TRI_OK && tri_status_message()[0] == '\0') abort();
   if (status == TRI_INTERNAL || tri_memory_bytes() != held) abort();

@@ -1,4 +1,4 @@
-/* A study's text of any content: refused with words, or read, and nothing of it stays. */
+/* Reads any bytes as the file of a study. It is refused with a message or accepted; either way, all memory is freed. */
 #include "base/memory.h"
 #include "tune/study.h"
 
@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   static tri_study study;
   const size_t held = tri_memory_bytes();
-  char *text = malloc(bytes + 1); /* as long as it is: a read behind it is seen */
+  char *text = malloc(bytes + 1); /* exactly this size, so that a read past the end is detected */
   if (text == NULL) return 0;
   memcpy(text, data, bytes);
   text = realloc(text, bytes == 0 ? 1 : bytes);

@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Decodes ids, some of which there are not. */
+/* Decodes the ids, with every sixteenth replaced by its index, which may be no id of the vocabulary. */
 static void decode(const tri_tokenizer *tokenizer, const tri_token_list *list) {
   tri_decoder *decoder = NULL;
   const char *text = NULL;

@@ -1,8 +1,8 @@
-"""scripts/slurm/cluster.sbatch under a real Slurm: a controller and two node daemons on this machine, each node a network
-namespace with a name of its own, joined by a virtual cable; two ranks on each. `make test-slurm`; a few minutes. Wants root,
-slurm-wlm and munge, and says SKIPPED where it lacks them.
+"""Tests scripts/slurm/cluster.sbatch with a real Slurm (`make test-slurm`, a few minutes): a controller and two node daemons
+run on this machine. Each node is a network namespace with its own host name; a virtual cable connects them, and two ranks
+run on each. The tests need root, slurm-wlm and munge and are skipped where one of them is missing.
 
-The nodes share this machine's files and, what real ones do not, its processes and its memory."""
+The nodes share the files of this machine. Unlike real nodes, they also share its processes and its memory."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ NODES = {f"trireme-a-{os.getpid()}": "10.77.51.1", f"trireme-b-{os.getpid()}": "
 A, B = NODES
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=64)
 STEPS = 120
-# Both: what Slurm's plugin says to the ranks of this MPI.
+# The Slurm plugin that starts the ranks of each MPI.
 PLUGINS = {"Open MPI": "pmix", "MPICH": "pmi2"}
 CONF = """ClusterName=trireme
 SlurmctldHost={a}({address_a})
@@ -205,7 +205,7 @@ def wait_for_step(path, step):
 
 @pytest.fixture(scope="module")
 def whole(cluster, tmp_path_factory, corpus):
-    """The run that others below are once they have been disturbed: to the bit, since its ranks stand on two nodes, too."""
+    """The losses of the undisturbed run. Disturbed runs must have the same bits, since their ranks are on two nodes as well."""
     path = write_run(tmp_path_factory.mktemp("whole"), corpus, "whole")
     assert cluster.wait(cluster.submit(path))["JobState"] == "COMPLETED"
     return losses(path)
@@ -310,7 +310,7 @@ def test_lost_node(cluster, tmp_path, corpus, whole):
     for process in [daemon.pid, *steps, *(process for process, _, node in ranks_of(path) if node == B)]:
         os.kill(process, signal.SIGKILL)
     daemon.wait()
-    # What the controller does by itself where a node is silent for SlurmdTimeout: minutes here, too long to wait for.
+    # The controller would do this itself after SlurmdTimeout without an answer from the node, but that takes minutes.
     assert cluster.ask("scontrol", "update", f"NodeName={B}", "State=DOWN", "Reason=killed").returncode == 0
     for _ in range(120):
         if cluster.facts(job)["JobState"] == "PENDING":

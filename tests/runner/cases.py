@@ -1,10 +1,10 @@
-"""What the parts of the runner pass to each other."""
+"""The data types that the modules of the runner share."""
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is started, counted and reported by itself."""
+    """One test: it is started, counted and reported separately from the others."""
 
     name: str  # GROUP/NAME of a program, GROUP/FILE::ITEM of a pytest item
     group: str  # unit, comm, oracle, ...
@@ -22,7 +22,7 @@ class Result:
 
     case: Case
     outcome: str  # passed, failed, skipped
-    text: str = ""  # of a failure, or the reason of a skip
+    text: str = ""  # the output of a failed case, or the reason of a skip
     cpu_s: float = 0.0  # processor time of the case and of all processes that it waited for
     wall_s: float = 0.0
     commands: int = 0  # how many processes it started, itself
@@ -31,7 +31,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a case is expected to take."""
+    """The expected cost of a case."""
 
     cpu_s: float
     wall_s: float

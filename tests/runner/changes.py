@@ -1,10 +1,10 @@
-"""What has changed, from git. As a program: prints the files, one a line, or nothing where there is no git history."""
+"""Finds the changed files with git. As a program, it prints one file per line, or nothing if there is no git history."""
 import os
 import subprocess
 
 
 def git(source, *words):
-    """What git says, or None."""
+    """The output of a git command, or None if it fails."""
     try:
         done = subprocess.run(["git", "-C", source, *words], capture_output=True, text=True)
     except OSError:

@@ -1,8 +1,10 @@
-"""Which cases a run of the tests has time for. The choice depends on the file of costs, the seed, what has changed, the minutes
-and how much longer than its costs the core took on this machine just now, so that the minutes are those of the clock.
+"""Chooses the cases for which a run of the tests has time. The choice depends on the file of costs, the seed, the changed files
+and the minutes of the run. It also depends on how much longer than its costs the core has just taken on this machine, so that
+the minutes are those of the clock.
 
-In this order: the core; what the changed files touch; a share of the rest. For the shares all cases are dealt out to N bins of
-about the same load, and the seed's remainder by N names the bin: any N consecutive seeds run every case."""
+The order is: the core; the cases that the changed files affect; a share of the rest. For the shares, all cases are divided
+into N bins of about the same load. The remainder of the seed by N is the number of the bin, so any N consecutive seeds run
+every case."""
 import dataclasses
 
 from runner import costs as costs_file
@@ -27,8 +29,8 @@ class Chosen:
     rest: list
     left_out: int
     shares: int  # N of the rest
-    touched_shares: int  # N of what the changes touch, where that is too much for one run; 1: all of it
-    seconds: float  # what the machine above takes for all chosen ones
+    touched_shares: int  # N of the cases that the changes affect; 1: all of them fit into one run
+    seconds: float  # time of all chosen cases on the machine above
     turns: dict  # {case: the number of the share that it draws of its own long lists}
 
     def cases(self):
@@ -53,7 +55,7 @@ class Loads:
         return self.load(cost) if cost else 0.0
 
     def of(self, cases):
-        """Of a set of cases, each shared fixture once."""
+        """The load of a set of cases; each shared fixture counts once."""
         fixtures = {fixture_name(case, fixture) for case in cases for fixture in case.fixtures}
         return sum(map(self.of_case, cases)) + sum(map(self.of_fixture, fixtures))
 
@@ -91,7 +93,7 @@ def deal(lists, count, loads):
 
 
 def shares(lists, limit_s, loads):
-    """The fewest bins of which none takes longer than the limit, unless one list alone does."""
+    """Divides the lists into as few bins as possible so that no bin takes longer than the limit, or than the longest list."""
     total = sum(map(loads.of, lists))
     longest = max(map(loads.of, lists), default=0.0)
     count = max(1, int(total // max(limit_s, longest, 1.0)))
@@ -145,7 +147,7 @@ def choose(cases, costs, core, touched, minutes, seed, slowness=None):
         rest = {case.name for case in flat(of_rest)}
     mine = {case.name for case in flat(of_touched)}
     taken_s = loads.of([case for case in others if case.name in rest | mine]) + core_s
-    # What is left of the time is for the next shares.
+    # The next shares use the remaining time.
     for unit in flat([bins[(first + further) % len(bins)][1] for further in range(1, len(bins))]):
         load = loads.of(unit)
         if taken_s + load <= budget_s and not any(case.name in mine for case in unit):
@@ -159,7 +161,7 @@ def choose(cases, costs, core, touched, minutes, seed, slowness=None):
 
 
 def choose_share(cases, costs, touched, share, seed):
-    """What the changes touch, and one in `share` of the others."""
+    """Chooses the cases that the changes affect, and one in `share` of the others."""
     loads = Loads(costs)
     mine = [case for case in cases if touched(case)]
     others = units([case for case in cases if not touched(case)], loads)

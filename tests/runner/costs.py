@@ -1,7 +1,7 @@
-"""The file of costs: tests/costs.json, what each case took when all of them were measured (`make test-costs`).
+"""The file of costs, tests/costs.json: the cost of each case when all of them were measured (`make test-costs`).
 
-One object a file of tests. A list is [processor seconds, wall seconds, commands started]. Where the cases of a test differ
-little there is one list for all of them, under the test's name. `@NAME` is a fixture that the cases of a file share."""
+There is one object per file of tests. A list is [processor seconds, wall seconds, commands started]. If the cases of a test
+differ little, there is one list for all of them, with the name of the test. `@NAME` is a fixture that the cases of a file share."""
 import json
 import os
 import re
@@ -9,11 +9,11 @@ import re
 from runner.cases import Cost
 
 FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "costs.json")
-UNKNOWN = Cost(10.0, 10.0)  # of a case that was never measured
+UNKNOWN = Cost(10.0, 10.0)  # assumed for a case that was never measured
 
 
 def split(name):
-    """FILE, and what of it: the test, with the parameters of the case."""
+    """Splits the name of a case into its file and its test with the parameters."""
     file, _, item = name.partition("::")
     return file, item
 
@@ -28,7 +28,7 @@ def read(path=FILE):
 
 
 def cost_of(costs, name):
-    """What a case or a fixture takes; None: never measured."""
+    """The cost of a case or a fixture, or None if it was never measured."""
     return costs.get(name) or costs.get(name.split("[")[0])
 
 

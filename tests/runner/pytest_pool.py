@@ -158,7 +158,7 @@ class Pool:
 
     @staticmethod
     def remove_folder(item):
-        """What a case that passed wrote: checkpoints of thousands of cases would fill a disk."""
+        """Removes the files of a passed case, since the checkpoints of thousands of cases would fill a disk."""
         if getattr(item, "own_folder", None) is not None:
             shutil.rmtree(item.own_folder, ignore_errors=True)
 

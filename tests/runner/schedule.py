@@ -41,7 +41,7 @@ def marked_processes(mark, leader=None):
 
 
 def kill_marked(mark, leader=None):
-    """Again until there is none: a process may start another meanwhile."""
+    """Kills the marked processes, and repeats this until none is left, since a process may start another meanwhile."""
     for _ in range(10):
         pids = marked_processes(mark, leader)
         if not pids:
@@ -70,7 +70,7 @@ class Suite:
         theirs.close()
 
     def collect(self):
-        """What the process found, or None with a reason."""
+        """Returns the cases that the process found and None, or None and the reason why the tests cannot run."""
         line = self.connection.makefile("r").readline()
         if line:
             return json.loads(line), None
@@ -206,7 +206,8 @@ class Schedule:
             shutil.rmtree(sessions, ignore_errors=True)
 
     def follow(self, worker, cases, slow):
-        """Takes what the worker says of the cases off the list. False: it is gone, with the first of those that remain."""
+        """Reports the results of the worker and removes their cases from the list. Returns False if the worker died or hung; the
+        case that it was running is then reported as failed."""
         while cases:
             case, begun = cases[0], time.monotonic()
             limit = self.limit_s(case, slow)

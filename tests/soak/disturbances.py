@@ -1,5 +1,5 @@
-"""What befalls a run. Each is a function of the scene: it starts the job (or finds it at rest), does its harm, and says in a
-word what became of it. Whatever the program does in answer must be one of the things promised, or it raises Violation."""
+"""The disturbances. Each is a function of the scene: it starts the job (or finds it stopped), disturbs it, and returns the
+outcome in a few words. It raises Violation if the program does not react in one of the ways that are promised."""
 import os
 import pathlib
 import re
@@ -10,7 +10,7 @@ import subprocess
 
 from jobs import TRIREME, Violation, checkpoints, digest, processes_of, send, snapshots
 
-# What a clear refusal says, for each kind of harm.
+# The text that the error message must have, for each kind of disturbance.
 SAID = {
     "killed": r"was killed by signal \d+|mpiexec|launcher|no rank printed an error message",
     "stuck": r"nothing has moved|does not answer|no sign of life",
@@ -212,8 +212,8 @@ def damage_a_file(scene, how):
 
 
 def without_a_good_one(scene):
-    """When no good checkpoint is left the run refuses; it goes on when it has been done what its message says. What nodes
-    have in memory saves it."""
+    """Without a good checkpoint the run must refuse to start, until the user does as its message says. It may continue if
+    the nodes have a good copy in memory."""
     job = scene.start()
     status = job.wait()
     if status == 0:

@@ -104,7 +104,7 @@ def draw_run(chance):
 
 
 def undisturbed_run(run):
-    """The same run with a checkpoint of every step, at once: what the disturbed one saves must be among them."""
+    """The same run, with a checkpoint of every step, for comparison with the checkpoints of the disturbed run."""
     return {**run, "max_restarts": 0, "checkpoint": {"every": 1, "keep": 0, "shard_bytes": run["checkpoint"]["shard_bytes"]}}
 
 

@@ -129,7 +129,7 @@ class Job:
         return kind
 
 
-# ---- what a run leaves
+# ---- the files of a run
 
 
 def digest(folder):
@@ -156,7 +156,7 @@ def course(output):
 
 
 class Undisturbed:
-    """The same run, left alone: what the disturbed one is compared with."""
+    """The same run without disturbances; the disturbed run is compared with it."""
 
     def __init__(self, folder, path, ranks):
         job = Job(path, ranks)

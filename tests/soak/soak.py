@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Random runs, disturbed in every way, for as long as one likes: soak.py [--minutes N] [--seed S] [--rounds N] [--only KIND].
+"""Disturbs random runs in every way, for any time: soak.py [--minutes N] [--seed S] [--rounds N] [--only KIND].
 
-A round draws a small model, a layout, a device and settings of checkpoints; runs it undisturbed; then runs the same under
-one to five disturbances (disturbances.py), and lets it come to its end. It must end with the bits of the undisturbed run
-(weights, optimizer's state, every line of metrics), or have refused clearly: a status that is not 0 and a message, once, and
-the newest good checkpoint still there. At any moment what has a checkpoint's name is good, and no process is left behind.
+A round draws a small model, a layout, a device and settings of checkpoints; runs it undisturbed; then runs the same with one
+to five disturbances (disturbances.py) and lets it finish. It must end with the bits of the undisturbed run (weights, state of
+the optimizer, every line of metrics). A start may also fail clearly: with a status other than 0, one message, and the newest
+good checkpoint still there. At any moment, each folder with the name of a checkpoint is good, and no process is left over.
 
-Round k of seed S is round 0 of seed S + k, so that `--seed S+k --rounds 1` repeats it. What was violated is said with all that
-repeats it, its folder is kept, and the exit status is 1. Moments are drawn, not exact: a violation that hangs on one may take
-several tries to come back."""
+Round k of seed S is round 0 of seed S + k, so `--seed S+k --rounds 1` repeats it. A violation is printed with the command that
+repeats it, its folder is kept, and the exit status is 1. The moments of the disturbances are drawn but not exact, so a
+violation that depends on one may need several tries to occur again."""
 import argparse
 import collections
 import json
@@ -25,7 +25,7 @@ import disturbances
 import drawing
 from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, snapshots
 
-DISK_BYTES = 64 << 20  # and what all checkpoints need that the run keeps
+DISK_BYTES = 64 << 20  # plus the size of all checkpoints if the run keeps all
 
 
 class Scene:
@@ -90,10 +90,10 @@ class Scene:
         """Until a new save of the same step takes its place."""
         self.damaged[step] = self.identity(folder)
 
-    # ---- what must hold
+    # ---- checks
 
     def check_checkpoints(self):
-        """What has a checkpoint's name is good, and the newest good one has not gone."""
+        """Each folder with the name of a checkpoint is good, unless we damaged it, and the newest good one still exists."""
         expected, there = self.undisturbed().digests, checkpoints(self.output)
         self.damaged = {step: at for step, at in self.damaged.items() if step in there and self.identity(there[step]) == at}
         found = {step: digest(at) for step, at in there.items()}
@@ -151,7 +151,7 @@ def difference(mine, theirs):
 
 
 def memory_folder():
-    """Where files cost no waiting for a disk, if there is room; a checkpoint of every step is a few hundred MB at most."""
+    """A folder in memory, where files are written fast, if there is room: the checkpoints of all steps take a few hundred MB."""
     memory = pathlib.Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2 << 30 else None
 
@@ -163,7 +163,7 @@ def mount_disk(at):
 
 
 def give_room(scene):
-    """A run that keeps all its checkpoints needs more of its disk than one that does not, and it is not to be full by itself."""
+    """Enlarges the disk of a run that keeps all its checkpoints, so that it does not become full without a disturbance."""
     if scene.disk is not None and scene.run["checkpoint"]["keep"] == 0:
         size = DISK_BYTES + scene.undisturbed().disk_bytes
         subprocess.run(["mount", "-o", f"remount,size={size}", str(scene.disk)], check=True)
@@ -184,7 +184,7 @@ def play(scene, only, counts):
         scene.note(f"({outcome})")
         counts[name, outcome] += 1
         scene.check_checkpoints()
-        if scene.undisturbed().steps in scene.good:  # through: what comes next befalls a new run
+        if scene.undisturbed().steps in scene.good:  # the run is complete; the next disturbance gets a new run
             finish(scene)
             shutil.rmtree(scene.output)
             scene.forget()
@@ -199,7 +199,7 @@ def finish(scene):
 
 
 def make_corpora(folder):
-    """Two, of the same tokenizer and of the same size."""
+    """Makes two corpora with the same tokenizer and of about the same size."""
     out = []
     for number, word in enumerate(("rowers", "stoker")):
         text = folder / f"{number}.txt"
