@@ -3,7 +3,10 @@
  * Each rank routes its own rows. Ranks that split a layer and all have the same rows first take a slice each, and
  * gather their results at the end. The shared experts are an ordinary dense part; they are computed while rows are in
  * transfer, so that both overlap, unless they need rows that were not sliced: then they come first, since the operation
- * that takes a slice cannot add its gradient to another. */
+ * that takes a slice cannot add its gradient to another.
+ *
+ * In generation the number of rows differs from run to run, so no slices are taken: each tensor rank routes all rows to
+ * its parts of all experts, and the ranks' results are summed. */
 #include "ops/expert_factors.h"
 #include "ops/experts_internal.h"
 
@@ -56,10 +59,12 @@ static tri_status append_experts(const building *b, int32_t x, int32_t *out, int
 static tri_status append_layer(const building *b, int32_t x, int32_t *out) {
   tri_op_list *list = b->list;
   const bool has_shared = b->layer->shared_ffn_size > 0;
-  const bool cuts = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) > 1 && !list->sliced;
+  const bool cuts = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) > 1 && !list->sliced && !list->generating;
+  const bool sums = list->generating && tri_op_list_ranks(list, TRI_DOMAIN_EXPERT_TENSOR) > 1;
   int32_t shared = -1;
   if (!cuts) {
     TRI_TRY(append_experts(b, x, out, has_shared ? &shared : NULL));
+    if (sums) TRI_TRY(tri_op_mesh_collective(list, &tri_reduce_from_tensor, *out, out));
   } else {
     if (has_shared) TRI_TRY(append_shared(b, x, &shared));
     TRI_TRY(tri_op_mesh_collective(list, &tri_own_slice, x, &x));

@@ -75,6 +75,7 @@ tri_status tri_expert_rows_plan(tri_op_list *list, const tri_expert_layer *layer
                         .chosen = layer->router.chosen,
                         .width = layer->width,
                         .router = list->num_routers - 1};
+  if (list->generating) at.ranks = at.tensor_ranks = 1, at.rank = 0; /* rows stay on their rank (expert_layer.c) */
   const int64_t holders = at.ranks / at.tensor_ranks, holder = at.rank / at.tensor_ranks;
   int64_t rows = 0, most_rows = 0;
   find_rows(list, &rows, &most_rows);
