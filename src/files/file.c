@@ -245,10 +245,11 @@ tri_status tri_file_create(const char *path, int *file) {
 }
 
 static tri_status begin_replacement(const char *path, replacement *out) {
+  const char *kind = tri_path_odd_kind(path);
   TRI_TRY(tri_temporary_name(path, out->temporary));
-  if (tri_path_is_directory(path)) {
-    return tri_fail(TRI_BAD_FILE, "%s is a folder, and a file has to be written there; move it away or remove it",
-                    path);
+  if (kind != NULL) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is a %s, and a file has to be written there; choose another name, or move it away", path, kind);
   }
   snprintf(out->path, sizeof out->path, "%s", path);
   return tri_file_create(out->temporary, &out->file);

@@ -43,7 +43,7 @@ bool tri_file_find_below(const char *root, const char *relative, struct stat *ou
 
 /* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file in the
  * same folder (files/temporary_name.h), fsync, rename, fsync of the folder. Fails with TRI_BAD_FILE if the path is a
- * folder. */
+ * folder, a device, a pipe or a socket. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 
 /* Flushes the directory of a file (fsync). */

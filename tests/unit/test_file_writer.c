@@ -159,7 +159,9 @@ static void plain_files_only(void **state) {
   CHECK_FAILS(tri_file_read_plain("a-socket", 100, &text, &bytes), TRI_BAD_FILE, "a-socket is a socket");
   CHECK_FAILS(tri_file_read_plain("/dev/zero", 100, &text, &bytes), TRI_BAD_FILE, "/dev/zero is a device");
   CHECK_FAILS(tri_file_replace("a-folder", "text", 4), TRI_BAD_FILE,
-              "a-folder is a folder, and a file has to be written there; move it away or remove it");
+              "a-folder is a folder, and a file has to be written there; choose another name, or move it away");
+  CHECK_FAILS(tri_file_replace("a-pipe", "text", 4), TRI_BAD_FILE, "a-pipe is a pipe, and a file has to be written");
+  CHECK_FAILS(tri_file_replace("a-socket", "text", 4), TRI_BAD_FILE, "a-socket is a socket");
 }
 
 /* A file above the size limit is refused before it is read, since it would need more memory than the machine has. */
