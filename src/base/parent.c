@@ -302,6 +302,13 @@ static bool send_of_log(tri_log_kind kind, const char *text) {
   return false;
 }
 
+void tri_parent_restore_arguments(int count, char **arguments) {
+  static char colon[] = ":";
+  for (int i = 0; i < count && getenv(TRI_LAUNCHED) != NULL; i++) {
+    if (strcmp(arguments[i], TRI_PARENT_COLON) == 0) arguments[i] = colon;
+  }
+}
+
 void tri_parent_join(void) {
   static const tri_log_sink sink = {send_of_log, tri_parent_words};
   char name[80], machine[TRI_MACHINE_BYTES], own[TRI_MACHINE_BYTES], host[64] = "", hello[256];

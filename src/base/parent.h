@@ -59,6 +59,11 @@ enum { TRI_MACHINE_BYTES = 96 };
  * two machines may then have the same word. */
 bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 
+/* An argument that stands for `:` on a launcher's command line, where `:` separates programs. */
+#define TRI_PARENT_COLON "\x1f:"
+/* LOCAL. In a rank that tri_launch started, changes such arguments back to `:`. */
+void tri_parent_restore_arguments(int count, char **arguments);
+
 /* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to the parent and
  * sends heartbeats, and handles the signals of crashes. If the parent was on this machine and no process serves its
  * socket, the parent is gone: prints that and ends the process. Called once, before anything is logged. */

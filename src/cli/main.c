@@ -155,6 +155,7 @@ int main(int count, char **arguments) {
   if (launched != NULL) {
     tri_log_mark_lines(strcmp(launched, "terminal") == 0);
     tri_parent_join();
+    tri_parent_restore_arguments(count, arguments);
   }
   tri_status status = run_any(count, arguments);
   /* An empty message: it was already printed by another rank of the job or by this one. */

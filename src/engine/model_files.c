@@ -252,6 +252,7 @@ tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weigh
   tri_free(all);
   TRI_TRY(status);
   if (differs < 0) return TRI_OK;
+  if (group->rank > 0) return tri_fail(TRI_BAD_CONFIG, "%s", ""); /* printed once */
   return tri_fail(
       TRI_BAD_CONFIG,
       "rank %d has another model than rank 0 under the name %s; all ranks of a job need the same one; check "

@@ -15,7 +15,8 @@ struct tri_dispatched {
   int64_t slot, serial;
   int64_t owed;       /* tokens of it that `outstanding` counts */
   tri_sequence *real; /* on this rank; NULL: on another rank */
-  bool cut; /* stopped or cancelled on another rank, which may have sampled more tokens by then and was sent a rewind */
+  int64_t longest;    /* largest number of tokens that it can have at the end of its present part */
+  bool cut;           /* stopped or cancelled on another rank, which may have sampled further tokens until then */
 };
 
 static tri_dispatched *dispatched(tri_sequence *sequence) { return (tri_dispatched *)(void *)sequence; }
@@ -156,6 +157,7 @@ static void start(tri_dispatched *s, const tri_sequence_options *options, int64_
   s->shown.finish = TRI_FINISH_NONE;
   s->serial = ++s->dispatcher->serial;
   s->cut = false;
+  s->longest = s->shown.count + options->wanted;
   owe(s, unread + options->wanted);
   if (s->real == NULL) s->dispatcher->elsewhere++;
 }
@@ -199,15 +201,17 @@ tri_status tri_dispatcher_begin(tri_dispatcher *d, const int32_t *ids, int64_t c
   return status;
 }
 
-/* Checks that a sequence can be continued: it has ended, and if it is `cut`, it has fewer tokens than the model has
- * positions. At that length its replica may have sampled further tokens and slid (generator.h) before the rewind. */
+/* Checks that a sequence has ended, and that its replica has kept it as it is here: a sequence that was stopped on
+ * another rank, and grew beyond the positions there, has slid. */
 static tri_status check_ended(const tri_dispatched *s) {
+  const int64_t positions = tri_generator_positions(s->dispatcher->generator);
   if (s->shown.finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not ended is continued");
-  if (!s->cut || s->shown.count < tri_generator_positions(s->dispatcher->generator)) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED,
-                  "a text that was stopped on another rank, and is as long as the model's %ld positions, cannot be "
-                  "continued there; begin it again with all of its tokens",
-                  (long)tri_generator_positions(s->dispatcher->generator));
+  if (!s->cut || s->longest <= positions) return TRI_OK;
+  return tri_fail(
+      TRI_UNSUPPORTED,
+      "a text was stopped on another rank, where it may have grown beyond the %ld positions, so it cannot be "
+      "continued there; begin it again with all of its tokens, or ask for fewer tokens",
+      (long)positions);
 }
 
 static tri_status fork_from(tri_dispatched *s, const tri_dispatched *from, const int32_t *ids, int64_t count,
@@ -327,15 +331,15 @@ static tri_status read_token(tri_dispatched *s, const tri_event *event, const tr
   TRI_TRY(tri_link_take(message, at, sampled.likeliest, (size_t)event->count * sizeof *sampled.likeliest));
   if (s == NULL) return TRI_OK;
   TRI_TRY(add_token(s, &sampled, &stop));
-  return stop ? stop_elsewhere(s, TRI_FINISH_STOP) : TRI_OK;
+  if (!stop) return TRI_OK;
+  return stop_elsewhere(s, tri_sequence_ends_with(&s->shown, sampled.id) ? TRI_FINISH_END : TRI_FINISH_STOP);
 }
 
-static tri_status read_done(tri_dispatched *s, const tri_event *event, const tri_link_bytes *message, size_t *at) {
-  if (s != NULL) {
-    TRI_TRY(tri_link_take(message, at, s->shown.options.scores, (size_t)event->count * sizeof(double)));
-    return end(s, event->finish, event->slid);
-  }
-  *at += (size_t)event->count * sizeof(double);
+static tri_status read_scores(const tri_dispatched *s, const tri_event *event, const tri_link_bytes *message,
+                              size_t *at) {
+  const size_t bytes = (size_t)event->count * sizeof(double);
+  if (s != NULL) return tri_link_take(message, at, s->shown.options.scores, bytes);
+  *at += bytes;
   return TRI_OK;
 }
 
@@ -366,8 +370,11 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
     tri_dispatched *s = event.kind == TRI_EVENT_LEFT ? NULL : d->list[event.slot];
     if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* sent before s was stopped or begun */
     switch (event.kind) {
+      case TRI_EVENT_SCORES: TRI_TRY(read_scores(s, &event, message, &at)); break;
       case TRI_EVENT_TOKEN: TRI_TRY(read_token(s, &event, message, &at)); break;
-      case TRI_EVENT_DONE: TRI_TRY(read_done(s, &event, message, &at)); break;
+      case TRI_EVENT_DONE:
+        if (s != NULL) TRI_TRY(end(s, event.finish, event.slid));
+        break;
       case TRI_EVENT_LEFT: TRI_TRY(read_left(d, rank, message, &at)); break;
     }
   }

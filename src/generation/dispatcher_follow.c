@@ -13,6 +13,7 @@ struct tri_followed {
   int64_t likeliest; /* tri_sampling_request.likeliest */
   double *scores;    /* [num_scores] */
   int64_t num_scores;
+  bool scores_sent;
   int32_t *ends; /* [num_ends] */
 };
 
@@ -35,9 +36,20 @@ void tri_dispatcher_release_followed(tri_dispatcher *d) {
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-static tri_status send_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
-  const tri_followed *s = context;
+/* Sends the scores with the first event after they are complete: the first token, or else the end. */
+static tri_status send_scores(tri_followed *s) {
   tri_link *link = &s->dispatcher->links[0];
+  const tri_event event = {.kind = TRI_EVENT_SCORES, .slot = s->slot, .serial = s->serial, .count = s->num_scores};
+  if (s->scores_sent || s->num_scores == 0) return TRI_OK;
+  s->scores_sent = true;
+  TRI_TRY(tri_link_append(link, &event, sizeof event));
+  return tri_link_append(link, s->scores, (size_t)s->num_scores * sizeof *s->scores);
+}
+
+static tri_status send_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+  tri_followed *s = context;
+  tri_link *link = &s->dispatcher->links[0];
+  TRI_TRY(send_scores(s));
   const tri_event event = {.kind = TRI_EVENT_TOKEN,
                            .id = sampled->id,
                            .slot = s->slot,
@@ -54,16 +66,14 @@ static tri_status send_token(void *context, tri_sequence *sequence, const tri_sa
 }
 
 static tri_status send_done(void *context, tri_sequence *sequence) {
-  const tri_followed *s = context;
-  tri_link *link = &s->dispatcher->links[0];
+  tri_followed *s = context;
   const tri_event event = {.kind = TRI_EVENT_DONE,
                            .finish = tri_sequence_finish(sequence),
                            .slid = tri_sequence_has_slid(sequence),
                            .slot = s->slot,
-                           .serial = s->serial,
-                           .count = s->num_scores};
-  TRI_TRY(tri_link_append(link, &event, sizeof event));
-  return tri_link_append(link, s->scores, (size_t)s->num_scores * sizeof *s->scores);
+                           .serial = s->serial};
+  if (event.finish != TRI_FINISH_CANCELLED) TRI_TRY(send_scores(s));
+  return tri_link_append(&s->dispatcher->links[0], &event, sizeof event);
 }
 
 static tri_status send_left(const tri_dispatcher *d) {
@@ -96,6 +106,7 @@ static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_l
   TRI_TRY(tri_link_take(message, at, s->ends, (size_t)verb->num_ends * sizeof *s->ends));
   s->serial = verb->serial;
   s->num_scores = verb->scored;
+  s->scores_sent = false;
   s->likeliest = verb->requested.likeliest;
   *out = (tri_sequence_options){.sampling = verb->sampling,
                                 .ends = s->ends,

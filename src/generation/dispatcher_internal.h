@@ -27,9 +27,10 @@ typedef struct tri_verb {
 } tri_verb;
 
 typedef enum tri_event_kind {
-  TRI_EVENT_TOKEN, /* followed by likeliest [count] */
-  TRI_EVENT_DONE,  /* followed by scores [count] */
-  TRI_EVENT_LEFT   /* answers TRI_VERB_DISMISS; followed by the tri_generator_counts */
+  TRI_EVENT_SCORES, /* the given tokens are read; followed by scores [count] */
+  TRI_EVENT_TOKEN,  /* followed by likeliest [count] */
+  TRI_EVENT_DONE,
+  TRI_EVENT_LEFT /* answers TRI_VERB_DISMISS; followed by the tri_generator_counts */
 } tri_event_kind;
 
 /* An event of a sequence. The first rank drops events with an old serial number. */

@@ -83,7 +83,7 @@ void tri_link_release(tri_link *link) {
 
 tri_status tri_link_take(const tri_link_bytes *message, size_t *at, void *data, size_t bytes) {
   if (bytes > message->count - *at) return tri_fail_internal("a message between ranks ends after %zu bytes", *at);
-  memcpy(data, message->data + *at, bytes);
+  if (bytes > 0) memcpy(data, message->data + *at, bytes);
   *at += bytes;
   return TRI_OK;
 }

@@ -132,10 +132,10 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
   s->target = s->count - (options->scored > 0 && options->wanted == 0 ? 1 : 0);
 }
 
-/* Marks tokens that are read already as unread if their logits are needed. They are read again, which overwrites their
+/* Marks tokens that are read already as unread if a step must read them. They are read again, which overwrites their
  * keys and values with the same ones. */
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
-  const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
+  const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
   if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* find_pages gets the cached ones back */
 }

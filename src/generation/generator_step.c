@@ -20,7 +20,7 @@ static void forget_released(tri_generator *g) {
 
 /* Adds cached pages to a waiting sequence. Stops before the first token whose logits are needed. */
 static tri_status find_pages(tri_generator *g, tri_sequence *s) {
-  const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
+  const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   while (s->copied < 0 && s->held == s->kept * TRI_PAGE_ROWS && s->held + TRI_PAGE_ROWS <= most) {
     const int32_t page = tri_pages_find(g->pages, &s->prefix, s->ids + s->offset + s->held);
     if (page < 0) return TRI_OK;
@@ -180,13 +180,6 @@ tri_status tri_generator_end(tri_generator *g, tri_sequence *s, tri_finish finis
   return s->options.observer.done == NULL ? TRI_OK : s->options.observer.done(s->options.observer.context, s);
 }
 
-static bool ends_with(const tri_sequence *s, int32_t id) {
-  for (int i = 0; i < s->options.num_ends; i++) {
-    if (s->options.ends[i] == id) return true;
-  }
-  return false;
-}
-
 /* Appends a sampled token. Sets *ended if that ended the sequence; its observer may then have extended or released it.
  */
 static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
@@ -196,7 +189,7 @@ static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sam
   s->sampled++;
   if (observer->token != NULL) TRI_TRY(observer->token(observer->context, s, sampled, &stop));
   *ended = true;
-  if (ends_with(s, sampled->id)) return tri_generator_end(g, s, TRI_FINISH_END);
+  if (tri_sequence_ends_with(s, sampled->id)) return tri_generator_end(g, s, TRI_FINISH_END);
   if (stop) return tri_generator_end(g, s, TRI_FINISH_STOP);
   if (s->sampled == s->options.wanted) return tri_generator_end(g, s, TRI_FINISH_LENGTH);
   *ended = false;

@@ -1,5 +1,6 @@
 #include "generation/sequence.h"
 
+#include "base/count.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -98,6 +99,15 @@ bool tri_sequence_has_started(const tri_sequence *s) { return s->has_place || s-
 int64_t tri_sequence_wants_logits(const tri_sequence *s) {
   const int64_t samples = s->options.wanted > 0 ? 1 : 0;
   return s->sampled == 0 ? s->options.scored + samples : samples;
+}
+
+int64_t tri_sequence_must_read(const tri_sequence *s) { return tri_larger(1, tri_sequence_wants_logits(s)); }
+
+bool tri_sequence_ends_with(const tri_sequence *s, int32_t id) {
+  for (int i = 0; i < s->options.num_ends; i++) {
+    if (s->options.ends[i] == id) return true;
+  }
+  return false;
 }
 
 void tri_sequence_destroy(tri_sequence *s, tri_pages *pages) {

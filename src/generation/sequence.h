@@ -53,6 +53,11 @@ void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positi
 bool tri_sequence_has_started(const tri_sequence *sequence);
 /* Returns the number of unread tokens, counted from the last, that need logits. */
 int64_t tri_sequence_wants_logits(const tri_sequence *sequence);
+/* Returns the number of tokens, counted from the last, that a step must read, even if their keys and values are cached:
+ * the ones that need logits, and at least one. */
+int64_t tri_sequence_must_read(const tri_sequence *sequence);
+/* Returns whether the token is one of its options' ends. */
+bool tri_sequence_ends_with(const tri_sequence *sequence, int32_t id);
 void tri_sequence_destroy(tri_sequence *sequence, tri_pages *pages);
 
 #endif

@@ -21,12 +21,6 @@ enum { NUMBER_BYTES = 32, MAX_COLLISIONS = 8 };
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
 
-/* Returns the number of arguments that belong to -n 8, -n8, --ranks 8 or --ranks=8; 0 for any other argument. */
-static int is_ranks_option(const char *argument) {
-  if (strcmp(argument, "-n") == 0 || strcmp(argument, "--ranks") == 0) return 2;
-  return strncmp(argument, "-n", 2) == 0 || strncmp(argument, "--ranks=", 8) == 0 ? 1 : 0;
-}
-
 static int add_launcher(const tri_launcher *launcher, char *number, char **line) {
   static const char *const passed[] = {TRI_LAUNCHED, TRI_PARENT, TRI_STREAMS, TRI_JOB_VARIABLE};
   int used = 0;
@@ -46,17 +40,14 @@ static int add_launcher(const tri_launcher *launcher, char *number, char **line)
   return used;
 }
 
+/* Appends the command's own arguments. The ranks ignore -n (tri_launch_is_rank). */
 static int add_arguments(char **arguments, char **line, int used) {
-  for (int i = 0; arguments[i] != NULL; i++) {
-    int skip = is_ranks_option(arguments[i]);
-    if (skip == 0) {
-      line[used++] = arguments[i];
-    } else if (skip == 2 && arguments[i + 1] != NULL) {
-      i++;
-    }
-  }
+  static char colon[] = TRI_PARENT_COLON;
+  for (int i = 0; arguments[i] != NULL; i++) line[used++] = strcmp(arguments[i], ":") == 0 ? colon : arguments[i];
   return used;
 }
+
+bool tri_launch_is_rank(void) { return getenv(TRI_LAUNCHED) != NULL; }
 
 /* Refuses to start a job from a rank of a job, because each rank would start one. */
 static tri_status check_alone(void) {

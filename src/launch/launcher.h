@@ -32,7 +32,7 @@ typedef struct tri_launch_options {
   bool gives_streams;    /* rank 0 uses this process's standard input and output (tri_parent_use_streams) */
 } tri_launch_options;
 
-/* LOCAL. Starts this program's command line, without -n, on that many ranks through the launcher in $PATH, and waits
+/* LOCAL. Starts this program's command line on that many ranks through the launcher in $PATH, and waits
  * for the end of the job. Logs of the ranks are passed on; output of the launcher is shown only if no rank has reported
  * an error. SIGINT, SIGTERM and SIGHUP ask the job to stop: before the first step it is ended, later its ranks save; a
  * second signal ends it at once. A scheduler's request (base/stop.h) waits for the first step, and may be repeated. The
@@ -40,5 +40,7 @@ typedef struct tri_launch_options {
  * restarted, up to max_restarts times. The status and its message are those of the rank that failed first, or name the
  * rank that was killed. `arguments` begins with the subcommand and ends with NULL. */
 tri_status tri_launch(const tri_launch_options *options, char **arguments);
+/* LOCAL. Returns whether this process is a rank that tri_launch has started. It ignores the option -n. */
+bool tri_launch_is_rank(void);
 
 #endif

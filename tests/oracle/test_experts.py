@@ -418,7 +418,7 @@ def filled_tokens(model, steps, ids):
 
 
 @pytest.mark.parametrize("name", ["mixtral", "dots1"])
-def test_padding_is_not_counted_by_the_router(tmp_path, name):
+def test_padding_of_packed_sequences(tmp_path, name):
     """What packed sequences are filled up with goes to no expert, takes no room, is in no load and in no loss: whatever it says changes
     no bit under any layout. (That the rest is right says test_expert_models.py.) Tokens whose labels do not count are tokens."""
     model = {"mixtral": {**MIXTRAL, "balance_rate": 50.0, "z_loss": 5.0}, "dots1": {**DOTS1, "z_loss": 0.5}}[name]

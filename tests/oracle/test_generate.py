@@ -1,4 +1,4 @@
-"""What `trireme generate` writes, beside plain ways to the same: a context that slides beside one text for each of its windows, stop
+"""`trireme generate` compared with plain ways to the same texts: a context that slides with one text for each of its windows, stop
 strings beside a search in the whole text, several texts side by side beside each alone, a conversation beside its template written
 out."""
 import json
@@ -57,7 +57,7 @@ def test_context(folder):
     expected = prompt
     while len(expected) < len(prompt) + tokens:
         seen = expected if expected == prompt else expected[-POSITIONS // 2 :]
-        # A text of as many tokens as there are positions has one more drawn behind it, which is read first in the next stretch.
+        # A text of as many tokens as there are positions has one more token sampled after it, which is read first in the next range.
         room = min(POSITIONS - len(seen) + 1, len(prompt) + tokens - len(expected))
         for _ in range(room):
             expected += text_of(folder, seen, 1, *GREEDY)
@@ -195,7 +195,7 @@ def test_end_tokens_and_settings_of_the_folder(folder, tmp_path):
     assert done.stdout == generate(folder, *words, "--tokens", 7).stdout
     words = (*words, "--tokens", 30)
     assert generate(copy, *words).stdout == generate(folder, *words).stdout
-    # A penalty is for the likeliest token, too; what is asked for and not done is told.
+    # A penalty applies to the likeliest token, too; options that are not used are reported.
     (copy / "generation_config.json").write_text(json.dumps(dict(repetition_penalty=1.5)))
     assert generate(copy, *words, *GREEDY).stdout == generate(folder, *words, *GREEDY, "--repetition-penalty", 1.5).stdout
     (copy / "generation_config.json").write_text(json.dumps(dict(suppress_tokens=[1], forced_eos_token_id=0, num_beams=4, typical_p=1.0, min_length=0, no_repeat_ngram_size=0, bad_words_ids=None)))
@@ -221,7 +221,7 @@ def rendered(messages):
 
 @pytest.mark.parametrize("system", [None, "Be a ship."])
 def test_chat(folder, system):
-    """Each answer is what the model says behind the rendered conversation, up to the template's end of a turn."""
+    """Each answer is the model's continuation of the rendered conversation, up to the template's end of a turn."""
     said, messages, expected = ["ahoy", "row", "sea"], [], []
     if system is not None:
         messages.append(dict(role="system", content=system))
@@ -310,7 +310,7 @@ def test_the_token_that_ends_a_text_is_among_its_ids(folder, tmp_path):
 
 
 def test_small_caches_write_the_same(folder, tmp_path):
-    """Whatever the cache holds: where it is full, texts are read again later."""
+    """For any size of the cache: if it is full, texts are read again later."""
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("".join(f"the {word} of\n" for word in ("sea", "oars", "trireme", "time", "dark and wide", "oars are pulled in time")))
     words = ("--prompts", prompts, "--samples", 3, "--tokens", 16, "--json", "--logprobs", 2, "--ignore-end")
@@ -407,7 +407,7 @@ def test_an_interrupted_run_writes_what_is_there(folder):
 
 
 def test_a_closed_pipe_is_said(folder):
-    """What is not read any more ends, and says why."""
+    """A command whose output is not read any more ends with a message."""
     for tokens, more in ((100000, ()), (30, ("--json", "--samples", 3))):
         writing = subprocess.Popen([TRIREME, "generate", str(folder), "--prompt", "the ", "--tokens", str(tokens), *map(str, more)],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)

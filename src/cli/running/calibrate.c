@@ -227,7 +227,7 @@ static tri_status join_and_measure(const arguments *given) { return tri_ranks_en
 static tri_status calibrate_run(int count, char **given) {
   arguments parsed = {.precision = TRI_FP32, .device = "auto", .time_s = USUAL_TIME_S, .given = given};
   TRI_TRY(calibrate_parse(count, given, &parsed));
-  if (parsed.ranks > 1) {
+  if (parsed.ranks > 1 && !tri_launch_is_rank()) {
     tri_launch_options options = {.ranks = parsed.ranks, .hang_timeout_s = PATIENCE_S};
     return tri_launch(&options, given);
   }

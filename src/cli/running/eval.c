@@ -270,7 +270,7 @@ static tri_status eval_work(void *context, const tri_group *group, int threads) 
   if (given->model.threads == 0) given->model.threads = threads;
   if (asks(given)) return ask_questions(given);
   tri_corpus *corpus = NULL;
-  TRI_TRY(tri_corpus_open(given->data, &corpus));
+  TRI_TRY(tri_ranks_agree(group, tri_corpus_open(given->data, &corpus)));
   const tri_status status = eval_corpus(given, corpus);
   tri_corpus_close(corpus);
   return status;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
+#include "cli/running/ranks.h"
 #include "files/json_kind.h"
 #include "generation/texts.h"
 #include "options/json.h"
@@ -85,8 +86,7 @@ static tri_status begin_texts(session *s) {
                                      .batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH,
                                      .tokens = s->asked->rule.tokens};
   TRI_TRY(tri_texts_begin(&s->generation, &request, &s->texts));
-  TRI_TRY(shorten_prompts(s));
-  return tri_texts_load(&s->texts);
+  return shorten_prompts(s);
 }
 
 static tri_status answers_set_up(session *s) {
@@ -183,7 +183,8 @@ tri_status tri_eval_answers(const tri_eval_questions *asked) {
   s->asked = asked;
   s->results = json_array();
   s->written = json_array();
-  tri_status status = answers_set_up(s);
+  tri_status status = tri_ranks_agree(asked->group, answers_set_up(s));
+  if (status == TRI_OK) status = tri_texts_load(&s->texts);
   if (status == TRI_OK) status = tri_texts_write(&s->texts, judge_answer, s);
   tri_log_progress_end();
   if (status == TRI_OK && asked->group->rank == 0) status = answers_report(s);

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
+#include "cli/running/ranks.h"
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
 #include "engine/model_files.h"
@@ -128,7 +129,7 @@ static void show_progress(int64_t done, int64_t all) {
  * that all ranks then need its message. */
 static tri_status agree(const session *s, tri_status status) {
   return s->asked->all_checkpoints ? tri_common_failure(s->asked->group, status)
-                                   : tri_common_status(s->asked->group, status);
+                                   : tri_ranks_agree(s->asked->group, status);
 }
 
 /* COLLECTIVE. Creates a scorer with the weights of a checkpoint. The caller destroys it, also after a failure. */
@@ -346,7 +347,7 @@ static tri_status judge_all(session *s) {
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
 static tri_status open_session(session *s) {
-  TRI_TRY(tri_questions_read(s->asked->file, &s->questions));
+  TRI_TRY(tri_ranks_agree(s->asked->group, tri_questions_read(s->asked->file, &s->questions)));
   return tri_rank_device_create(s->asked->options->device, (int)s->asked->options->threads, &s->device);
 }
 

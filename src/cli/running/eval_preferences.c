@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/running/eval_model.h"
+#include "cli/running/ranks.h"
 #include "data/preference_sums.h"
 #include "engine/evaluate.h"
 #include "files/json_kind.h"
@@ -250,7 +251,7 @@ tri_status tri_eval_preferences_run(const tri_eval_preferences *asked) {
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->asked = asked;
-  tri_status status = set_up(s);
+  tri_status status = tri_ranks_agree(asked->group, set_up(s));
   if (status == TRI_OK) status = evaluate(s);
   if (status == TRI_OK) status = report(s);
   tri_free(s->mismatched);

@@ -6,6 +6,7 @@
 #include "checkpoint/run_notes.h"
 #include "cli/running/eval_bytes.h"
 #include "cli/running/eval_model.h"
+#include "cli/running/ranks.h"
 #include "data/bigram.h"
 #include "data/eval_windows.h"
 #include "engine/evaluate.h"
@@ -175,7 +176,7 @@ static tri_status create_windows(session *s) {
   return tri_eval_windows_create(s->asked->corpus, &options, &s->windows);
 }
 
-static tri_status eval_set_up(session *s) {
+static tri_status open_data(session *s) {
   const tri_model_options *options = s->asked->options;
   const tri_checkpoint_use use = tri_model_options_use(options);
   const tri_corpus *corpus = s->asked->corpus;
@@ -194,6 +195,11 @@ static tri_status eval_set_up(session *s) {
     s->text.unknown_token = tri_tokenizer_unknown(s->tokenizer);
     TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
   }
+  return TRI_OK;
+}
+
+static tri_status eval_set_up(session *s) {
+  TRI_TRY(tri_ranks_agree(s->asked->group, open_data(s)));
   return create_model(s);
 }
 

@@ -203,8 +203,7 @@ typedef struct generate_texts {
   tri_prompts prompts;
   tri_texts texts;
   int64_t made, nameless; /* tokens of all texts, and those that the tokenizer does not know */
-  int64_t printed;        /* texts that are in the output */
-  int64_t complete;       /* printed texts that were not cancelled */
+  int64_t complete;       /* texts in the output that were not cancelled */
   size_t decoded;
 } generate_texts;
 
@@ -231,15 +230,14 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
-/* Reports to the parent of a job how many texts are in the output, for its error messages. */
+/* Reports to the parent of a job how many complete texts are in the output, for its error messages. */
 static void report_progress(const generate_texts *t) {
-  tri_log_to_parent("texts %ld of %ld", (long)t->printed, (long)t->texts.count);
+  tri_log_to_parent("texts %ld of %ld", (long)t->complete, (long)t->texts.count);
 }
 
 static tri_status finish_text(void *context, tri_written *text) {
   generate_texts *t = context;
   t->made += text->made;
-  t->printed++;
   t->complete += text->finish != TRI_FINISH_CANCELLED;
   t->nameless += text->nameless;
   t->decoded += text->decoded;
@@ -308,15 +306,16 @@ static void log_idle_replicas(const generate_texts *t) {
 static tri_status help_with_texts(generate_texts *t) {
   if (t->given->dry_run) return TRI_OK;
   TRI_TRY(tri_texts_load(&t->texts));
-  tri_stop_defer("interrupted twice, so it ends at once");
+  tri_ranks_defer_stop();
   return tri_texts_write(&t->texts, NULL, NULL);
 }
 
 static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
   const int ranks = given->request.group->size;
   t->given = given;
-  TRI_TRY(tri_generation_open(&given->request, &t->generation));
+  TRI_TRY(tri_ranks_agree(given->request.group, tri_generation_open(&given->request, &t->generation)));
   if (given->chat && ranks > 1) {
+    if (!tri_generation_leads(&t->generation)) return tri_fail(TRI_BAD_USAGE, "%s", "");
     return tri_fail(TRI_BAD_USAGE,
                     "generate: a conversation has one text at a time, and this job has %d ranks: start one process",
                     ranks);
@@ -340,7 +339,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
   if (given->dry_run) return tri_generate_plan(&t->texts);
   TRI_TRY(tri_texts_load(&t->texts));
   log_idle_replicas(t);
-  tri_stop_defer("interrupted twice, so it ends at once");
+  tri_ranks_defer_stop();
   return write_texts(t);
 }
 

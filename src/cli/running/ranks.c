@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/parent.h"
 #include "base/stop.h"
+#include "comm/agreement.h"
 #include "comm/placement.h"
 #include "launch/launcher.h"
 
@@ -20,6 +21,16 @@ tri_status tri_ranks_end(tri_status status) {
   if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
   tri_comm_close(); /* the message is logged first, because a launcher kills the other ranks after the first exit */
   return tri_fail(status, "%s", "");
+}
+
+void tri_ranks_defer_stop(void) {
+  if (tri_comm_is_started_alone()) tri_stop_defer("interrupted twice, so it ends at once");
+}
+
+tri_status tri_ranks_agree(const tri_group *group, tri_status status) {
+  if (status != TRI_OK && group->rank > 0 && tri_status_message()[0] != '\0')
+    status = tri_fail(status, "rank %d: %s", group->rank, tri_status_message());
+  return tri_common_status(group, status);
 }
 
 /* Discards the output of the other ranks. */
@@ -41,7 +52,8 @@ static tri_status join_and_work(const tri_ranks_work *work) {
 
 tri_status tri_ranks_run(const tri_ranks_work *work) {
   const bool unsaid = work->ranks == 0 && tri_comm_is_started_alone();
-  const int64_t ranks = unsaid && work->tensor > 1 ? work->tensor : work->ranks;
+  const int64_t asked = unsaid && work->tensor > 1 ? work->tensor : work->ranks;
+  const int64_t ranks = tri_launch_is_rank() ? 0 : asked;
   if (ranks > 1 && work->tensor > 1 && ranks % work->tensor != 0) {
     return tri_fail(TRI_BAD_USAGE, "-n %ld is not a multiple of --tensor %ld: a replica has %ld ranks", (long)ranks,
                     (long)work->tensor, (long)work->tensor);

@@ -19,6 +19,15 @@ typedef struct tri_ranks_work {
  * The output of the first rank is that of the command. */
 tri_status tri_ranks_run(const tri_ranks_work *work);
 
+/* Lets the first signal only ask this process to stop, so that the work can end early. A process of a job ends at once
+ * all the same, unless its parent asks it to stop (TRI_PARENT_STOP): a launcher sends signals to the ranks that are
+ * left when one has died. */
+void tri_ranks_defer_stop(void);
+
+/* COLLECTIVE. Returns the common status of the ranks, as tri_common_status. The message names the rank if it is not the
+ * first one. */
+tri_status tri_ranks_agree(const tri_group *group, tri_status status);
+
 /* Ends this process's part of a job. The message of a failure is printed here if the process has other ranks, whose
  * job it ends; then the message of the returned status is empty. */
 tri_status tri_ranks_end(tri_status status);

@@ -234,6 +234,7 @@ static tri_status train_run(int count, char **arguments) {
   train_arguments parsed = {.resume = "auto", .given = arguments};
   TRI_TRY(tri_alloc("options", (size_t)count, sizeof *parsed.sets, &parsed.sets));
   tri_status status = train_parse(count, arguments, &parsed);
+  if (tri_launch_is_rank()) parsed.ranks = 0;
   if (status == TRI_OK) status = train(&parsed);
   tri_free(parsed.sets);
   return status;
