@@ -442,6 +442,14 @@ tri_status tri_dispatcher_dismiss(tri_dispatcher *d) {
   return tri_runner_dismiss(d->runner);
 }
 
+void tri_dispatcher_give_up(tri_dispatcher *d, tri_status status) {
+  tri_saved_error failed = {TRI_OK, ""};
+  if (d->group.size > 1 || status == TRI_COMM || status == TRI_DEVICE_FAILED) return;
+  tri_error_save(&failed, status);
+  (void)tri_runner_dismiss(d->runner);
+  (void)tri_saved_error_restore(&failed);
+}
+
 tri_generator_counts tri_dispatcher_count(const tri_dispatcher *d) {
   tri_generator_counts counts = tri_generator_count(d->generator);
   add_counts(&counts, &d->counts);

@@ -61,6 +61,10 @@ tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
  * counters to those of tri_dispatcher_count. They may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
+/* On the first rank, after a failure with this status that does not end the job: lets the other tensor ranks return
+ * from tri_dispatcher_follow. With several replicas a failure ends the job, and this does nothing. */
+void tri_dispatcher_give_up(tri_dispatcher *dispatcher, tri_status status);
+
 /* Returns the counters of this rank's generator, and of the other ranks' as of the last tri_dispatcher_dismiss. */
 tri_generator_counts tri_dispatcher_count(const tri_dispatcher *dispatcher);
 

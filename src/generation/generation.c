@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
+#include "comm/agreement.h"
 #include "data/fingerprint.h"
 #include "data/same_tokenizer.h"
 #include "engine/model_files.h"
@@ -100,6 +101,7 @@ static tri_status open_draft(tri_generation *g) {
   g->draft_request.draft = NULL;
   g->draft_request.group = NULL;
   g->draft_request.tensor = 1;
+  g->draft_request.replicas = NULL;
   g->draft_request.model.base = g->draft_request.model.tokenizer = NULL;
   g->draft_request.quiet = true;
   TRI_TRY(tri_alloc("a draft model", 1, sizeof *g->draft_model, &g->draft_model));
@@ -157,6 +159,7 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
 }
 
 static tri_group group_of(const tri_generation *g) {
+  if (g->request->replicas != NULL) return g->request->replicas->all;
   return g->request->group == NULL ? tri_group_alone("generation") : *g->request->group;
 }
 
@@ -187,11 +190,12 @@ static tri_status load_weights(tri_generation *g) {
 tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *of_first) {
   const tri_group group = group_of(g);
   tri_runner_sizes sizes = *of_first;
-  TRI_TRY(tri_replicas_create(&group, g->request->tensor, &g->model, &g->replicas));
+  if (g->request->replicas != NULL) g->replicas = *g->request->replicas;
+  if (g->request->replicas == NULL) TRI_TRY(tri_replicas_create(&group, g->request->tensor, &g->model, &g->replicas));
   TRI_TRY(tri_broadcast(&group, 0, sizeof sizes, &sizes));
   g->positions = sizes.positions;
   TRI_TRY(create_device(g));
-  TRI_TRY(create_generator(g, &sizes));
+  TRI_TRY(tri_common_failure(&group, create_generator(g, &sizes)));
   TRI_TRY(load_weights(g));
   if (g->generator == NULL) return TRI_OK;
   if (g->draft_model != NULL) return load_draft(g, &sizes);
@@ -217,5 +221,5 @@ void tri_generation_close(tri_generation *g) {
   tri_encoder_destroy(g->encoder);
   tri_tokenizer_destroy(g->tokenizer);
   tri_merged_close(&g->weights);
-  tri_replicas_destroy(&g->replicas);
+  if (g->request != NULL && g->request->replicas == NULL) tri_replicas_destroy(&g->replicas);
 }

@@ -26,11 +26,12 @@ typedef struct tri_generation_request {
   bool stops_when_asked; /* texts end with the finish `cancelled` once tri_stop_asked returns true */
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
-  const tri_group *group;    /* ranks that generate together; NULL: this one alone */
-  int64_t tensor;            /* tensor ranks of each replica; 0 or 1: one */
-  tri_device *lent;          /* used instead of the device that `model` names; NULL: unused */
-  const tri_weights *shared; /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
-  bool without_weights;      /* the caller writes the weights after tri_generation_load */
+  const tri_group *group;       /* ranks that generate together; NULL: this one alone */
+  int64_t tensor;               /* tensor ranks of each replica; 0 or 1: one */
+  const tri_replicas *replicas; /* used instead of `group` and `tensor`, which must fit to it; NULL: unused */
+  tri_device *lent;             /* used instead of the device that `model` names; NULL: unused */
+  const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
+  bool without_weights;         /* the caller writes the weights after tri_generation_load */
 } tri_generation_request;
 
 typedef struct tri_generation tri_generation;

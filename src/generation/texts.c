@@ -154,9 +154,11 @@ tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_w
     t->list[i].done = visit_ended;
     t->list[i].context = t;
   }
-  TRI_TRY(start_texts(t));
-  TRI_TRY(tri_generation_run(t->generation));
-  return tri_dispatcher_dismiss(dispatcher);
+  tri_status status = start_texts(t);
+  if (status == TRI_OK) status = tri_generation_run(t->generation);
+  if (status == TRI_OK) return tri_dispatcher_dismiss(dispatcher);
+  tri_dispatcher_give_up(dispatcher, status);
+  return status;
 }
 
 void tri_texts_release(tri_texts *t) {

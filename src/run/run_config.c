@@ -220,6 +220,9 @@ static const tri_config_key samples_keys[] = {
      .help = "sample from the most likely tokens that together have this probability"},
     {KEY("seed", samples.seed, TRI_CONFIG_SEED), .fallback = "1234",
      .help = "seed of sampling: the same weights and seed write the same text"},
+    {COUNT("tensor", samples.tensor, 1, 1 << 16), .fallback = "1",
+     .help = "first ranks that hold one copy of the weights for samples, for a model that one cannot hold; the texts "
+             "are those of `generate --tensor`"},
 };
 TABLE(samples_table, samples_keys);
 

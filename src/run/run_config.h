@@ -101,6 +101,7 @@ typedef struct tri_run_config {
     int64_t tokens, top_k;
     double temperature, top_p;
     uint64_t seed;
+    int64_t tensor;     /* tensor ranks that generate together: the first of the job */
   } samples;            /* as for `trireme generate` */
   double hang_timeout;  /* seconds without progress after which the job is ended; 0: never */
   bool elastic;         /* a layout that does not fit the ranks is replaced by the nearest one that does */

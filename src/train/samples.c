@@ -1,6 +1,7 @@
 /* Writes samples of a run's checkpoints: lines of OUTPUT/samples.jsonl in the format of `trireme generate --json`.
  *
- * The first rank generates them with a generator of its own, and the other ranks wait in the next collective. The
+ * The first rank, or with samples.tensor the first ranks, generate them with generators of their own, and the other
+ * ranks wait in the next collective. The
  * weights are those in memory while the run is still at the checkpoint's step: the generator reads them in place if the
  * first rank has all of them in the type that it needs, else they are moved from all ranks to memory of its own. They
  * are read back from the checkpoint if the run has gone on since (checkpoint.async, a resumed run) or has an adapter.
@@ -12,6 +13,7 @@
 #include "train/train_internal.h"
 
 #include "base/flight_recorder.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -22,6 +24,7 @@
 #include "files/lines.h"
 #include "files/write_fault.h"
 #include "generation/texts.h"
+#include "schedule/layout.h"
 #include "train/sample_prompts.h"
 
 #include <errno.h>
@@ -103,6 +106,23 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
   return status;
 }
 
+tri_status tri_training_group_samplers(tri_training *t) {
+  const tri_run_config *config = t->config;
+  const tri_group *world = &t->mesh.world;
+  const int64_t tensor = config->samples.tensor;
+  t->samplers = tri_replicas_alone();
+  t->samples_here = world->rank == 0;
+  if (tri_num_samples(config) == 0 || tensor == 1) return TRI_OK;
+  if (tensor > world->size) {
+    return tri_fail(TRI_BAD_CONFIG, "samples.tensor is %ld, and this job has %d rank%s; set it to at most %d",
+                    (long)tensor, world->size, TRI_PLURAL(world->size), world->size);
+  }
+  TRI_TRY(tri_layout_check_tensor("samples.tensor", tensor, &config->model));
+  t->samples_here = world->rank < tensor;
+  TRI_TRY(tri_group_split(world, "samples", t->samples_here ? 0 : 1, world->rank, &t->sampling));
+  return t->samples_here ? tri_replicas_create(&t->sampling, tensor, &config->model, &t->samplers) : TRI_OK;
+}
+
 /* The weights that samples are generated with. */
 typedef enum weights_from { FROM_CHECKPOINT, FROM_MEMORY_IN_PLACE, FROM_MEMORY_MOVED } weights_from;
 
@@ -116,7 +136,9 @@ static bool has_saved_values(const tri_run_config *config) {
 /* Sets *out to whether the first rank's generator can read the engine's weights in place. */
 static tri_status reads_in_place(const tri_run_config *config, const tri_weights *weights, bool *out) {
   *out = false;
-  return has_saved_values(config) ? tri_runner_can_share(&config->model, config->precision, weights, out) : TRI_OK;
+  return has_saved_values(config) && config->samples.tensor == 1
+             ? tri_runner_can_share(&config->model, config->precision, weights, out)
+             : TRI_OK;
 }
 
 /* Sets *out as reads_in_place will, from a plan, before there is an engine. */
@@ -152,7 +174,7 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
   const tri_runner_sizes sizes = tri_runner_sizes_for(count < BATCH ? count : BATCH, positions);
   bool in_place = false;
   if (!config->checkpoint.async) TRI_TRY(plan_in_place(config, options, device, &in_place));
-  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, 1, device, out);
+  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, config->samples.tensor, device, out);
 }
 
 /* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */
@@ -165,15 +187,18 @@ typedef struct tri_samples {
   tri_texts texts;
 } tri_samples;
 
+/* Encodes the prompts on the first rank. */
 static tri_status begin_texts(const tri_run_config *config, tri_samples *s) {
   const tri_texts_request texts = {.prompts = s->prompts.list,
                                    .num_prompts = tri_num_samples(config),
                                    .batch = BATCH,
                                    .tokens = config->samples.tokens};
-  return tri_texts_begin(&s->generation, &texts, &s->texts);
+  s->texts.generation = &s->generation;
+  return tri_generation_leads(&s->generation) ? tri_texts_begin(&s->generation, &texts, &s->texts) : TRI_OK;
 }
 
-/* Prepares the texts and, unless the weights are moved later, loads the weights. */
+/* COLLECTIVE over the ranks that generate. Prepares the texts and, unless the weights are moved later, loads the
+ * weights. */
 static tri_status open_texts(tri_training *t, int64_t step, weights_from from, tri_samples *s) {
   tri_run_config *config = t->config;
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
@@ -191,6 +216,8 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, t
       .num_stops = s->prompts.turn_end[0] != '\0',
       .model = {.device = config->device, .precision = config->precision},
       .lent = t->device,
+      .tensor = config->samples.tensor,
+      .replicas = &t->samplers,
       .quiet = true,
   };
   switch (from) {
@@ -201,8 +228,9 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, t
       break;
     case FROM_MEMORY_MOVED: s->request.without_weights = true; break;
   }
-  TRI_TRY(tri_generation_open(&s->request, &s->generation));
-  TRI_TRY(begin_texts(config, s));
+  tri_status status = tri_generation_open(&s->request, &s->generation);
+  if (status == TRI_OK) status = begin_texts(config, s);
+  TRI_TRY(tri_common_failure(&t->samplers.all, status));
   return tri_texts_load(&s->texts);
 }
 
@@ -257,14 +285,15 @@ void tri_training_close_samples(tri_training *t) {
   t->samples = NULL;
 }
 
-/* Generates the texts of samples that are open, and appends those that are not in the file. `status`: status of opening
- * them. *good: whether all texts were generated. */
+/* COLLECTIVE over the ranks that generate. Generates the texts of samples that are open; the first rank appends those
+ * that are not in the file. `status`: status of opening them. *good: whether all texts were generated. */
 static tri_status write_texts(tri_training *t, int64_t step, const bool *there, tri_status status, tri_samples *s,
                               bool *good) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
   if (status == TRI_OK) status = tri_texts_write(&s->texts, NULL, NULL);
   *good = status == TRI_OK;
+  if (!tri_training_is_rank0(t)) return TRI_OK;
   if (*good) return append_texts(s, path, there);
   tri_warn("there are no samples of step %ld: %s", (long)step, tri_status_message());
   return TRI_OK;
@@ -280,8 +309,8 @@ static tri_status open_samples(tri_training *t, int64_t step, weights_from from,
   return open_texts(t, step, from, *out);
 }
 
-/* On the first rank: writes samples with weights that need no other rank. A generator that reads the engine's weights
- * is kept open for the next checkpoint. */
+/* COLLECTIVE over the ranks that generate. Writes samples with weights that need no other rank. A generator that reads
+ * the engine's weights is kept open for the next checkpoint. */
 static tri_status write_samples(tri_training *t, int64_t step, weights_from from, const bool *there) {
   tri_samples *s = NULL;
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "write samples");
@@ -295,26 +324,27 @@ static tri_status write_samples(tri_training *t, int64_t step, weights_from from
   return status;
 }
 
-/* COLLECTIVE. Moves the weights to the first rank, unless the texts could not be opened there, and writes samples. */
+/* COLLECTIVE. Moves the weights to the ranks that generate, unless the texts could not be opened there, and writes
+ * samples. */
 static tri_status move_and_write(tri_training *t, int64_t step, const bool *there) {
   const tri_group *world = &t->mesh.world;
-  const bool first = tri_training_is_rank0(t);
+  const bool here = t->samples_here;
   tri_samples *s = NULL;
   bool opened = false, written = false;
-  tri_status status = tri_first_rank_status(world, first ? tri_alloc("samples", 1, sizeof *s, &s) : TRI_OK);
+  tri_status status = tri_common_status(world, here ? tri_alloc("samples", 1, sizeof *s, &s) : TRI_OK);
   tri_saved_error failed = {TRI_OK, ""};
   TRI_TRY(status);
-  if (first) tri_error_save(&failed, open_texts(t, step, FROM_MEMORY_MOVED, s));
+  if (here) tri_error_save(&failed, open_texts(t, step, FROM_MEMORY_MOVED, s));
   opened = failed.status == TRI_OK;
   status = tri_broadcast(world, 0, sizeof opened, &opened);
   if (status == TRI_OK && opened) {
     tri_weights_target to = {.weights = NULL};
-    if (first) to = tri_runner_target(s->generation.runner);
-    status = tri_engine_send_weights(t->engine, first ? &to : NULL);
+    if (here) to = tri_runner_target(s->generation.runner);
+    status = tri_engine_send_weights(t->engine, here ? &to : NULL);
   }
-  if (status == TRI_OK && first) status = write_texts(t, step, there, tri_saved_error_restore(&failed), s, &written);
+  if (status == TRI_OK && here) status = write_texts(t, step, there, tri_saved_error_restore(&failed), s, &written);
   samples_close(s);
-  return tri_first_rank_status(world, status);
+  return tri_common_status(world, status);
 }
 
 /* COLLECTIVE. Chooses the weights for samples of the checkpoint of `step`. */
@@ -342,7 +372,7 @@ tri_status tri_training_sample(tri_training *t) {
     case FROM_MEMORY_IN_PLACE: break;
     case FROM_MEMORY_MOVED: return move_and_write(t, saved, none);
   }
-  return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? write_samples(t, saved, from, none) : TRI_OK);
+  return tri_common_status(&t->mesh.world, t->samples_here ? write_samples(t, saved, from, none) : TRI_OK);
 }
 
 tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
@@ -415,6 +445,22 @@ static bool lacks_texts(const samples_look *look, int64_t step, bool newest) {
   return !whole;
 }
 
+/* On the first rank: lets the others that generate write the samples of a step, too; -1: of no further step. */
+static tri_status announce_step(const tri_training *t, int64_t step) {
+  return tri_broadcast(&t->samplers.all, 0, sizeof step, &step);
+}
+
+/* On the other ranks that generate. */
+static tri_status follow_steps(tri_training *t) {
+  static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
+  for (;;) {
+    int64_t step = -1;
+    TRI_TRY(tri_broadcast(&t->samplers.all, 0, sizeof step, &step));
+    if (step < 0) return TRI_OK;
+    TRI_TRY(write_samples(t, step, FROM_CHECKPOINT, none));
+  }
+}
+
 static tri_status add_lacking(tri_training *t, const char *root, const samples_look *look) {
   static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
   tri_checkpoint_found *list = NULL;
@@ -425,7 +471,8 @@ static tri_status add_lacking(tri_training *t, const char *root, const samples_l
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
     const int64_t step = list[i].step;
     if (!lacks_texts(look, step, i == count - 1)) continue;
-    status = write_samples(t, step, FROM_CHECKPOINT, step == look->highest ? look->there : none);
+    status = announce_step(t, step);
+    if (status == TRI_OK) status = write_samples(t, step, FROM_CHECKPOINT, step == look->highest ? look->there : none);
   }
   tri_free(list);
   return status;
@@ -443,10 +490,12 @@ static tri_status resume_samples(tri_training *t, const tri_sample_prompts *prom
 
 tri_status tri_training_resume_samples(tri_training *t) {
   tri_sample_prompts *prompts = NULL;
+  if (!tri_training_is_rank0(t)) return follow_steps(t);
   TRI_TRY(tri_alloc("the prompts of samples", 1, sizeof *prompts, &prompts));
   tri_status status = tri_sample_prompts_make(t->config, t->data.tokenizer, prompts);
   if (status == TRI_OK) status = resume_samples(t, prompts);
   tri_sample_prompts_release(prompts);
   tri_free(prompts);
-  return status;
+  const tri_status announced = announce_step(t, -1); /* also after a failure, which all ranks then get */
+  return status != TRI_OK ? status : announced;
 }

@@ -34,8 +34,8 @@ static tri_status check_memory(tri_training *t) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
   tri_startup_memory more = {.snapshots = t->config->checkpoint.snapshot_every > 0};
   tri_status status = TRI_OK;
-  if (tri_training_is_rank0(t)) status = tri_training_plan_samples(t->config, &options, t->device, &more.samples);
-  TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
+  if (t->samples_here) status = tri_training_plan_samples(t->config, &options, t->device, &more.samples);
+  TRI_TRY(tri_common_status(&t->mesh.world, status));
   return tri_startup_check_memory(&options, t->device, &more);
 }
 
@@ -63,8 +63,7 @@ static tri_status open_snapshots(tri_training *t) {
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
   TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, tri_corpus_end_of_text(t->data.train_corpora[0])));
-  TRI_TRY(tri_metrics_open(t->config->output, t->progress.step + 1, &t->metrics));
-  return tri_training_resume_samples(t);
+  return tri_metrics_open(t->config->output, t->progress.step + 1, &t->metrics);
 }
 
 static tri_status resume_run(tri_training *t, const char *resume) {
@@ -88,7 +87,8 @@ static tri_status resume_run(tri_training *t, const char *resume) {
   tri_engine_set_averaging(t->engine,
                            (tri_averaging){t->progress.highest_lr, t->progress.average_weights, t->progress.averaged});
   if (t->task->begin != NULL && !tri_training_is_over(t)) TRI_TRY(t->task->begin(t));
-  return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK);
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK));
+  return tri_common_status(&t->mesh.world, t->samples_here ? tri_training_resume_samples(t) : TRI_OK);
 }
 
 /* On the first rank: checks that `--resume FOLDER` names a checkpoint, before the run writes anything. */
@@ -110,6 +110,7 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
   const bool first = tri_training_is_rank0(t);
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));
+  TRI_TRY(tri_training_group_samplers(t));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_run_output_begin(world, t->config, strcmp(resume, "never") == 0, &t->identity));
   TRI_TRY(agree_on_gemms(t, strcmp(resume, "never") == 0));

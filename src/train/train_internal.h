@@ -4,6 +4,7 @@
 #define TRI_TRAIN_TRAIN_INTERNAL_H
 
 #include "engine/engine.h"
+#include "generation/replicas.h"
 #include "generation/runner.h"
 #include "recovery/save.h"
 #include "recovery/snapshot.h"
@@ -48,6 +49,9 @@ typedef struct tri_training {
   bool unjudged;                     /* a warning was given that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step of the last evaluation, if its loss was finite; else -1 */
   size_t predicted_bytes;
+  tri_group sampling;          /* with samples.tensor above 1: the ranks that generate samples, or the others */
+  tri_replicas samplers;       /* the ranks that generate samples (samples.tensor); on other ranks not used */
+  bool samples_here;           /* this rank is one of them */
   struct tri_samples *samples; /* on the first rank: the generator of samples, open between checkpoints while it reads
                                   the weights in place; NULL: none is open */
   int64_t sampled_step;        /* step of the newest checkpoint that has samples, or -1 */
@@ -127,15 +131,17 @@ tri_status tri_training_finish_ended(tri_training *t);
 /* LOCAL. Checks that samples can be generated: there is a tokenizer, and prompts and texts fit the model's positions.
  */
 tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer);
-/* LOCAL. Computes the most memory that the first rank needs for generating samples; {0} without samples. */
+/* COLLECTIVE. Groups the ranks that generate samples. Fails if samples.tensor does not fit the job or the model. */
+tri_status tri_training_group_samplers(tri_training *t);
+/* LOCAL. Computes the most memory that a rank needs for generating samples; {0} without samples. */
 tri_status tri_training_plan_samples(const tri_run_config *config, const tri_engine_options *options,
                                      tri_device *device, tri_runner_need *out);
 /* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it already has samples. */
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL. Closes the generator of samples; before the engine, whose weights it reads, is destroyed. */
 void tri_training_close_samples(tri_training *t);
-/* LOCAL, on the first rank. Removes the lines of steps that the run will repeat from samples.jsonl, and adds the
- * samples that a killed or stopped run had not written yet. */
+/* COLLECTIVE over the ranks that generate samples. Removes the lines of steps that the run will repeat from
+ * samples.jsonl, and adds the samples that a killed or stopped run had not written yet. */
 tri_status tri_training_resume_samples(tri_training *t);
 
 /* ---- observers --------------------------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ static tri_status open_and_run(tri_training *t, const char *resume) {
 static tri_status dry_run(tri_training *t, int rank) {
   const tri_engine_options options = tri_training_engine_options(t->config, NULL);
   tri_runner_need samples = {0};
-  if (rank == 0) TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &samples));
+  if (rank < t->config->samples.tensor) TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &samples));
   return tri_dry_run(&options, rank, t->device, &samples, stdout);
 }
 
@@ -60,6 +60,7 @@ static void release(tri_training *t) {
   tri_run_data_close(&t->data);
   tri_device_destroy(t->device);
   tri_run_output_close(&t->output);
+  tri_replicas_destroy(&t->samplers);
   tri_mesh_destroy(&t->mesh);
 }
 

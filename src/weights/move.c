@@ -157,7 +157,7 @@ typedef struct target_part {
   char *values;
   tri_dtype type;
   int64_t length, runs; /* runs of its elements in the tensor (tri_parameter_run) */
-  int64_t at;           /* the run that was found last */
+  int64_t at;           /* the run that was found last, or 0 */
   int64_t next;         /* next part of the same tensor; -1: none */
   int64_t written;      /* elements received so far */
 } target_part;
@@ -170,6 +170,7 @@ typedef struct receiving {
   int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
   char *buffer;           /* MESSAGE_BYTES */
   char *read_back;        /* MESSAGE_BYTES */
+  uint64_t passed_sum;    /* sum of the present slice's elements that the receiver does not have */
   int64_t version;        /* highest version of the senders */
   tri_saved_error failed; /* error of the first slice that differs from the sent one; the others are still received */
 } receiving;
@@ -188,26 +189,59 @@ static tri_status read_values(const receiving *r, const char *from, size_t bytes
   return memory == NULL ? TRI_OK : memory->read(memory->context, r->read_back, from, bytes);
 }
 
-/* Finds the run of a part that has a global element. Elements mostly ascend, so the search begins at the last run. */
-static bool find_run(target_part *p, int64_t global, int64_t *local, int64_t *left) {
-  for (int64_t tried = 0; tried < p->runs; tried++, p->at = p->at + 1 < p->runs ? p->at + 1 : 0) {
-    const int64_t begin = tri_parameter_run(&p->parameter, p->at);
-    if (global < begin || global >= begin + p->length) continue;
-    *local = p->at * p->length + (global - begin);
-    *left = begin + p->length - global;
-    return true;
+/* Returns the last run of a part that begins at or before a global element; -1: none. Runs ascend. Elements mostly
+ * ascend, too, so the run found last and the next one are tried first. */
+static int64_t last_run_before(target_part *p, int64_t global) {
+  int64_t low = -1, high = p->runs; /* begin of low <= global < begin of high */
+  for (int64_t run = p->at; run < p->at + 2 && run < p->runs; run++) {
+    if (tri_parameter_run(&p->parameter, run) <= global) low = run;
+    if (tri_parameter_run(&p->parameter, run) > global && run < high) high = run;
   }
-  return false;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    if (tri_parameter_run(&p->parameter, middle) <= global) low = middle;
+    if (low < middle) high = middle;
+  }
+  p->at = low < 0 ? 0 : low;
+  return low;
 }
 
-/* Elements of a slice that are adjacent in the tensor and in the receiver's memory. */
+/* Sets *local to the index of a global element in a part, and *left to the number of elements from it on that are
+ * adjacent in both. Returns false if the part does not have the element; *left is then the number of elements up to the
+ * next one that it has. */
+static bool find_element(target_part *p, int64_t global, int64_t *local, int64_t *left) {
+  const int64_t run = last_run_before(p, global);
+  const int64_t begin = run < 0 ? 0 : tri_parameter_run(&p->parameter, run);
+  *left = run + 1 < p->runs ? tri_parameter_run(&p->parameter, run + 1) - global : INT64_MAX;
+  if (run < 0 || global >= begin + p->length) return false;
+  *local = run * p->length + (global - begin);
+  *left = begin + p->length - global;
+  return true;
+}
+
+/* Elements of a slice that are adjacent in the tensor and in the receiver's memory, or that it does not have. */
 typedef struct piece {
-  int64_t at;     /* index of its first element among the elements that visit_pieces was called for */
+  int64_t at;     /* first element, counted from the first that was asked for */
   int64_t global; /* its index in the tensor */
   int64_t count;
-  target_part *part;
-  char *values; /* its address in the receiver's memory */
+  target_part *part; /* NULL: the receiver does not have them */
+  char *values;      /* address of the first element in the receiver's memory */
 } piece;
+
+/* Returns the piece of a tensor that begins at a global element, of at most `most` elements. */
+static piece piece_at(receiving *r, int64_t tensor, int64_t global, int64_t most, size_t element) {
+  piece out = {.global = global, .count = most};
+  for (int64_t part = r->first[tensor]; part >= 0; part = r->parts[part].next) {
+    int64_t local = 0, left = 0;
+    const bool found = find_element(&r->parts[part], global, &local, &left);
+    if (left < out.count) out.count = left;
+    if (!found) continue;
+    out.part = &r->parts[part];
+    out.values = out.part->values + (size_t)local * element;
+    return out;
+  }
+  return out;
+}
 
 typedef tri_status visit_piece(receiving *r, const piece *p, size_t element, void *context);
 
@@ -219,31 +253,31 @@ static tri_status visit_pieces(receiving *r, const tri_checkpoint_slice *slice, 
   some.count = at + count;
   while (tri_slice_next(&some, &run)) {
     for (int64_t done = 0; done < run.count;) {
-      int64_t local = 0, left = 0, part = r->first[slice->tensor];
-      while (part >= 0 && !find_run(&r->parts[part], run.global + done, &local, &left)) part = r->parts[part].next;
-      if (part < 0) {
-        return tri_fail_internal("element %ld of %s has no place", (long)(run.global + done),
-                                 r->parts[r->first[slice->tensor]].parameter.name);
-      }
-      if (left > run.count - done) left = run.count - done;
-      target_part *to = &r->parts[part];
-      const piece p = {run.at + done - at, run.global + done, left, to, to->values + (size_t)local * element};
+      piece p = piece_at(r, slice->tensor, run.global + done, run.count - done, element);
+      p.at = run.at + done - at;
       TRI_TRY(visit(r, &p, element, context));
-      done += left;
+      done += p.count;
     }
   }
   return TRI_OK;
 }
 
-/* Writes a piece. `context`: the elements that visit_pieces was called for. */
+/* Writes a piece, or adds one that the receiver does not have to the sum of these. `context`: the elements that were
+ * asked for. */
 static tri_status write_piece(receiving *r, const piece *p, size_t element, void *context) {
+  const char *values = (const char *)context + (size_t)p->at * element;
+  if (p->part == NULL) {
+    r->passed_sum += tri_element_sum(element, p->global, p->count, values);
+    return TRI_OK;
+  }
   p->part->written += p->count;
-  return write_values(r, p->values, (const char *)context + (size_t)p->at * element, (size_t)p->count * element);
+  return write_values(r, p->values, values, (size_t)p->count * element);
 }
 
 /* Adds a piece, as it is in the receiver's memory, to a sum. */
 static tri_status sum_piece(receiving *r, const piece *p, size_t element, void *context) {
   const char *values = NULL;
+  if (p->part == NULL) return TRI_OK;
   TRI_TRY(read_values(r, p->values, (size_t)p->count * element, &values));
   *(uint64_t *)context += tri_element_sum(element, p->global, p->count, values);
   return TRI_OK;
@@ -253,7 +287,8 @@ static tri_status sum_piece(receiving *r, const piece *p, size_t element, void *
 static tri_status check_slice(receiving *r, const header *h, size_t element, const trailer *t, int sender) {
   const tri_checkpoint_slice slice = slice_of(h);
   const int64_t most = MESSAGE_BYTES / (int64_t)element;
-  uint64_t sum = sum_begin(r->parts[r->first[h->tensor]].parameter.name);
+  uint64_t sum = sum_begin(r->parts[r->first[h->tensor]].parameter.name) + r->passed_sum;
+  r->passed_sum = 0;
   for (int64_t at = 0; at < slice.count; at += most) {
     const int64_t count = slice.count - at < most ? slice.count - at : most;
     TRI_TRY(visit_pieces(r, &slice, at, count, element, sum_piece, &sum));
@@ -376,6 +411,10 @@ static tri_status add_part(moving *m, const tri_parameter *tensor, char *values,
                      .length = tri_parameter_run_length(tensor),
                      .next = r->first[number]};
   p->runs = tensor->count / p->length;
+  for (int64_t i = 1; i < p->runs; i++) {
+    if (tri_parameter_run(tensor, i - 1) >= tri_parameter_run(tensor, i))
+      return tri_fail_internal("the parts of `%s` do not ascend", tensor->name);
+  }
   r->first[number] = r->num_parts++;
   types[number] = (int8_t)type;
   return TRI_OK;

@@ -124,6 +124,32 @@ def test_weights_in_memory_are_those_of_the_checkpoint(tmp_path, corpus, ranks, 
     assert samples_of(tmp_path) == generated(tmp_path, *GENERATED, *precision)
 
 
+@pytest.mark.parametrize("ranks, layout, tensor, changes", [
+    (2, dict(tensor=2), 2, dict(model=NEOX, precision="bf16")),
+    (2, dict(pipeline=2), 2, dict(model=PHI3)),
+    (2, dict(data=2, zero=3), 2, dict(model=dict(GPT2, tied=True), checkpoint=dict(every=EVERY, keep=0, **{"async": True}))),
+    (2, dict(expert=2, data=2), 2, dict(model=EXPERTS)),
+    (2, dict(data=2, zero=2), 2, dict(optimizer=dict(name="schedule_free", global_batch=4, steps=STEPS, lr=1e-2))),
+    (4, dict(expert_tensor=2, tensor=2, pipeline=2), 4, dict(model=EXPERTS, precision="bf16")),
+    (4, dict(context=2, data=2, zero=1), 2, dict(model=GPT2))], ids=str)
+def test_tensor_ranks_that_generate(tmp_path, corpus, ranks, layout, tensor, changes):
+    """The first ranks receive slices of the weights, whatever the layout, and write the texts of `generate --tensor`."""
+    path = write_run(tmp_path, corpus, dict(tensor=tensor), layout=dict(micro_batch=1, **layout), **changes)
+    trireme("train", path, "-n", ranks)
+    precision = ["--precision", "bf16"] if changes.get("precision") == "bf16" else []
+    whole = generated(tmp_path, *GENERATED, "--tensor", tensor, *precision)
+    assert samples_of(tmp_path) == whole
+    lines = whole.splitlines(keepends=True)
+    (tmp_path / "run/samples.jsonl").write_text("".join(lines[: len(PROMPTS) + 1]))
+    trireme("train", path, "-n", ranks)
+    assert samples_of(tmp_path) == whole
+
+
+def test_tensor_ranks_of_an_adapter(tmp_path, corpus, usual):
+    trireme("train", write_run(tmp_path, corpus, dict(tensor=2), init=str(usual / "run"), adapter=dict(rank=2, targets="all-linear")), "-n", 2)
+    assert samples_of(tmp_path) == generated(tmp_path, *GENERATED, "--tensor", 2)
+
+
 def test_an_adapter(tmp_path, corpus, usual):
     """Samples of an adapter are made with its base and its factors."""
     trireme("train", write_run(tmp_path, corpus, {}, init=str(usual / "run"), adapter=dict(rank=2, targets="all-linear")))
@@ -226,6 +252,9 @@ def test_bad_input(tmp_path, corpus):
     refused("may have at most 1023 bytes", samples=dict(prompts=["b" * 1024]))
     refused("samples", "16", samples=dict(prompts=["b"] * 17))
     refused("`prompt`", "prompts", samples=dict(prompt="a"))
+    refused("samples.tensor is 2, and this job has 1 rank; set it to at most 1", samples=dict(tensor=2))
+    said = trireme("train", write_run(tmp_path, corpus, dict(tensor=3)), "-n", 3, "--set", "optimizer.global_batch=3", status=3).stderr
+    assert "samples.tensor 3 does not divide the model's 4 heads; 2 or 4 would" in said
     bare = tmp_path / "bare"
     bare.mkdir()
     for name in ("train.bin", "train.idx"):
@@ -283,6 +312,8 @@ def test_memory(tmp_path, corpus):
         assert re.search(rf"^  samples .*; {words}$", trireme("train", path, "--dry-run", *options).stdout, re.MULTILINE)
     assert planned("samples", "-n", 2, "--rank", 1, "--set", "layout.tensor=2") == 0 < planned("samples", "-n", 2, "--set", "layout.tensor=2")
     assert all_bytes - samples == planned("all", "--set", "samples.prompts=[]")
+    halves = [planned("samples", "-n", 2, "--rank", rank, "--set", "layout.tensor=2", "--set", "samples.tensor=2") for rank in (0, 1)]
+    assert halves[0] == halves[1] and 4 * parameters // 2 < halves[0] < tensor
     if not DEVICE:  # whose names have limits of their own
         room = planned("device memory")
         said = trireme("train", path, "--set", f"device_memory={room - 1}", status=6).stderr
