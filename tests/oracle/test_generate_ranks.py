@@ -300,10 +300,12 @@ def test_a_rank_is_killed(made, tmp_path, undisturbed, seed):
         os.kill(ranks_of(tmp_path / "model")[killed], signal.SIGKILL)
         rest, said = job.communicate(timeout=60)
     lines = first + rest.splitlines(keepends=True)
-    assert job.returncode != 0 and len(lines) < TEXTS and lines == undisturbed[: len(lines)], said
+    # All texts may be there, if the killed rank had sent all of its own.
+    assert job.returncode != 0 and lines == undisturbed[: len(lines)], said
     name = f"rank {killed}" if is_open_mpi() else r"(?:rank \d|a rank)"  # MPICH may report another of the ranks, which it kills next
-    found = re.search(f"{name} on .* was killed by signal .*the job of {ranks} ranks is ended; (\\d+) of {TEXTS} texts are in the output", said.decode())
-    assert found is not None and len(lines) - 1 <= int(found[1]) <= len(lines), (len(lines), said)
+    texts = f"; (\\d+) of {TEXTS} texts are in the output"  # not if the job was killed before the first rank was ready
+    found = re.search(f"{name} on .* was killed by signal .*the job of {ranks} ranks is ended(?:{texts})?$", said.decode(), re.MULTILINE)
+    assert found is not None and len(lines) - 1 <= int(found[1] or 0) <= len(lines), (len(lines), said)
     wait_for(lambda: not ranks_of(tmp_path / "model"))
 
 
