@@ -281,7 +281,7 @@ static tri_status ask_all(tri_runner *r, const tri_logit_query *queries, int64_t
 
 static tri_status query_all(tri_runner *r, const tri_logit_query *queries, int64_t count, const int32_t **ids,
                             const double **numbers) {
-  query_memory memory = {NULL};
+  query_memory memory = {.of = NULL};
   if (count == 0) return tri_runner_query_own(r, queries, 0, ids, numbers);
   tri_status status = tri_alloc("queries", (size_t)count, sizeof *memory.of, &memory.of);
   if (status == TRI_OK) status = tri_alloc("queries", (size_t)count, sizeof *memory.known, &memory.known);
