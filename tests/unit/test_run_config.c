@@ -64,7 +64,7 @@ static void has_the_documented_defaults(void **state) {
               c->evaluation.stop_after == 0);
   assert_true(c->checkpoint.every == 1000 && c->checkpoint.keep == 3);
   assert_true(c->samples.num_prompts == 0 && c->samples.tokens == 100 && c->samples.temperature == 1 &&
-              c->samples.top_k == 0 && c->samples.top_p == 1 && c->samples.seed == 1234);
+              c->samples.top_k == 0 && c->samples.top_p == 1 && c->samples.seed == 1234 && c->samples.tensor == 1);
   assert_string_equal(c->output, "runs/first");
 }
 
@@ -551,6 +551,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->samples.temperature = next_double(index, 10);
   c->samples.top_p = 0.01 + 0.5 * next_double(index, 1);
   c->samples.seed = next(index, 1000);
+  c->samples.tensor = 1 + (int64_t)next(index, 8);
   if (c->evaluation.every > 0 && c->data.validation[0] != '\0') {
     c->evaluation.stop_after = (int64_t)next(index, 1000);
     c->checkpoint.best = next(index, 2) == 1;
