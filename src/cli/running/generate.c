@@ -336,7 +336,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
       .prompt_scores = given->logprobs >= 0,
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
-  if (given->dry_run) return tri_generate_plan(&t->texts);
+  if (given->dry_run) return tri_generate_plan(&t->texts, given->ranks);
   TRI_TRY(tri_texts_load(&t->texts));
   log_idle_replicas(t);
   tri_ranks_defer_stop();

@@ -20,9 +20,9 @@ typedef struct tri_generate_arguments {
   int num_chat_sets;
 } tri_generate_arguments;
 
-/* Prints the memory that generating the texts would need, to the byte of the device's memory
- * (cli/running/generate_plan.c). */
-tri_status tri_generate_plan(tri_texts *texts);
+/* Prints the memory that generating the texts on each of `ranks` ranks (0: one) would need, to the byte of the device's
+ * memory (cli/running/generate_plan.c). */
+tri_status tri_generate_plan(tri_texts *texts, int64_t ranks);
 /* Runs a conversation on standard input and output (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);
 

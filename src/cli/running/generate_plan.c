@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-tri_status tri_generate_plan(tri_texts *t) {
+tri_status tri_generate_plan(tri_texts *t, int64_t ranks) {
   const tri_model_options *options = &t->generation->request->model;
   tri_device *device = NULL;
   tri_runner_sizes sizes;
@@ -26,10 +26,10 @@ tri_status tri_generate_plan(tri_texts *t) {
               {"host memory", need.host_bytes + draft.host_bytes},
               {"program and tokenizer", process},
               {"all", need.device_bytes + need.host_bytes + draft.device_bytes + draft.host_bytes + process}};
-  const int64_t tensor = t->generation->request->tensor;
+  const int64_t tensor = t->generation->request->tensor, all = ranks > tensor ? ranks : tensor;
   printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->count, TRI_PLURAL(t->count),
          (long)t->batch, (long)sizes.positions);
-  if (tensor > 1) printf("on each of %ld tensor ranks:\n", (long)tensor);
+  if (all > 1) printf("on each of %ld ranks:\n", (long)all);
   printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
          (int)TRI_PAGE_ROWS, (long)sizes.rows);
   printf("memory plan:\n");
