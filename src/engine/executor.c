@@ -15,17 +15,20 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
   size_t state = plan->parameter_bytes + plan->gradient_bytes + plan->optimizer_bytes;
   size_t activations = plan->activation_bytes + plan->transient_bytes;
   size_t named = state + plan->buffer_bytes + activations;
+  const char *advice = plan->gradient_bytes == 0 ? ""
+                                                 : "; reduce layout.micro_batch or data.sequence if the activations "
+                                                   "are the larger part, else choose a smaller "
+                                                   "model or precision: bf16";
   return tri_fail(
       TRI_OUT_OF_MEMORY,
       "this run needs %zu bytes (%s), but %s has %zu (%s) available%s: parameters, gradients and optimizer %s, packed "
-      "weights %s, activations of a micro-batch %s, batches, messages and staging %s; reduce layout.micro_batch or "
-      "data.sequence if the activations are the larger part, else choose a smaller model or precision: bf16%s",
+      "weights %s, activations of a micro-batch %s, batches, messages and staging %s%s%s",
       wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,
       tri_format_bytes((double)available, have, sizeof have), taken,
       tri_format_bytes((double)state, fixed, sizeof fixed),
       tri_format_bytes((double)plan->buffer_bytes, buffers, sizeof buffers),
       tri_format_bytes((double)activations, frame, sizeof frame),
-      tri_format_bytes((double)(wanted > named ? wanted - named : 0), rest, sizeof rest), more);
+      tri_format_bytes((double)(wanted > named ? wanted - named : 0), rest, sizeof rest), advice, more);
 }
 
 static tri_status check_fits(const tri_device *device, const tri_memory_plan *plan) {

@@ -172,10 +172,21 @@ static tri_status create_device(tri_generation *g) {
   return tri_rank_device_create(options->device, (int)options->threads, &g->device);
 }
 
+/* Adds to the message of a runner that does not fit into memory what can be reduced. */
+static tri_status suggest_less(const tri_generation *g, tri_status status) {
+  if (status != TRI_OUT_OF_MEMORY || g->request->quiet) return status;
+  return tri_fail(
+      status,
+      "%s; --precision bf16, T ranks that share the model (--tensor T), fewer positions (--context, --tokens), "
+      "or a smaller --batch or --cache need less",
+      tri_status_message());
+}
+
 static tri_status create_generator(tri_generation *g, const tri_runner_sizes *sizes) {
   const tri_dtype precision = g->request->model.precision;
   const tri_mesh *mesh = tri_replicas_mesh(&g->replicas);
-  TRI_TRY(tri_runner_create(&g->model, precision, sizes, g->request->shared, mesh, g->device, &g->runner));
+  TRI_TRY(
+      suggest_less(g, tri_runner_create(&g->model, precision, sizes, g->request->shared, mesh, g->device, &g->runner)));
   if (tri_replicas_leads(&g->replicas)) TRI_TRY(tri_generator_create(&g->model, precision, g->runner, &g->generator));
   return tri_dispatcher_create(&g->replicas, g->runner, g->generator, &g->dispatcher);
 }
