@@ -27,10 +27,10 @@ tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 enum { TRI_ACCURACY_TEXT_BYTES = 640 };
 /* Writes the errors of the published results on this cluster: "accuracy: N published runs on NAME were predicted ...
  * too fast on average (...); none had more than M devices". For a cluster without published results, writes the
- * errors of all. For large numbers of devices, adds the errors of the results with at least 2,048 or 4,096 devices
- * on any cluster. */
+ * errors of all. If `devices` is at least 2,048, adds the errors of the results on any cluster with as many devices
+ * (at least 2,048, or at least 4,096). */
 char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
-/* Writes the names of the constants that were fitted to measurements, and of the others. */
+/* Writes the names of the constants that were fitted to measurements, and of those that were not. */
 char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 /* Writes a warning if the kernels of this program have never run on this accelerator. Writes "" for CPUs, and for
  * systems other than this program. */

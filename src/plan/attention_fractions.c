@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SEQUENCES: number of drawn sequences if no sequence is cut. MOST_CUT_TOKENS: largest number of tokens of the
+/* SEQUENCES: number of drawn sequences if no sequence is cut. MOST_CUT_TOKENS: largest total number of tokens of the
  * micro-batches that are cut. FEWEST_CUT: smallest number of micro-batches that are cut, even if they have more
  * tokens than MOST_CUT_TOKENS. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
@@ -52,8 +52,8 @@ void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table) {
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* Buffers for cutting sequences over the outer context ranks: each is a group of `inner` context ranks that have the
- * same tokens. */
+/* Buffers for cutting sequences over the outer context ranks. An outer context rank is a group of `inner` context
+ * ranks with the same tokens. */
 typedef struct cutting {
   const tri_drawn_documents *draws;
   int64_t tokens, outer; /* tokens of a sequence; number of outer context ranks */

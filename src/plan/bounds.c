@@ -5,13 +5,13 @@
  * never simulated.
  *
  * The idea: layers of one kind cost the same, so that a few prices are enough for all depths. A unit (the embedding,
- * one layer without experts, one with, the head) is priced once for all layouts whose layers are alike
+ * one layer without experts, one with experts, the head) is priced once for all layouts whose layers are alike
  * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
  * ...), from a list of operations of one or two layers. A bound then only counts layers:
  *
- *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; all of them on the last one,
- *           with the pass of one micro-batch through the layers before it. Then the update, and with ZeRO 1 or 2 the
- *           gathers of new parameters (end_s).
+ *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
+ *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
+ *           with ZeRO 1 or 2 the gathers of new parameters (end_s).
  *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
  *           flight, stage buffers, and the largest workspace of one layer.
  *
@@ -66,7 +66,7 @@ typedef struct layer_prices {
   tri_layout of; /* a layout with these prices. Layouts have the same prices if the keys that affect layers are equal
                     (TRI_LAYOUT_OF_LAYERS) */
   tri_unit_price embedding, layer[LAYER_KINDS], head;
-  tri_unit_price untrained[LAYER_KINDS]; /* layers that run their forward only */
+  tri_unit_price untrained[LAYER_KINDS]; /* prices of layers that run only their forward */
   int64_t next;                          /* index in `prices` of the next entry with the same hash; -1: the last */
 } layer_prices;
 
@@ -237,7 +237,7 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t first[LAYER_KINDS] = {0, dense}, end[LAYER_KINDS] = {dense, all};
-  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* the first layer with a backward */
+  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* the first layer that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
@@ -482,8 +482,8 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
- * the other. Before the last stage begins, the first micro-batch has passed all layers of earlier stages; after it
- * ends, the last gradient passes them back. */
+ * the other. Before the last stage begins, the first micro-batch has passed all layers of earlier stages; after the
+ * last stage ends, the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed;

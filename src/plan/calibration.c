@@ -1,6 +1,6 @@
 /* The description of a measured machine. A pattern search on logarithms fits two pairs of constants: the share of
  * the peak that GEMMs reach, with the dimension at which they reach half of that share; and the bandwidth and
- * latency of a link. The rates of memory, element-wise work and attention follow directly from single measurements. */
+ * latency of a link. The rates of memory, element-wise work and attention follow directly from the measurements. */
 #include "plan/calibration.h"
 
 #include "base/count.h"

@@ -12,9 +12,9 @@ typedef struct tri_calibration {
   int64_t devices;  /* devices of a node */
   int64_t threads, cores, nodes; /* threads of each rank; cores of a node; nodes that were used */
   tri_dtype precision;
-  double peak, memory_bytes;    /* peak FLOP/s of a device in GEMMs of this precision; memory of a device */
+  double peak, memory_bytes;    /* peak FLOP/s of a device in GEMMs of this precision; bytes of memory of a device */
   int64_t processors;           /* multiprocessors of a device; 0: unknown */
-  const tri_measured *measured; /* after tri_measured_complete */
+  const tri_measured *measured; /* the measurements, completed by tri_measured_complete */
 } tri_calibration;
 
 /* Errors of the fitted model, without its tables: medians of |predicted / measured - 1| for GEMMs, all-reduces and

@@ -15,7 +15,7 @@ typedef struct tri_call_price {
 
 enum { TRI_PRICER_KNOWN = 64 };
 
-/* Prices the calls of a layout. All pointers are owned by the caller; the rest begins with zeros. */
+/* Prices the calls of a layout. All pointers are owned by the caller. The cache begins with count 0. */
 typedef struct tri_pricer {
   const tri_cluster *cluster;
   const tri_system *system;
@@ -34,8 +34,8 @@ typedef struct tri_pricer {
 /* Sets *out to the prices of call number `call` of a list. */
 void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_call_price *out);
 
-/* Seconds that an attention spends on query-key pairs, without copies and communication. backward_s includes a
- * recomputed forward. */
+/* The seconds of an attention on query-key pairs, without copies and communication. backward_s includes a recomputed
+ * forward. */
 typedef struct tri_attention_price {
   double forward_s, backward_s;
 } tri_attention_price;

@@ -73,7 +73,8 @@ done:
   return status;
 }
 
-/* Returns the seconds of attention that depend on the documents, for one micro-batch of the stage with the most. */
+/* Returns the seconds of attention that depend on the documents, for one micro-batch on the stage with the largest
+ * sum. */
 static double uneven_s(const tri_stages *stages) {
   double most = 0;
   for (int64_t k = 0; k < stages->num_kinds; k++) {

@@ -15,7 +15,7 @@
 typedef struct tri_stage_process {
   const tri_stage_kind *kind;
   int stage;           /* index of the stage */
-  double now, stream;  /* current time of the rank, in seconds since the begin of the step; time at which its reductions
+  double now, stream;  /* current time of the rank, in seconds since the start of the step; time at which its reductions
                           and gathers end */
   double host;         /* time at which the host has started all kernels so far; may be before or after `now` */
   double beside;       /* tri_cluster.beside */
@@ -42,7 +42,8 @@ typedef struct tri_step_sample {
   tri_step_time time;
 } tri_step_sample;
 
-/* Tests whether the middle of a step repeats every `period` micro-batches, and measures the time of a period.
+/* A probe tests whether the middle of a step repeats every `period` micro-batches, and measures the time of a
+ * period.
  *
  * The step repeats if, from one period to the next, the turns of all micro-batches in flight are later by the same
  * time. All later turns depend only on these, so they are later by this time as well. It is not enough to compare

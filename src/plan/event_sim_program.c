@@ -4,7 +4,7 @@
 #include "plan/event_sim.h"
 
 /* The messages with one tag, in order: the times at which the sender and the receiver started each, and the begin
- * and the end of its transfer, all [micro-batches]. */
+ * and the end of its transfer. Each array has [micro-batches] elements. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
   int64_t num_sent, num_posted, num_done; /* num_done: messages with a known transfer */

@@ -35,7 +35,7 @@ typedef struct duty {
 typedef struct script {
   tri_program *program; /* program of three micro-batches, or of all if the step has fewer */
   duty *duties;         /* [chunks][TURN_KINDS][PLACES] */
-  span begin, end;      /* instructions at the begin and the end of the step */
+  span begin, end;      /* instructions at the start and at the end of the step */
 } script;
 
 /* Returns the index in script.duties of a turn. Its place depends on whether the micro-batch is the first of the
@@ -136,7 +136,7 @@ typedef struct parcel {
   int32_t tag, number;
 } parcel;
 
-/* The times at the begin of a turn: of the rank, of its host, and of the arrival of the message that the turn
+/* The times at the start of a turn: of the rank, of its host, and of the arrival of the message that the turn
  * receives. */
 typedef struct moment {
   double now, host, message;
@@ -149,19 +149,20 @@ typedef struct turn_walker {
   route *routes;               /* [chunks][TURN_KINDS] */
   int64_t at;                  /* index of the next turn */
   int64_t to_post[WAYS];       /* index of the first turn whose receive has not been posted */
-  parcel *stage_buffers[WAYS]; /* messages that were sent from each stage buffer [stage buffers] */
-  int64_t sent[WAYS], next_box[WAYS], drained[WAYS]; /* messages sent so far; stage buffer of the next message; messages
-                                                        that were awaited after the last turn */
+  parcel *stage_buffers[WAYS]; /* last message sent from each stage buffer [stage buffers] */
+  int64_t sent[WAYS], next_box[WAYS],
+      drained[WAYS]; /* number of messages sent so far; stage buffer of the next message; number of messages that were
+                        awaited after the last turn */
   bool begun;
   const tri_instruction *end_at; /* next instruction of script.end */
-  moment *notes;                 /* begins of the turns of the last period [chunks][TURN_KINDS][probe->period] */
+  moment *notes;                 /* start times of the turns of the last period [chunks][TURN_KINDS][probe->period] */
   tri_step_time spent;           /* base.spent one period before the probe's last forward of the first chunk */
 } turn_walker;
 
 typedef struct turn_walk {
   tri_event_sim base;
-  int64_t micro_batches, stage_buffers, ring; /* stage_buffers: number for each direction; ring: size of channel.ring
-                                                 minus 1, and the size is a power of two */
+  int64_t micro_batches, stage_buffers,
+      ring; /* stage_buffers: number for each direction; ring: size of channel.ring (a power of two) minus 1 */
   turn_walker *walkers;
   script *scripts;   /* [kinds] */
   channel *channels; /* by tag */

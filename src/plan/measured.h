@@ -31,7 +31,7 @@ typedef struct tri_measured_product {
   tri_measured_point point;
 } tri_measured_product;
 
-/* Causal attention of `heads` heads, counted over all sequences, on `sequence` positions each. */
+/* Causal attention. heads: number of heads, summed over all sequences; sequence: positions of each sequence. */
 typedef struct tri_measured_attention {
   tri_pass pass;
   int64_t sequence, head_dim, heads;

@@ -1,4 +1,4 @@
-/* Reading a description that is either a preset (configs/FOLDER/NAME.yaml) or a file by its path. */
+/* Reads a description that is either a preset (configs/FOLDER/NAME.yaml) or a file by its path. */
 #ifndef TRI_PLAN_PRESET_FILE_H
 #define TRI_PLAN_PRESET_FILE_H
 

@@ -46,7 +46,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape);
 
-/* Returns whether the system computes the GEMMs of a call in FP8. These are the calls in bf16 of layers, except
+/* Returns whether the system computes the GEMMs of a call in FP8. These are the calls of layers in bf16, except
  * routers. Also returns true for attention, but tri_price_pass never prices attention as FP8. */
 bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
 
@@ -55,7 +55,8 @@ bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
  * In systems with selective_attention, selective recompute recomputes only attention. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Returns the seconds of a cost that is not one of a pass of an operation: computation plus communication. */
+/* Returns the seconds of work outside of the passes of operations, such as preparing weights: its computation plus
+ * its communication. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 

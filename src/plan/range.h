@@ -28,9 +28,9 @@ tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit,
 /* Fails with TRI_BAD_CONFIG if a number is impossible; the message has its range. */
 tri_status tri_ranges_check(const tri_cluster *cluster);
 
-/* Logs a warning for each number of an accelerator outside of its plausible range, with a suggestion that has
- * another power of ten. Fails with TRI_BAD_CONFIG if a number is more than a factor of 1000 outside of the range.
- * Ignores zeros, CPUs and `hypothetical` clusters. */
+/* Logs a warning for each number of an accelerator outside of its plausible range, and suggests the number that was
+ * probably meant. Fails with TRI_BAD_CONFIG if a number is more than a factor of 1000 outside of the range. Ignores
+ * zeros, CPUs and `hypothetical` clusters. */
 tri_status tri_ranges_remark(const tri_cluster *cluster);
 
 /* Returns whether a fit may set a constant of tri_efficiency to this value: for accelerators a plausible one, for

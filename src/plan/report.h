@@ -18,7 +18,8 @@ enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 /* Returns the text that follows "sequences of N tokens" in a report: " (the model's longest; ...)" if N was assumed,
  * else "". */
 const char *tri_report_assumed(bool assumed);
-/* Returns how the FLOPs of attention are counted: "attention is counted ...", a constant or `out`. */
+/* Returns a text about the FLOPs of attention, such as "attention is counted as 50 % of ...". The text may be stored
+ * in `out`. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
 /* Writes the memory of a device, "79.65 GiB", and its reserved part. Returns out. */
@@ -30,8 +31,8 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
  * on such devices. */
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to);
 
-/* The following functions print the parts of a report, in the order of a report. It ends with tri_report_accuracy
- * and tri_run_cost_text (cost.h). */
+/* The following functions print the parts of a report, in the order of a report. A report ends with
+ * tri_report_accuracy and tri_run_cost_text (cost.h). */
 /* Prints one line with the model, the sequences, the devices, and the cluster with its description
  * (tri_cluster.about). */
 void tri_report_heading(const tri_simulation_request *request, FILE *to);

@@ -76,15 +76,15 @@ typedef struct tri_document_imbalance {
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
   double tflops_per_device;       /* TFLOP/s of all GEMMs, including recompute (tri_step_hardware_flops) */
-  double model_tflops_per_device; /* TFLOP/s without recompute (tri_step_model_flops) */
+  double model_tflops_per_device; /* TFLOP/s of the GEMMs of the model, without recompute (tri_step_model_flops) */
   double mfu, hfu;                /* model_tflops_per_device and tflops_per_device as shares of the peak */
   double bubble;                  /* share of the step in which ranks wait for other ranks */
   tri_step_time time;
   tri_memory_parts memory; /* bytes of the fullest rank */
   int64_t fullest_stage;   /* stage of this rank */
-  bool fits;               /* into the memory of a device */
+  bool fits;               /* the fullest rank fits into the memory of a device */
   tri_document_imbalance uneven;
-  tri_expert_load experts; /* all 0 without experts */
+  tri_expert_load experts; /* load of the experts; all members are 0 without experts */
   double mismatched_s;     /* seconds of the forward of mismatched answers, a part of step_s; only for losses with a KL
                               divergence */
   double
@@ -98,9 +98,9 @@ typedef struct tri_prediction {
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* hidden_s: seconds in which transfers of gradients and parameters overlap with the computation of a predicted step,
- * which are not in its tri_step_time. slower_s: seconds by which they make the computation longer, a part of
- * tri_step_time.compute. Both are 0 for a system without overlap. */
+/* hidden_s: seconds of the transfers of gradients and parameters that overlap with the computation of a predicted
+ * step; tri_step_time does not contain them. slower_s: seconds by which these transfers make the computation longer;
+ * tri_step_time.compute contains them. Both are 0 for a system without overlap. */
 typedef struct tri_overlap {
   double hidden_s, slower_s;
 } tri_overlap;

@@ -57,8 +57,9 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
   to->backward_s += of.backward_s;
 }
 
-/* Overlaps the exchange of rows of experts with the computation of the same layer for another micro-batch. This
- * computation takes as long as that of the price, and runs at the share `beside` of its rate during the exchange. */
+/* Overlaps the exchange of rows of experts with the computation of the same layer for another micro-batch. The other
+ * computation takes as long as that of this micro-batch, and runs at the share `beside` of its rate during the
+ * exchange. */
 static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
   const double beside = request->cluster->beside;
   double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
@@ -165,8 +166,8 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Returns the seconds of summing the partial gradients of a bucket over the domain bucket->parts. Partial are the
- * gradients of norms of sliced rows, and of replicated key and value heads. */
+/* Returns the seconds of summing the partial gradients of a bucket over the domain bucket->parts. The gradients of
+ * norms of sliced rows, and of replicated key and value heads, are partial. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);

@@ -45,7 +45,7 @@ typedef struct tri_system {
                         tables */
   bool levels; /* collectives may be hierarchical rings, which work node by node; false: only a ring or tree through the
                   whole group */
-  double reduce_bytes; /* bytes of the gradient of one parameter in reductions; 0: by the layout */
+  double reduce_bytes; /* bytes of the gradient of one parameter in reductions; 0: those of layout.reduce_precision */
   double gather_bytes; /* bytes of one parameter in gathers; 0: as in this program */
   /* `planned`: the system is this program. Its memory is that of the engine's memory plan, which ignores all members
    * below, and its copies, packing and updates are priced as the engine does them. */
