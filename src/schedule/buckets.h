@@ -12,18 +12,18 @@
  * - ZeRO 1: the optimizer states of its parts.
  *
  * - ZeRO 2: also the gradients of its parts. A bucket's gradients are computed in one of two buffers, which buckets
- * use in turn, and reduced; then the rank's part is copied out. This holds for steps of one micro-batch. With more,
- * gradients are accumulated over the micro-batches first, whole until the last one: reducing each micro-batch's
- * gradients would multiply the traffic and change the order of the sums, and with it the last bits of the result.
+ * use in turn, and reduced; then the rank's part is copied out. This is done in steps of one micro-batch. With
+ * several micro-batches, all gradients are whole until the last one, because they accumulate: reducing the gradients
+ * of each micro-batch would multiply the traffic and change the order of the sums, and so the last bits of the
+ * result.
  *
  * - ZeRO 3: also the values of its parts. A bucket's values are gathered into one of two buffers before the segment of
  * the program that needs them, while the segment before that runs. Buckets then also hold frozen parameters: for each
  * stored type a range of that type's array, which is cut and gathered in that type. Under ZeRO 0 to 2 every rank has
  * all frozen parameters, and they are not in buckets.
  *
- * The gradients and values of the bucket of tied embeddings stay whole (its optimizer states are sharded): its
- * gradients are complete only at the end of a step, and the output projection needs the embedding's values at the other
- * end of the model. */
+ * The bucket of tied embeddings has sharded optimizer states, but its gradients and values stay whole: the gradients
+ * are complete only at the end of a step, and the output projection needs the values at the other end of the model. */
 #ifndef TRI_SCHEDULE_BUCKETS_H
 #define TRI_SCHEDULE_BUCKETS_H
 
