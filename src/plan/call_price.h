@@ -40,7 +40,7 @@ typedef struct tri_attention_price {
   double forward_s, backward_s;
 } tri_attention_price;
 
-/* Returns these seconds for call number `call` of a list; 0 for other operations than attention. */
+/* Returns the attention price of call number `call` of a list; 0 if the call is not an attention. */
 tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *list, int64_t call);
 
 /* Returns the bytes of activations that the layer of call number `call` keeps from the forward to the backward of a

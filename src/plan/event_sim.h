@@ -12,6 +12,7 @@
 
 #include "plan/stages.h"
 
+/* The state of a stage process. */
 typedef struct tri_stage_process {
   const tri_stage_kind *kind;
   int stage;           /* index of the stage */
@@ -28,6 +29,7 @@ typedef struct tri_stage_process {
 /* Collectives of several stages: the sum for tied embeddings, and the gradient norm. */
 enum { TRI_MEET_TIED, TRI_MEET_NORM, TRI_MEETINGS };
 
+/* The state that all stage processes share. */
 typedef struct tri_event_sim {
   const tri_stages *stages;
   double met[TRI_MEETINGS]; /* latest time at which a stage has reached each collective of several stages */

@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-/* Largest number of processors that share a tile along its inner dimension. With more parts, adding them takes
- * longer than they save. */
+/* Largest number of parts into which the inner dimension of a tile is cut, one for each processor that shares the
+ * tile. With more parts, adding them takes longer than they save. */
 enum { MOST_PARTS = 8 };
-/* Smallest inner dimension of the part that one of these processors computes. */
+/* Smallest inner dimension of a part. */
 static const double LEAST_PART = 256;
 /* Rate of GEMMs with elements of 1 or 2 bytes and rows that are not aligned to 16 bytes, as a share of the rate with
  * aligned rows. Their loads are narrower; the figure is a round one. */

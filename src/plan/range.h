@@ -21,7 +21,7 @@ extern const size_t tri_num_ranges;
 const tri_range *tri_range_of(const char *name);
 
 /* Calls `visit` for each number of a cluster that has a range. Stops if a call fails, and returns its status. Skips
- * numbers that are 0 because they are unknown or unsupported, such as peaks, and numbers of tiles without tiles. */
+ * peaks and host_bandwidth if they are 0, and in a cluster without tiles the numbers that describe tiles. */
 typedef tri_status (*tri_range_visitor)(void *context, const tri_range *range, double value);
 tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit, void *context);
 

@@ -357,7 +357,7 @@ static tri_status check_context(const tri_layout *layout, const tri_model *model
       (long)inner, (long)t, (long)heads, (long)kv_heads, (long)inner, (long)most);
 }
 
-/* Checks that the number of rows of a micro-batch, summed over all ranks that share its sequences, is a number of 32
+/* Checks that the number of rows of a micro-batch, summed over all ranks that share its sequences, fits into 32
  * bits. */
 static tri_status check_rows(const tri_layout *layout, int64_t sequence) {
   int64_t most = INT32_MAX / sequence;
@@ -500,9 +500,9 @@ static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, 
 
 /* Computes the layers of the first and of the last of at least two virtual stages. All layers cost the same. So the
  * largest load is as small as possible if each layer is assigned to the stage with the least load; the embedding and
- * the head are initial loads. Of stages with equal loads, the first one gets the layer. The stages between the ends
- * differ by at most one layer, and the earlier ones have more. If there are not more layers than stages between the
- * ends, the embedding counts as at least one layer, so that these stages get the layers. */
+ * the head are initial loads. If several stages have the least load, the first of them gets the layer. The stages
+ * between the ends differ by at most one layer, and the earlier ones have more. If there are not more layers than
+ * stages between the ends, the embedding counts as at least one layer, so that these stages get the layers. */
 static void layout_fill_ends(const tri_layout *layout, const tri_model *model, int64_t *first, int64_t *last) {
   int64_t between = layout->pipeline * layout->virtual_stages - 2, whole = model->num_layers / (between + 2);
   double embedding = 0, head = 0;

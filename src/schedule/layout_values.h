@@ -1,8 +1,8 @@
-/* The layouts that a search tries. A row of the table of layout keys (layout_config.c) may list the values of its key
- * that are worth trying, and the keys on which these depend. All combinations follow from the rows: a key is set after
- * the keys that it depends on, and keys that the operations of layers depend on are set before all others, so that
- * layouts with the same prices of layers follow each other. A new key is searched, compared and explained once it has a
- * row. */
+/* The layouts that a search tries. A row of the table of layout keys (layout_config.c) may list the values of its
+ * key that are worth trying, and the keys on which these depend. All combinations follow from the rows: a key is set
+ * after the keys that it depends on, and keys that the operations of layers depend on are set before all others, so
+ * that layouts with the same prices of layers follow each other. A new key is searched, compared and explained as
+ * soon as it has a row. */
 #ifndef TRI_SCHEDULE_LAYOUT_VALUES_H
 #define TRI_SCHEDULE_LAYOUT_VALUES_H
 
@@ -68,16 +68,16 @@ void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_la
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination of values. Keys that are not searched have their defaults. Not all
- * combinations are valid; the visitor resolves them. Stops if `visit` fails, and returns its status. Keys that are
- * not searched cannot be fixed (TRI_UNSUPPORTED), because the lower bounds (plan/bounds.h) do not read them, except
- * `data` and `stage_layers`. */
+ * combinations are valid; the visitor resolves them. Stops if `visit` fails, and returns its status. Except `data`
+ * and `stage_layers`, keys that are not searched cannot be fixed (TRI_UNSUPPORTED), because the lower bounds
+ * (plan/bounds.h) do not read them. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 
 /* Returns the layout's value of a key with a search row, as a number; for a choice the value of its enum. */
 int64_t tri_layout_value(const tri_layout *layout, const tri_config_key *key);
 
-/* Returns whether "tensor=8,recompute=full" has a key. text NULL: false. */
+/* Returns whether a text such as "tensor=8,recompute=full" has the key `name`; false if `text` is NULL. */
 bool tri_layout_is_fixed(const char *text, const char *name);
 
 /* Returns the search row of a key; NULL if the key is not searched. */

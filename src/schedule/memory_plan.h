@@ -9,8 +9,8 @@
  *   values and results of a step | batches | host state of each frame | copies of the stage buffers and of the transfer
  *   buffer | staging of collectives | staging of checkpoints
  *
- * Reduce buffers hold the whole gradients of two buckets (ZeRO 2 and 3 with one micro-batch in a step). Of all other
- * gradients a rank has only its own part.
+ * Reduce buffers hold the whole gradients of two buckets (ZeRO 2 and 3 with one micro-batch in a step). A rank has
+ * only its own part of the other gradients.
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
  * micro-batch keeps from its forward to its backward; a chunk has as many frames as it has micro-batches in flight.
