@@ -23,7 +23,8 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
-/* Returns the same for buffers in memory that the ranks of a node share (tri_measured_collective.shared). */
+/* Returns the seconds of such a collective if its buffers are in memory that the ranks of a node share
+ * (tri_measured_collective.shared). */
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 

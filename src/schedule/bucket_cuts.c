@@ -3,8 +3,8 @@
  * A bucket is a sequence of pieces: a tensor that has to stay whole, or many blocks of elements. The parts of a
  * bucket are in the order of the ranks, since a reduction scatters a bucket in that order. A bucket with fewer
  * tensors than ranks leaves some ranks without work, so the work of all buckets is balanced together: in each bucket
- * a rank takes the next pieces as long as its work, with that of the buckets before, stays below a limit. The limit
- * is the lowest one with which all pieces are assigned.
+ * a rank takes the next pieces as long as its work, including the work in earlier buckets, stays below a limit. The
+ * limit is the lowest one with which all pieces are assigned.
  *
  * All ranks of a stage must compute the same cut, because the ranks that hold the shards of a tensor gather the
  * tensor with each other, within one replica. So the work is counted in integers, and from the sizes of the shards
@@ -131,7 +131,7 @@ static tri_status find_pieces(const tri_optimizer_settings *settings, const tri_
   return TRI_OK;
 }
 
-/* Returns the elements on this rank of the first `taken` members of a piece. */
+/* Returns the elements on this rank of the first `taken` tensors or blocks of a piece. */
 static int64_t elements_of(const piece *p, int64_t taken) {
   const int64_t elements = taken * p->elements;
   return elements < p->room ? elements : p->room;

@@ -39,7 +39,8 @@ static bool is_tied(const tri_parameter_table *table, const tied_entries *tied, 
 }
 
 /* Returns whether an entry opens a new bucket after `bucket`: it belongs to another chunk or domain, begins a layer
- * while the bucket is full, or is one of a tied pair, whose gradients are complete later than its neighbours'. */
+ * while the bucket is full, or is one of a tied pair, whose gradients are complete later than those of its
+ * neighbours. */
 static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, bool full) {
   if (bucket->chunk != chunk || bucket->replicas != entry->placement.replicas || bucket->tied != tied) return true;
   return entry->layer >= bucket->layers.end && full;

@@ -72,10 +72,11 @@ typedef struct tri_buckets {
   int64_t count;
   int64_t value_elements;    /* elements of the array of values */
   int64_t gradient_elements; /* elements of the array of gradients; tied aliases are its last elements */
-  int64_t gather_buffer_elements, reduce_buffer_elements; /* size of one buffer; 0: no buffers */
-  bool holds_frozen;                                      /* buckets hold frozen parameters as well */
-  int64_t frozen_elements[TRI_NUM_STORED];        /* size of this rank's array of each stored type; bytes in 4 bits */
-  int64_t frozen_buffer_elements[TRI_NUM_STORED]; /* size of one gather buffer of each type; 0: no buffers */
+  int64_t gather_buffer_elements,
+      reduce_buffer_elements; /* elements of one gather buffer and of one reduce buffer; 0: no such buffers */
+  bool holds_frozen;          /* buckets hold frozen parameters as well */
+  int64_t frozen_elements[TRI_NUM_STORED]; /* elements of this rank's array of each stored type; bytes in 4 bits */
+  int64_t frozen_buffer_elements[TRI_NUM_STORED]; /* elements of one gather buffer of each stored type; 0: no buffers */
 } tri_buckets;
 
 /* The part of an entry that this rank has in an array, and its offset. Frozen parameters are in arrays of their stored

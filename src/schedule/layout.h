@@ -58,7 +58,8 @@ typedef struct tri_layout {
  * possible values. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
-/* Does the same for many layouts of one model. lowest_trained: the result of tri_trainable_lowest_layer. */
+/* Resolves one of many layouts of a model, like tri_layout_resolve. lowest_trained: the result of
+ * tri_trainable_lowest_layer. */
 tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model, int64_t lowest_trained,
                                       int64_t sequence, int64_t global_batch, int64_t ranks);
 
@@ -68,10 +69,10 @@ tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *mode
 /* Checks that each layer can be split over `tensor` ranks. `name`: key or option in the message. */
 tri_status tri_layout_check_tensor(const char *name, int64_t tensor, const tri_model *model);
 
-/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it: among the layouts with
- * the same global batch, the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the
- * nearest expert and expert_tensor, then the same schedule (else 1f1b), then the largest micro-batch up to the
- * requested one. Fails with TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
+/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it. It has the same
+ * global batch. Layouts are compared by these distances, the most important first: of tensor, of pipeline, of
+ * context, of expert, of expert_tensor, of the schedule (else 1f1b), and of the micro-batch (at most the requested
+ * one). Fails with TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, tri_layout *out);
 
@@ -86,7 +87,7 @@ tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *mod
 /* Returns the number of ranks of a resolved layout. */
 int64_t tri_layout_ranks(const tri_layout *layout);
 /* Returns the smallest number of ranks with which a layout can be resolved. With `data: auto` this is for as few
- * replicas as the expert keys allow. Returns 1 if the number overflows; tri_layout_resolve then fails. */
+ * replicas as the expert keys allow. Returns 1 if the number cannot be computed; tri_layout_resolve then fails. */
 int64_t tri_layout_least_ranks(const tri_layout *layout);
 
 /* Returns the coordinates of a rank of the stage with the most tokens of each sequence. The other ranks wait for

@@ -1,4 +1,4 @@
-/* Finds the valid layout nearest to a wanted one, for a job that restarts with another number of ranks. */
+/* Finds the valid layout nearest to a requested one, for a job that restarts with another number of ranks. */
 #include "schedule/layout.h"
 
 #include <math.h>

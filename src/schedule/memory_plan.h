@@ -12,12 +12,12 @@
  * Reduce buffers hold the whole gradients of two buckets (ZeRO 2 and 3 with one micro-batch in a step). A rank has
  * only its own part of the other gradients.
  *
- * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
+ * A chunk is the list of operations of one virtual stage of this rank. A frame holds the tensors that one
  * micro-batch keeps from its forward to its backward; a chunk has as many frames as it has micro-batches in flight.
  * The transient region is shared by everything that lives within one instruction: activations that no backward
  * reads, gradients of activations, scratch memory of operations. Two tensors in this region may overlap if they are
- * never alive at the same time. Time counts the forwards of all operations, then the backwards in reverse order; the
- * recomputed forwards of a layer come before its backwards. */
+ * never alive at the same time. Time is counted in operations: first the forwards of all operations, then their
+ * backwards in reverse order; the recomputed forwards of a layer come before its backwards. */
 #ifndef TRI_SCHEDULE_MEMORY_PLAN_H
 #define TRI_SCHEDULE_MEMORY_PLAN_H
 

@@ -42,8 +42,8 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Returns the elements of scratch for gradients of frozen vectors. Some operations compute the gradients of all
- * their vectors together, even if some of these are frozen. */
+/* Returns the elements of scratch for the gradient of the largest frozen vector. Some operations compute the
+ * gradients of all their vectors together, even if some of these are frozen. */
 static int64_t sink_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -3,8 +3,8 @@
 #include "base/count.h"
 #include "base/memory.h"
 
-/* Returns the number of the elements first .. end - 1 of the flat arrays that this rank updates in a bucket, and
- * sets *from to the first of these, relative to `first`. */
+/* Returns how many of the elements first .. end - 1 of the flat arrays this rank updates in a bucket. Sets *from to
+ * the first of these elements, relative to `first`. */
 static int64_t owned(const tri_bucket *bucket, int64_t first, int64_t end, int64_t *from) {
   const int64_t begin = first > bucket->own_first ? first : bucket->own_first;
   const int64_t stop = end < bucket->own_end ? end : bucket->own_end;
