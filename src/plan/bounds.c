@@ -220,7 +220,7 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* Prices the first layer of the range [first, end); does nothing for an empty range. Layer 1 is priced instead of
  * layer 0 if the range has both, because the first norm of layer 0 costs more than the first norm of other layers:
- * it reads its input, while the price of their preceding residual sum includes this read. */
+ * it reads its input. In other layers, the price of the residual sum before the norm includes this read. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
@@ -420,8 +420,8 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Counts the layers of a stage, each as often as the smallest possible number of micro-batches that are in flight in it
- * when the stage begins its first backward (of weights, if the backward is split).
+/* Counts the layers of a stage, each multiplied by a number of micro-batches: a lower bound of those in flight in
+ * the layer when the stage begins its first backward (of weights, if the backward is split).
  *
  * With one chunk, `pipeline - stage` micro-batches are in flight (more with GPipe), and with zero bubble `pipeline`,
  * because weight gradients are delayed by `stage` micro-batches. With several chunks, the first group of
@@ -549,8 +549,8 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Returns the bytes of the buffers for messages between stages; for a system other than this program, the bytes of its
- * libraries' contexts and of its buckets instead. */
+/* Returns the bytes of the buffers for messages between stages. For systems other than this program, returns the
+ * bytes of library contexts and of buckets instead. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
@@ -611,8 +611,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
     }
     kept += packed;
   }
-  /* If only some layers recompute, the layer of the first backward may be one that does not. So its smaller
-   * workspace counts. */
+  /* If only some layers recompute, the layer of the first backward may not recompute, and so need less workspace.
+   * The smaller workspace counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));

@@ -131,7 +131,8 @@ double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices);
  * message has its line. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 
-/* Returns the members of `efficiency` as an array [TRI_CLUSTER_CONSTANTS], for a fit; it is a part of the cluster. */
+/* Returns the members of `efficiency` as an array [TRI_CLUSTER_CONSTANTS], for a fit. The array is a part of
+ * *cluster. */
 double *tri_cluster_constants(tri_cluster *cluster);
 /* Returns the name of element i of this array: a key of `efficiency`. */
 const char *tri_cluster_constant_name(int i);

@@ -32,7 +32,7 @@ static double step_kwh(const tri_simulation_request *request, const tri_predicti
   return cost->pue * joules / seconds_of_hour / 1e3;
 }
 
-/* Computes the bytes of a checkpoint: the weights and optimizer states of a rank in a layout of one rank. Copies of
+/* Computes the bytes of a checkpoint: the weights and optimizer states in a layout with a single rank. Copies of
  * weights in 16 bits are not saved. */
 static tri_status whole_state(const tri_simulation_request *request, double *bytes) {
   tri_layout layout;

@@ -13,8 +13,8 @@ static double product_s(const tri_cluster *cluster, tri_dtype type, tri_gemm p) 
                            tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
-/* Returns whether softmax, mask and scale are separate kernels: the fused kernel needs a multiple of
- * softmax_batches. */
+/* Returns whether softmax, mask and scale are separate kernels: a fused kernel needs a number of heads x sequences
+ * that is a multiple of softmax_batches. */
 static bool unfused_softmax(const tri_system *system, const tri_cost *cost) {
   if (system->flash_attention || cost->scores <= 0 || system->softmax_batches == 0) return false;
   return fmod(cost->products, (double)system->softmax_batches) != 0;
@@ -34,8 +34,10 @@ static double kept_scores_s(const tri_cluster *cluster, const tri_system *system
   const tri_gemm values = {.rows = cost->rows, .inner = cost->columns, .columns = cost->inner, .batch = cost->products};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
-  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0; /* division, tanh, multiplication */
-  if (unfused_softmax(system, cost)) softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* half of them in fp32 */
+  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0)
+                                : 0; /* accesses to each score by division, tanh and multiplication */
+  if (unfused_softmax(system, cost))
+    softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* accesses to each score, half of them in fp32 */
   double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return 0;
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout + cap));

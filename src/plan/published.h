@@ -16,8 +16,8 @@ typedef struct tri_published_row {
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
   double step_s, step_ms, tflops, model_tflops,
-      tokens_s; /* the published speed, in one of these units; the others are 0. tflops: TFLOP/s per device, with
-                   recompute; model_tflops: without; tokens_s: tokens per second and device */
+      tokens_s; /* published speed: at most one of these is above 0. tflops: TFLOP/s per device, with recompute;
+                   model_tflops: the same without recompute; tokens_s: tokens per second and device */
   double mem_gb, mem_gib; /* published memory of the fullest device, in 1e9 or in 2^30 bytes; at most one is above 0 */
   bool out_of_memory;     /* published: the run did not fit */
 

@@ -39,7 +39,7 @@ typedef struct tri_layout {
   const tri_count_list
       *stage_layers; /* number of layers of each virtual stage, in the order of the layers; NULL: by `balance` */
   int64_t embedding_as_layers,
-      head_as_layers; /* with TRI_BALANCE_LAYERS: numbers of layers as which the embedding and the head count */
+      head_as_layers; /* with TRI_BALANCE_LAYERS, the embedding and the head count as this many layers */
   bool sequence_parallel;
   bool sequence_regather; /* the backward gathers rows of sequence parallelism again, instead of keeping them */
   int64_t zero;           /* ZeRO stage, 0 to 3 (buckets.h) */
@@ -90,24 +90,25 @@ int64_t tri_layout_ranks(const tri_layout *layout);
  * replicas as the expert keys allow. Returns 1 if the number cannot be computed; tri_layout_resolve then fails. */
 int64_t tri_layout_least_ranks(const tri_layout *layout);
 
-/* Returns the coordinates of a rank of the stage with the most tokens of each sequence. The other ranks wait for
+/* Returns the coordinates of the rank of a stage that has the most tokens of each sequence. The other ranks wait for
  * this rank. */
 tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
 /* Returns the number of tokens of each sequence on the rank with the most. */
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
 /* Writes the end of an error message about a global batch that cannot be divided, such as ", or layout.micro_batch
- * 8". This is the largest micro-batch, at most the layout's, with which the batch can be divided over layout.data
- * replicas. Writes "" if no micro-batch can. Returns out. */
+ * 8". The number is the largest micro-batch, at most the one of the layout, with which the batch can be divided over
+ * layout.data replicas. Writes "" if no micro-batch can. Returns out. */
 const char *tri_layout_other_micro_batch(const tri_layout *layout, int64_t global_batch, char *out, size_t bytes);
 /* Returns the number of micro-batches of one rank in a step. The layout must be resolved. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
 /* Returns the layers of virtual stage v of pipeline x virtual_stages: those of stage_layers, else an even division.
  * TRI_BALANCE_WORK: the head counts as the number of layers with as many FLOPs as its GEMM; the embedding has no
- * GEMM and counts as 0. TRI_BALANCE_LAYERS: they count as head_as_layers and embedding_as_layers. The division makes
- * the largest stage as small as possible; every stage but the first and the last has at least one layer. The first
- * may have only the embedding, {-1, 0}, and the last only the head, {num_layers, num_layers + 1}. */
+ * GEMM and counts as 0. TRI_BALANCE_LAYERS: the head and the embedding count as head_as_layers and
+ * embedding_as_layers. The division makes the largest stage as small as possible; every stage but the first and the
+ * last has at least one layer. The first may have only the embedding, {-1, 0}, and the last only the head,
+ * {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* Returns the share of the model of the rank at these coordinates. Writes its layers to chunks[layout->virtual_stages],

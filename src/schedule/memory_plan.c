@@ -48,7 +48,7 @@ typedef struct planning {
 } planning;
 
 /* Returns the time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for
- * the recomputed forwards of a layer; then the same for the backwards of weights if they are split. */
+ * the recomputed forwards of a layer; then, if they are split, the backwards of weights in the same way. */
 static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
   int64_t n = list->num_calls, room = n + 1;
   int64_t backward = n + (n - call) * room;

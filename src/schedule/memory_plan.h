@@ -135,8 +135,8 @@ typedef struct tri_interval {
   size_t offset; /* offset in the region, set by tri_intervals_place */
 } tri_interval;
 
-/* Sets the offset of every interval so that no two intervals overlap that are in use at the same time. The largest
- * intervals come first, each at the lowest free offset. *bytes: size of the region. */
+/* Sets the offset of every interval so that intervals which are in use at the same time do not overlap. The largest
+ * intervals are placed first, each at the lowest free offset. *bytes: size of the region. */
 tri_status tri_intervals_place(tri_interval *intervals, int64_t count, size_t *bytes);
 
 /* Returns the bytes of a tensor in a plan: a multiple of 64. Tensors of a page or more get five extra cache lines, so
