@@ -38,7 +38,7 @@ typedef struct script {
   span begin, end;      /* instructions at the start and at the end of the step */
 } script;
 
-/* Returns the index in script.duties of a turn. Its place depends on whether the micro-batch is the first of the
+/* Returns the index in script.duties of a turn. The index depends on whether the micro-batch is the first of the
  * step, the last, or between them. */
 static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t micro_batches) {
   int64_t place = micro_batch == micro_batches - 1 ? 2 : micro_batch == 0 ? 0 : 1;

@@ -62,7 +62,8 @@ static double tied_of(const tri_parts *parts) {
 /* Returns the bytes to compare with the memory of the cluster's devices: on an accelerator the bytes in its own
  * memory, else all bytes. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL) return plan->total_bytes; /* a device of this machine: its memory and the host's */
+  if (request->device != NULL)
+    return plan->total_bytes; /* a device of this machine: bytes in its own memory and in the host's */
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;

@@ -16,10 +16,11 @@ typedef struct tri_group_extent {
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
 /* Returns the seconds of a collective of `bytes` (as in tri_cost_exchange) while all other groups of the domain
- * execute the same one. They include the wait for the last rank to reach the collective, and are from the cluster's
- * tables if these have the collective. Otherwise an all-reduce, all-gather or reduce-scatter has the fastest
- * algorithm with the fastest protocol: a ring, a tree (all-reduce only), or hierarchical rings (tri_system.levels).
- * Returns INFINITY if the cluster has no links, and 0 for a group of one rank. */
+ * execute the same one. The seconds include the wait for the last rank to reach the collective. If the cluster's
+ * tables have the collective, the seconds are those of the tables. Otherwise an all-reduce, all-gather or
+ * reduce-scatter has the fastest algorithm with the fastest protocol: a ring, a tree (all-reduce only), or
+ * hierarchical rings (tri_system.levels). Returns INFINITY if the cluster has no links, and 0 for a group of one
+ * rank. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 

@@ -94,7 +94,7 @@ static void set_fallback(row_keys *rows, const char *name, const char *fallback)
   }
 }
 
-/* Makes the table for a row: one that names a model (has_model), or one that describes its model by keys. Defaults
+/* Makes the table for a row that names a model (has_model), or for a row that describes its model by keys. Defaults
  * are the usual settings of published runs. */
 static void row_keys_make(bool has_model, row_keys *out) {
   size_t count = 0;

@@ -31,8 +31,8 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
  * on such devices. */
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to);
 
-/* The following functions print the parts of a report, in the order of a report. A report ends with
- * tri_report_accuracy and tri_run_cost_text (cost.h). */
+/* The following functions print the parts of a report, in the order of a report. After these parts, a report has the
+ * output of tri_report_accuracy and tri_run_cost_text (cost.h). */
 /* Prints one line with the model, the sequences, the devices, and the cluster with its description
  * (tri_cluster.about). */
 void tri_report_heading(const tri_simulation_request *request, FILE *to);

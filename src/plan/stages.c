@@ -79,8 +79,8 @@ static void overlap_batches(const tri_simulation_request *request, tri_chunk_pri
 }
 
 /* Offloading to the host. The transfer of a layer's kept activations to the host overlaps with the forward of one
- * layer, and the transfer back with the backward of one layer. So a pass of a layer takes at least as long as its
- * transfer. */
+ * layer, and the transfer back with the backward of one layer. So a pass of a layer takes at least as long as the
+ * transfer of a layer. */
 typedef struct offloading {
   double moved_s, forward_s, backward_s; /* seconds, summed over the calls of the layer so far */
 } offloading;

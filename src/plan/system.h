@@ -24,18 +24,18 @@ typedef struct tri_system {
   double fp8_conversion;   /* bytes moved to convert an element of an operand of a GEMM to FP8 */
   double offload_activations; /* share of the kept activations of a layer that are in the memory of the host until the
                                  backward */
-  double expert_row_share; /* bytes of rows sent to experts and back, as a share of those for sending each row in bf16
-                              to each of its experts */
-  bool overlap_reductions; /* gradients are reduced during the backward */
-  bool overlap_gathers;    /* parameters are gathered during forward and backward */
-  bool overlap_messages;   /* stages compute while their messages are transferred */
-  bool scatter_messages;   /* each tensor rank sends a part of a message, and the receivers gather the parts */
-  bool overlap_experts;    /* rows of experts are exchanged while ranks compute shared experts */
-  bool overlap_batches;    /* rows of experts are exchanged while ranks compute another micro-batch (DualPipe) */
-  bool gathers_experts; /* rows are sent once to each holder (the ranks that split the same experts), and the ranks of a
-                           holder gather them; false: rows are sent to each rank of a holder */
-  bool overlap_layers;  /* in a backward, the collective of a GEMM's input gradient overlaps with the GEMM of its
-                         * weight gradient */
+  double expert_row_share;  /* bytes of rows sent to experts and back, as a share of those for sending each row in bf16
+                               to each of its experts */
+  bool overlap_reductions;  /* gradients are reduced during the backward */
+  bool overlap_gathers;     /* parameters are gathered during forward and backward */
+  bool overlap_messages;    /* stages compute while their messages are transferred */
+  bool scatter_messages;    /* each tensor rank sends a part of a message, and the receivers gather the parts */
+  bool overlap_experts;     /* rows of experts are exchanged while ranks compute shared experts */
+  bool overlap_batches;     /* rows of experts are exchanged while ranks compute another micro-batch (DualPipe) */
+  bool gathers_experts;     /* rows are sent once to each holder (a group of ranks that split the same experts), and
+                               gathered by its ranks; false: rows are sent to each rank of a holder */
+  bool overlap_layers;      /* in a backward, the collective of a GEMM's input gradient overlaps with the GEMM of its
+                             * weight gradient */
   bool selective_attention; /* selective recompute recomputes attention, and nothing else */
   bool whole_recompute;     /* full recompute runs whole layers again; false: only up to the last call whose output a
                                backward reads */

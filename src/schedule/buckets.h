@@ -42,18 +42,18 @@ typedef struct tri_frozen_range {
 } tri_frozen_range;
 
 typedef struct tri_bucket {
-  int64_t first, end;         /* elements of the flat arrays; equal if all of its parameters are frozen */
-  tri_domain replicas;        /* domain over which its gradients are summed */
-  tri_domain parts;           /* domain over which its partial gradients are summed before the sum over `replicas` */
-  int64_t ranks, rank;        /* size of `replicas`, and this rank's number in it */
-  int64_t *begins;            /* [ranks + 1]: begin of each rank's part, relative to `first` */
-  int64_t own_first, own_end; /* elements that this rank updates: its part; all without ZeRO */
-  int64_t first_entry, end_entry; /* its parameters: entries of the table */
+  int64_t first, end;  /* elements first .. end - 1 of the flat arrays; first == end if all parameters are frozen */
+  tri_domain replicas; /* domain over which the gradients are summed */
+  tri_domain parts;    /* domain over which partial gradients are summed before the sum over `replicas` */
+  int64_t ranks, rank; /* size of `replicas`, and this rank's number in it */
+  int64_t *begins;     /* [ranks + 1]: begin of each rank's part, relative to `first` */
+  int64_t own_first, own_end;     /* elements that this rank updates: its part, or all elements without ZeRO */
+  int64_t first_entry, end_entry; /* the parameters are the entries first_entry .. end_entry - 1 of the table */
   tri_layer_range layers;
   int32_t chunk;
   bool tied;    /* holds a parameter of tied embeddings: complete only after both gradients are summed */
   bool experts; /* holds experts of one layer; only the calls of these experts need the bucket */
-  bool partial; /* some of its gradients are partial sums (TRI_HOLDING_PARTIAL) */
+  bool partial; /* some gradients are partial sums (TRI_HOLDING_PARTIAL) */
 
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* offsets in the arrays, of the rank's part if sharded, else of the whole bucket */
