@@ -15,11 +15,11 @@ enum { TRI_CLUSTER_LINKS = 6, TRI_CLUSTER_TILES = 12, TRI_CLUSTER_PROTOCOLS = 4 
 /* One level of the hierarchy of links. Levels are listed from the innermost to the outermost. */
 typedef struct tri_link {
   char name[32];
-  int64_t spans; /* number of adjacent devices that the level connects; 0: all */
-  int64_t per,
-      ports;      /* number of adjacent devices of a unit, and of the ports by which a unit is connected to the level */
-  int64_t stripe; /* number of ports that one ring uses at the same time */
-  double share;   /* share of the ports' bandwidth that remains if all units send through the level at the same time */
+  int64_t spans;      /* number of adjacent devices that the level connects; 0: all */
+  int64_t per, ports; /* per: number of adjacent devices of a unit; ports: number of ports by which a unit is connected
+                         to the level */
+  int64_t stripe;     /* number of ports that one ring uses at the same time */
+  double share; /* share of the ports' bandwidth that remains if all units send through the level at the same time */
   double bandwidth; /* bytes per second of a port, each way */
   double latency;   /* seconds from one device to another */
 } tri_link;
@@ -63,7 +63,7 @@ typedef struct tri_tariff {
 
 /* Failures and checkpoints. */
 typedef struct tri_failures {
-  double node_mtbf_hours; /* mean time between failures of a node; 0: unknown */
+  double node_mtbf_hours; /* mean hours between failures of a node; 0: unknown */
   double notice, restart; /* seconds until a failure is noticed, and from then to the first step after the restart */
   double repair_hours;    /* hours until a node can be used again; 0: a replacement is always available */
   int64_t spare_nodes;    /* idle nodes, in addition to those of the run */

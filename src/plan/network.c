@@ -167,7 +167,7 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
-/* Sets *seconds and returns true if the tables have the collective. They were measured on adjacent ranks. In a
+/* Sets *seconds and returns true if the tables have the collective. The tables were measured on adjacent ranks. In a
  * cluster of one node, all ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {

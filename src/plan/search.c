@@ -74,8 +74,9 @@ static void log_progress(const search *s, bool sorted) {
 typedef struct adding {
   search *to;
   tri_bounds *bounds;
-  tri_layout tried, resolved; /* the last layout that was resolved, with recompute_every 1, before and after that */
-  bool valid;                 /* the last layout is valid */
+  tri_layout tried, resolved; /* the last layout with recompute_every 1 that was passed to tri_layout_resolve_trained,
+                                 before and after the call */
+  bool valid;                 /* this layout is valid */
 } adding;
 
 /* Resolves a candidate. Returns false if it is not valid. `recompute_every` is the innermost key and affects no
@@ -301,8 +302,8 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
   return TRI_OK;
 }
 
-/* Finds the smallest number of devices with which a layout fits, among 2, 4, ... 64 times the requested number, and
- * the global batch with which it does. Sets *out to 0 if no layout fits. */
+/* Finds the smallest number of devices with which a layout fits, and its global batch. Tries 2, 4, ... 64 times the
+ * requested number of devices. Sets *out to 0 if no layout fits. */
 static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) {
   *out = 0;
   /* Each number is tried with the requested batch first, and then with a batch that grows with the number. */

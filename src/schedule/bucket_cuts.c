@@ -6,9 +6,9 @@
  * a rank takes the next pieces as long as its work, including the work in earlier buckets, stays below a limit. The
  * limit is the lowest one with which all pieces are assigned.
  *
- * All ranks of a stage must compute the same cut, because the ranks that hold the shards of a tensor gather the
- * tensor with each other, within one replica. So the work is counted in integers, and from the sizes of the shards
- * on the first of these ranks, which has the most elements. Another rank may have fewer elements of a piece. */
+ * All ranks of a stage must compute the same cut, because the ranks of a replica that have the shards of a tensor
+ * gather the whole tensor from each other. So the work is counted in integers, and from the sizes of the shards on
+ * the first of these ranks, which has the most elements. Another rank may have fewer elements of a piece. */
 #include "schedule/bucket_cuts.h"
 
 #include "base/count.h"
@@ -29,7 +29,7 @@ typedef struct pieces {
   piece *list;
   int64_t count, room;
   uint64_t work; /* sum over all pieces */
-  bool whole;    /* one of them is a tensor that must not be cut */
+  bool whole;    /* one of the pieces is a tensor that must not be cut */
 } pieces;
 
 static tri_status add_piece(pieces *to, int64_t count, int64_t elements, int64_t room, uint64_t work) {
@@ -76,8 +76,8 @@ static bool is_updated_with(const tri_optimizer_settings *settings, const tri_pa
 /* Sums over adjacent entries that share blocks. */
 typedef struct neighbours {
   uint64_t work;
-  int64_t most; /* elements on the first of the ranks that split them */
-  bool whole;   /* one of them is a tensor that must not be cut */
+  int64_t most; /* elements on the first of the ranks that split the entries */
+  bool whole;   /* one of the entries is a tensor that must not be cut */
 } neighbours;
 
 static void add_entry(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,
@@ -114,7 +114,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work: of the whole stack */
+  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is that of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);
