@@ -11,8 +11,8 @@ typedef struct tri_interruptions {
   double between_s; /* mean seconds between two failures, of any nodes of the run */
   double restart_s; /* seconds from a failure to the first step after it */
   double stop_s;    /* seconds that training stops for a checkpoint */
-  double behind_s;  /* seconds for which the checkpoint is then written in the background; only after these can a run
-                       resume from it */
+  double behind_s; /* seconds in which the checkpoint is written in the background after that; a run can resume from the
+                      checkpoint only afterwards */
 } tri_interruptions;
 
 /* Returns the goodput of a run that trains `interval_s` seconds between checkpoints: the share of the time that is

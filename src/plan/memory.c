@@ -87,8 +87,8 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 /* Returns the bytes that attention with stored scores keeps of a micro-batch, as in Korthikanti et al. (arXiv
  * 2205.05198, equation 1): for each score the result of the softmax, the dropout mask of one byte, the result of
  * dropout, and with a soft cap its tanh. The backward of a layer also stores the gradients of both results. If
- * attention is recomputed, only the layer in progress stores all this. The bytes that only the layer in progress
- * stores are written to *transfer if they are more than it contains. */
+ * attention is recomputed, only the layer in progress stores all this. *transfer is set to the bytes that only the
+ * layer in progress stores, if these are more than its value. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *transfer) {
   const tri_layout *layout = request->layout;
@@ -108,8 +108,8 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
 }
 
 /* Returns the bytes of a gathered sequence that the memory plan counts as kept, but that the system gathers again in
- * the backward from the slices of the tensor ranks. Only the layer in progress stores them: they are also written to
- * *transfer if they are more than it contains. */
+ * the backward from the slices of the tensor ranks. Only the layer in progress stores these bytes: *transfer is set
+ * to them, too, if they are more than its value. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
                              double *transfer) {
   if (!tri_price_gathers_again(request->system, list, call)) return 0;

@@ -11,8 +11,8 @@
 typedef struct tri_price {
   double compute_s;             /* seconds of computation on the device */
   double along_s[TRI_NUM_AXES]; /* seconds of collectives, by the axis under which reports show them [TRI_NUM_AXES] */
-  double
-      launch_s; /* seconds that the host takes to launch kernels; they delay the device only if they exceed its time */
+  double launch_s; /* seconds that the host takes to launch kernels; the device waits only if they are longer than its
+                      own time */
   double first_s,
       later_s; /* additional seconds of computation in the first micro-batch of a step, and in each later one */
 } tri_price;
@@ -37,8 +37,9 @@ static inline tri_price tri_price_add_scaled(tri_price a, double scale, tri_pric
 static inline tri_price tri_price_plus(tri_price a, tri_price b) { return tri_price_add_scaled(a, 1, b); }
 static inline tri_price tri_price_minus(tri_price a, tri_price b) { return tri_price_add_scaled(a, -1, b); }
 
-/* Returns the price of a pass: from the cluster's tables if they have it, else by the roofline model: the longer of
- * arithmetic (gemm_time.h) and memory traffic, each with the cluster's efficiency. `shape`: the layout's mesh. */
+/* Returns the price of a pass: from the cluster's tables if they have it, else from the roofline model. That is the
+ * longer of arithmetic (gemm_time.h) and memory traffic, each with the cluster's efficiency. `shape`: the layout's
+ * mesh. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          const tri_mesh_shape *shape);
 

@@ -5,10 +5,10 @@
 
 #include "plan/simulate.h"
 
-/* Sets *out to the number of query-key pairs that take as long as one row of keys from another context rank. A pair
- * takes the time of its attention, and a row the time to transfer the keys and their gradients, both summed over all
- * layers, forward and backward. Sets *out to TRI_NO_ROW_PAIRS if the cut does not depend on the number: documents
- * are not masked, or keys are not gathered (a ring passes all blocks). */
+/* Sets *out to the number of query-key pairs that take as long as one row of keys from another context rank. The
+ * time of a pair is that of its attention, and the time of a row is that to transfer its keys and their gradients.
+ * Both are summed over all layers, forward and backward. Sets *out to TRI_NO_ROW_PAIRS if the cut does not depend on
+ * the number: documents are not masked, or keys are not gathered (a ring passes all blocks). */
 enum { TRI_NO_ROW_PAIRS = -1 };
 tri_status tri_plan_row_pairs(const tri_simulation_request *request, int64_t *out);
 
