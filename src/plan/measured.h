@@ -3,8 +3,8 @@
  * model.
  *
  * Between measured shapes, the logarithm of the seconds per unit of work is interpolated over the logarithms of the
- * sizes. Outside of the measured shapes it is that of the nearest edge. For collectives and messages the seconds
- * themselves are interpolated; above the largest measured size the rate is constant. */
+ * sizes. Outside of the measured shapes the value at the nearest edge is used. For collectives and messages the
+ * seconds themselves are interpolated; above the largest measured size the rate is constant. */
 #ifndef TRI_PLAN_MEASURED_H
 #define TRI_PLAN_MEASURED_H
 

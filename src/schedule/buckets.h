@@ -51,8 +51,9 @@ typedef struct tri_bucket {
   int64_t first_entry, end_entry; /* the parameters are the entries first_entry .. end_entry - 1 of the table */
   tri_layer_range layers;
   int32_t chunk;
-  bool tied;    /* holds a parameter of tied embeddings: complete only after both gradients are summed */
-  bool experts; /* holds experts of one layer; only the calls of these experts need the bucket */
+  bool tied;    /* holds a parameter of tied embeddings, with gradients that are complete only after those of both
+                   embeddings are summed */
+  bool experts; /* holds experts; only the calls of these experts need the bucket */
   bool partial; /* some gradients are partial sums (TRI_HOLDING_PARTIAL) */
 
   bool values_sharded, gradients_sharded;
