@@ -311,7 +311,7 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
                              tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Adds a parameter to the sizes of its kind of layer, if it is in the first layer of that kind. */
+/* Adds a parameter to the sizes of its kind of layer. Only the parameters of the first layer of each kind count. */
 static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
   const int64_t first[LAYER_KINDS] = {0, model->dense_layers};
   const layer_kind kind = kind_of(model, entry->layer);

@@ -1,15 +1,15 @@
 /* Simulates a step by its turns. A turn is the forward or the backward of one micro-batch in one chunk. The simulation
  * does not create the instructions that schedule/program.c puts around each turn.
  *
- * Instead, it creates a program of three micro-batches for each kind of stage, and cuts it into the instructions before
- * and after the message that each turn sends. Three micro-batches are enough: the first one writes gradients, those in
- * the middle accumulate, and after the last one gradients are reduced. Most of these parts are one instruction with one
- * price.
+ * Instead, it creates a program of three micro-batches for each kind of stage, and cuts it into the instructions
+ * before and after the message that each turn sends. Three micro-batches are enough: the first one writes gradients,
+ * those in the middle accumulate, and after the last one gradients are reduced. Most turns are one instruction with
+ * one price.
  *
  * Only messages differ from turn to turn, and they follow from the turn: each tag has one message for each
- * micro-batch, and stage buffers are used in rotation. So a turn waits for the message that it receives, and for the
- * earlier message out of the stage buffer that it will send from. It computes, posts the next receive into the stage
- * buffer that is now empty, and sends. */
+ * micro-batch, and stage buffers are used in rotation. So a turn first waits for the message that it receives, and
+ * until an earlier message has left the stage buffer for the message that it sends. Then it computes, posts the next
+ * receive into the stage buffer that is now empty, and sends. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
